@@ -1,0 +1,68 @@
+# Everything a newcomer needs. A fresh machine wants Python >= 3.11 with venv, git and make, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+XDIST ?= auto
+
+.PHONY: help demo setup test test-deep lint format bench docs lock clean
+
+help: ## what each command does
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "homarus needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# The lock installs first, with hashes; the project itself is then linked without dependencies or build isolation.
+$(CORE): requirements/core.lock pyproject.toml | $(BIN)/python
+	@echo "installing homarus (core) into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/core.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements/dev.lock $(CORE)
+	@echo "installing development tools into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@
+
+demo: $(CORE) ## a short conversation in a throw-away home: no key, no network, no questions
+	@$(BIN)/homarus demo
+
+setup: $(DEV) ## everything for development into .venv
+
+test: $(DEV) ## all tests, in minutes
+	@$(BIN)/python -m pytest -n $(XDIST) -m "not deep"
+
+test-deep: $(DEV) ## the long runs: tens of thousands of cases, hundreds of kills (figures in docs/reliability.md)
+	@HOMARUS_DEEP=1 $(BIN)/python -m pytest -n $(XDIST) -m "deep"
+
+lint: $(DEV) ## style, types, layers, sizes
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python scripts/check_sizes.py
+
+format: $(DEV) ## rewrite the code in the house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+coverage: $(DEV) ## tests with a coverage report
+	@$(BIN)/python -m coverage run -m pytest -n 0 -m "not deep"
+	@$(BIN)/python -m coverage combine -q && $(BIN)/python -m coverage report
+
+bench: $(DEV) ## side-by-side measurements, printed as ratios
+	@$(BIN)/python -m bench
+
+docs: $(DEV) ## the documentation as a site in site/
+	@$(BIN)/python scripts/build_docs.py
+
+lock: $(DEV) ## refresh the hash-pinned locks (needs uv)
+	@sh scripts/lock.sh
+
+clean: ## remove everything that the commands above made
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* bench/results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,21 @@
+"""The program's door. `--version` is answered here, before anything else is imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from homarus import __version__
+
+        sys.stdout.write(f"homarus {__version__}\n")
+        return 0
+    from homarus.cli.main import run
+
+    return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

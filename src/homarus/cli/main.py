@@ -1,0 +1,158 @@
+"""Parse the command line, find the command in the table, and turn every failure into one clear line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from homarus import __version__
+from homarus.cli.app import App
+from homarus.cli.table import COMMANDS, Entry
+
+OK, FAILED, USAGE, CONFIGURATION = 0, 1, 2, 78
+
+EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage, 78 configuration."
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only when it is called."""
+
+    def __init__(self, *args: Any, table: dict[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names in the table's order."""
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module and return what it holds."""
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(entry.module).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections from the table, without importing a command."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in self.table.items():
+            sections.setdefault(entry.section, []).append((name, entry.help))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        name = args[0] if args else ""
+        if name and name not in self.table and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, self.table, n=1)
+            hint = f" Did you mean 'homarus {near[0]}'?" if near else " 'homarus --help' lists them."
+            raise click.UsageError(f"no command '{name}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    invoke_without_command=True,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", prog_name="homarus", message="%(prog)s %(version)s")
+@click.option("--profile", metavar="NAME", help="Use a second home beside the first: ~/.openclaw-NAME.")
+@click.option(
+    "--config", "config_path", metavar="PATH", type=click.Path(path_type=Path), help="Read this openclaw.json."
+)
+@click.option("--no-color", is_flag=True, help="Plain text, also on a terminal (NO_COLOR does the same).")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What the log on stderr shows."
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an unexpected failure.")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    profile: str | None,
+    config_path: Path | None,
+    no_color: bool,
+    log_level: str | None,
+    debug: bool,
+) -> None:
+    """A personal agent that lives in a folder of Markdown files.
+
+    It works on an existing ~/.openclaw home unchanged.
+    """
+    ctx.obj = App(
+        env=dict(os.environ),
+        profile=profile,
+        config_path=config_path,
+        color=not no_color,
+        log_level=log_level,
+        debug=debug,
+    )
+    if ctx.invoked_subcommand is None:
+        from homarus.cli.welcome import welcome
+
+        welcome(ctx.obj)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return the exit code; nothing escapes but a bug, and that only with --debug."""
+    debug = "--debug" in args
+    try:
+        result = cli.main(args=list(args), prog_name="homarus", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as problem:
+        return _usage(problem)
+    except (click.Abort, KeyboardInterrupt):
+        _say("stopped")
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) went away: that is its right, and no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return OK
+    except Exception as problem:  # noqa: BLE001 - the last door: every failure becomes one line
+        if debug:
+            traceback.print_exc()
+        return _failure(problem)
+    return result if isinstance(result, int) else OK
+
+
+def _usage(problem: click.ClickException) -> int:
+    where = (
+        f" ('{problem.ctx.command_path} --help' explains)"
+        if isinstance(problem, click.UsageError) and problem.ctx
+        else ""
+    )
+    _say(f"{problem.format_message()}{where}")
+    return problem.exit_code
+
+
+def _failure(problem: Exception) -> int:
+    from homarus.core.errors import ConfigError, HomarusError
+
+    if isinstance(problem, HomarusError):
+        _say(str(problem))
+        return CONFIGURATION if isinstance(problem, ConfigError) else FAILED
+    _say(f"unexpected failure: {type(problem).__name__}: {problem} (run again with --debug for the traceback)")
+    return FAILED
+
+
+def _say(line: str) -> None:
+    from homarus.core.text import single_line
+
+    print(f"homarus: {single_line(line, 2000)}", file=sys.stderr)

@@ -1,0 +1,114 @@
+"""How commands print: tables, JSON and colours, with colours only on a terminal that wants them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TextIO, TypeVar
+
+import click
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Output:
+    """Standard output and standard error of one command."""
+
+    def __init__(
+        self, *, color: bool, env: Mapping[str, str], out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self._out = out
+        self._err = err
+        self._allowed = color and "NO_COLOR" not in env and env.get("TERM") != "dumb"
+        self._forced = bool(env.get("FORCE_COLOR"))
+
+    @property
+    def out(self) -> TextIO:
+        """Return standard output as it is now."""
+        return self._out or sys.stdout
+
+    @property
+    def err(self) -> TextIO:
+        """Return standard error as it is now."""
+        return self._err or sys.stderr
+
+    @property
+    def color(self) -> bool:
+        """Say whether standard output takes colours."""
+        return self._allowed and (self._forced or self.out.isatty())
+
+    def style(self, text: str, *names: str) -> str:
+        """Return the text in these styles, or unchanged where colours are off."""
+        if not names or not self.color:
+            return text
+        return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
+
+    def line(self, text: str = "") -> None:
+        """Print one line."""
+        print(text, file=self.out)
+
+    def warn(self, text: str) -> None:
+        """Print one line of warning to standard error."""
+        print(f"warning: {text}", file=self.err)
+
+    def json(self, value: Any) -> None:
+        """Print a value as JSON that both programs and people can read."""
+        print(json.dumps(value, ensure_ascii=False, indent=2, default=str), file=self.out)
+
+    def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
+        """Print aligned columns; numbers stand right, everything else left."""
+        cells = [[_cell(value) for value in row] for row in rows]
+        numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(headers))]
+        widths = [max([width(head), *(width(row[i]) for row in cells)]) for i, head in enumerate(headers)]
+        self.line(self.style(_row(headers, widths, numeric), "bold"))
+        for row in cells:
+            self.line(_row(row, widths, numeric))
+
+
+def json_option(function: F) -> F:
+    """Give a command `--json`, passed on as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def width(text: str) -> int:
+    """Return how many terminal cells a text takes; colour codes take none and wide characters take two."""
+    plain = click.unstyle(text)
+    if plain.isascii():
+        return len(plain)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in plain
+    )
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit() or text == "-"
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    parts = []
+    for text, size, right in zip(cells, widths, numeric, strict=True):
+        pad = " " * (size - width(text))
+        parts.append(pad + text if right else text + pad)
+    return "  ".join(parts).rstrip()

@@ -1,0 +1,20 @@
+"""The command table: names, modules and one line each, as data.
+
+`homarus --help` prints from here, so that showing it imports no command. A command is the attribute `command` of its
+module. The sections are shown in the order in which they first appear.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One command: the section it is listed under, the module that holds it, and its line in `--help`."""
+
+    section: str
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {}

@@ -1,0 +1,1 @@
+"""Words everyone uses. No I/O, and no import from any other package of homarus."""

@@ -1,0 +1,124 @@
+"""Time and identity, passed in everywhere: no other module asks the machine what time it is or rolls dice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time it is. Implementations never go back in `monotonic`."""
+
+    def now(self) -> datetime:
+        """Return the current moment as an aware UTC datetime."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that only grow; for measuring, never for storing."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait this long by this clock."""
+        ...
+
+
+class Ids(Protocol):
+    """Where new identifiers come from."""
+
+    def uuid(self) -> str:
+        """Return a fresh UUID in its usual text form."""
+        ...
+
+    def short(self) -> str:
+        """Return eight fresh hexadecimal digits; the caller checks for a clash in its own file."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Return the machine's time in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Return the machine's monotonic seconds."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in the running event loop."""
+        await asyncio.sleep(seconds)
+
+
+class ManualClock:
+    """A clock that moves only when told to: for tests and for replaying history."""
+
+    def __init__(self, start: datetime) -> None:
+        self._now = start.astimezone(UTC)
+        self._elapsed = 0.0
+
+    def now(self) -> datetime:
+        """Return the moment this clock was last set to."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Return the seconds that this clock was advanced in total."""
+        return self._elapsed
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward; a jump back is `set`."""
+        self._now += timedelta(seconds=seconds)
+        self._elapsed += max(0.0, seconds)
+
+    def set(self, moment: datetime) -> None:
+        """Jump to a moment, as a clock correction does; monotonic time does not follow."""
+        self._now = moment.astimezone(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """Advance by the wait and let other tasks run."""
+        self.advance(seconds)
+        await asyncio.sleep(0)
+
+
+class SystemIds:
+    """Identifiers from the machine's random source."""
+
+    def uuid(self) -> str:
+        """Return a random UUID."""
+        return str(uuid.uuid4())
+
+    def short(self) -> str:
+        """Return eight random hexadecimal digits."""
+        return uuid.uuid4().hex[:8]
+
+
+class CountingIds:
+    """Identifiers that count up: two runs of the same script give the same bytes."""
+
+    def __init__(self, start: int = 1) -> None:
+        self._next = start
+
+    def _take(self) -> int:
+        value, self._next = self._next, self._next + 1
+        return value
+
+    def uuid(self) -> str:
+        """Return the next number as a UUID."""
+        return str(uuid.UUID(int=self._take()))
+
+    def short(self) -> str:
+        """Return the next number as eight hexadecimal digits."""
+        return f"{self._take():08x}"
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Return milliseconds since 1970, the form in which OpenClaw's files store moments."""
+    return round(moment.timestamp() * 1000)
+
+
+def iso_ms(moment: datetime) -> str:
+    """Return `YYYY-MM-DDTHH:MM:SS.mmmZ`, the form of every timestamp in a transcript."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,103 @@
+"""Errors that say who acts next. Catch them narrowly, at the hop that can act."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class HomarusError(Exception):
+    """Base of every error we raise on purpose. `cure` tells the reader what to do about it."""
+
+    def __init__(self, message: str, *, cure: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.cure})" if self.cure else self.message
+
+
+class ConfigError(HomarusError):
+    """The operator acts: a file or a setting is wrong. Names file, key and cure."""
+
+
+class StorageError(HomarusError):
+    """The operator acts: a durable file could not be read or written. Nothing was half-written."""
+
+
+class Locked(StorageError):
+    """Another process owns this file. Carries its pid where it is known."""
+
+    def __init__(self, message: str, *, pid: int | None = None, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.pid = pid
+
+
+class ModelFailure(StrEnum):
+    """What kind of failure a model call ended with; decided in the provider, read by the failover."""
+
+    AUTH = "auth"
+    AUTH_PERMANENT = "auth_permanent"
+    BILLING = "billing"
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    TIMEOUT = "timeout"
+    SERVER = "server_error"
+    MODEL_NOT_FOUND = "model_not_found"
+    CONTEXT_OVERFLOW = "context_overflow"
+    REQUEST_TOO_LARGE = "request_too_large"
+    THINKING_LEVEL = "thinking_level"
+    FORMAT = "format"
+    REFUSAL = "refusal"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class ModelError(HomarusError):
+    """The failover acts: try again, rotate, compact or stop, by `kind`."""
+
+    def __init__(
+        self,
+        kind: ModelFailure,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        cure: str = "",
+    ) -> None:
+        super().__init__(message, cure=cure)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ToolError(HomarusError):
+    """The model acts: the text tells it how to call the tool right."""
+
+
+class NeedsApproval(HomarusError):
+    """A human acts: this exact action waits for a decision."""
+
+    def __init__(self, message: str, *, approval_id: str, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.approval_id = approval_id
+
+
+class Denied(HomarusError):
+    """Nobody acts: policy said no, and asking again will not change it."""
+
+
+class BudgetExceeded(HomarusError):
+    """The run stops: calls, tokens, money or time are spent."""
+
+
+class Cancelled(HomarusError):
+    """The run stops: somebody asked for it."""
+
+
+class DeliveryError(HomarusError):
+    """The outbox acts: try again after `retry_after` seconds, or give up when it is None."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.retry_after = retry_after

@@ -1,0 +1,197 @@
+"""Messages: what a user, a model and a tool say, in a form that belongs to no provider.
+
+Everything here is frozen. A message never changes after it was made; a changed history is a new list.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+
+class Text(Struct, frozen=True, tag="text", omit_defaults=True):
+    """Plain text."""
+
+    text: str
+
+
+class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
+    """A model's reasoning. `signature` is opaque and goes back to the provider that made it, unchanged."""
+
+    text: str
+    signature: str | None = None
+    redacted: bool = False
+
+
+class Image(Struct, frozen=True, tag="image"):
+    """An image as base64 text."""
+
+    data: str
+    mime_type: str
+
+
+class ToolCall(Struct, frozen=True, tag="toolCall"):
+    """A model asks for a tool. Only complete calls become one of these; a cut stream makes none."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+Part = Text | Thinking | Image | ToolCall
+
+
+class Cost(Struct, frozen=True, omit_defaults=True):
+    """Money in US dollars, by where it went."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Return the sum."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens that a provider reported. `input` excludes what was read from or written to its cache."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost: Cost = Cost()
+
+    @property
+    def total(self) -> int:
+        """Return all tokens that this call put into or took out of the window."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+    @property
+    def prompt(self) -> int:
+        """Return the tokens of the request alone."""
+        return self.input + self.cache_read + self.cache_write
+
+
+class StopReason(StrEnum):
+    """Why an assistant message ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_USE = "toolUse"
+    ERROR = "error"
+    ABORTED = "aborted"
+
+
+class User(Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True):
+    """What a person (or a program in a person's place) said.
+
+    `context` is the volatile text that rode on this turn: date, sender, recall. It is stored with the message and
+    replayed byte for byte, so that the request for the next turn starts with the bytes of this one.
+    """
+
+    parts: tuple[Part, ...]
+    timestamp: int = 0
+    context: str = ""
+    idempotency_key: str = ""
+    provenance: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the text parts, joined."""
+        return join_text(self.parts)
+
+
+class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
+    """What a model answered."""
+
+    parts: tuple[Part, ...]
+    timestamp: int = 0
+    api: str = ""
+    provider: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    stop_reason: StopReason = StopReason.STOP
+    error: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the visible text, joined."""
+        return join_text(self.parts)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Return the tool calls in source order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", omit_defaults=True):
+    """What a tool gave back. `details` is for people and logs; a model never sees it."""
+
+    call_id: str
+    tool_name: str
+    parts: tuple[Part, ...]
+    timestamp: int = 0
+    is_error: bool = False
+    details: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the text parts, joined."""
+        return join_text(self.parts)
+
+
+Message = User | Assistant | ToolResult
+
+
+class Trust(StrEnum):
+    """Who is speaking, from most to least trusted. Decided by the channel's admission, never by the text."""
+
+    OWNER = "owner"
+    PAIRED = "paired"
+    GROUP = "group"
+    EXTERNAL = "external"
+
+
+class Inbound(Struct, frozen=True, omit_defaults=True):
+    """One message that a channel took in. `id` is the platform's own, and dedupes retries."""
+
+    id: str
+    channel: str
+    text: str
+    sender: str = ""
+    sender_name: str = ""
+    account: str = "default"
+    peer: str = ""
+    chat_type: str = "direct"
+    thread: str = ""
+    trust: Trust = Trust.EXTERNAL
+    timestamp: int = 0
+    images: tuple[Image, ...] = ()
+    reply_to: str = ""
+    mentioned: bool = False
+    facts: dict[str, Any] | None = None
+
+
+class Outbound(Struct, frozen=True, omit_defaults=True):
+    """One message to be made visible. `id` is the idempotency key: sending it twice shows it once."""
+
+    id: str
+    channel: str
+    to: str
+    text: str
+    account: str = "default"
+    thread: str = ""
+    reply_to: str = ""
+    media: tuple[str, ...] = ()
+    as_voice: bool = False
+    silent: bool = False
+
+
+def join_text(parts: tuple[Part, ...]) -> str:
+    """Return the text of the text parts, one after another."""
+    return "".join(part.text for part in parts if isinstance(part, Text))
