@@ -12,6 +12,9 @@ import click
 from homarus.cli.output import Output
 
 if TYPE_CHECKING:
+    from homarus.config.load import Config
+    from homarus.config.paths import Paths
+    from homarus.config.report import Problem
     from homarus.core.clock import Clock
 
 
@@ -41,6 +44,24 @@ class App:
         from homarus.core.clock import SystemClock
 
         return SystemClock()
+
+    @cached_property
+    def paths(self) -> Paths:
+        """Return where everything lies for this environment and profile."""
+        from homarus.config.paths import resolve_paths
+
+        return resolve_paths(self.env, profile=self.profile, config_path=self.config_path)
+
+    @cached_property
+    def config(self) -> Config:
+        """Load the configuration once; its problems go to stderr, one line each, when they are found."""
+        from homarus.config.load import load_config
+
+        return load_config(self.paths, self.env, notify=self._heard)
+
+    def _heard(self, problem: Problem) -> None:
+        if problem.severity != "info":
+            self.out.warn(str(problem))
 
 
 pass_app = click.make_pass_decorator(App)

@@ -1,0 +1,143 @@
+"""From plain data to a typed block, losing no more than the bad value. Pure.
+
+A value that does not fit is reported, and its key falls back to the default of the class. A class that must not run on
+half of what its owner meant offers a classmethod `disabled()`: then one bad value turns the whole block into that.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from homarus.config.keypath import KeyPath
+
+T = TypeVar("T")
+Report = Callable[[KeyPath, str], None]
+
+
+class Unfit(Exception):
+    """This value cannot be used at all; the holder of the key falls back."""
+
+
+def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
+    """Return the typed block. `report` hears of every value that was left out, by its path and the reason."""
+    try:
+        return msgspec.convert(value, into)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return typing.cast("T", _salvage(value, into, report, path))
+    except Unfit as problem:
+        report(path, str(problem))
+        disabled = getattr(into, "disabled", None)
+        return typing.cast("T", disabled()) if disabled else into()
+
+
+def _salvage(value: Any, into: Any, report: Report, path: KeyPath) -> Any:
+    try:
+        return msgspec.convert(value, into)
+    except msgspec.ValidationError as problem:
+        reason = _reason(problem)
+    origin, args = typing.get_origin(into), typing.get_args(into)
+    if origin is typing.Annotated:
+        origin, args = typing.get_origin(args[0]), typing.get_args(args[0])
+    if origin in (typing.Union, types.UnionType):
+        return _salvage_union(value, args, report, path, reason)
+    if isinstance(into, type) and issubclass(into, msgspec.Struct) and isinstance(value, dict):
+        return _salvage_struct(value, into, report, path)
+    if origin is dict and isinstance(value, dict):
+        return _salvage_map(value, args[1], report, path)
+    if origin in (list, tuple) and isinstance(value, list) and args and _is_struct(args[0]):
+        return _salvage_list(value, args[0], origin, report, path)
+    if isinstance(value, str) and into is not None:
+        # `${PORT}` gives text: a number or a flag in it is meant as one.
+        try:
+            return msgspec.convert(value.strip(), into, strict=False)
+        except msgspec.ValidationError:
+            pass
+    raise Unfit(reason)
+
+
+def _salvage_union(value: Any, options: tuple[Any, ...], report: Report, path: KeyPath, reason: str) -> Any:
+    for option in options:
+        fits_shape = (isinstance(value, dict) and (_is_struct(option) or typing.get_origin(option) is dict)) or (
+            isinstance(value, list) and typing.get_origin(option) in (list, tuple)
+        )
+        if fits_shape:
+            return _salvage(value, option, report, path)
+    if isinstance(value, str):
+        for option in options:
+            if option in (int, float, bool) or typing.get_origin(option) is typing.Annotated:
+                try:
+                    return msgspec.convert(value.strip(), option, strict=False)
+                except msgspec.ValidationError:
+                    continue
+    raise Unfit(reason)
+
+
+def _salvage_struct(value: dict[str, Any], into: Any, report: Report, path: KeyPath) -> Any:
+    found: dict[str, Any] = {}
+    bad = False
+
+    def heard(where: KeyPath, reason: str) -> None:
+        nonlocal bad
+        bad = True
+        report(where, reason)
+
+    for field in msgspec.structs.fields(into):
+        if value.get(field.encode_name) is None and not _takes_none(field.type):
+            if field.required:
+                raise Unfit(f"'{field.encode_name}' is missing")
+            continue
+        if field.encode_name not in value:
+            continue
+        where = (*path, field.encode_name)
+        try:
+            found[field.name] = _salvage(value[field.encode_name], field.type, heard, where)
+        except Unfit as problem:
+            if field.required:
+                raise Unfit(f"'{field.encode_name}': {problem}") from None
+            heard(where, str(problem))
+    if bad and hasattr(into, "disabled"):
+        return into.disabled()
+    try:
+        return into(**found)
+    except (ValueError, TypeError) as problem:
+        raise Unfit(str(problem)) from None
+
+
+def _salvage_map(value: dict[str, Any], item: Any, report: Report, path: KeyPath) -> dict[str, Any]:
+    found = {}
+    for key, inner in value.items():
+        try:
+            found[key] = _salvage(inner, item, report, (*path, key))
+        except Unfit as problem:
+            report((*path, key), str(problem))
+    return found
+
+
+def _salvage_list(value: list[Any], item: Any, origin: Any, report: Report, path: KeyPath) -> Any:
+    # Only lists of objects lose single items. A list of plain values is one decision (an allow or deny list): all or none.
+    found = []
+    for index, inner in enumerate(value):
+        try:
+            found.append(_salvage(inner, item, report, (*path, index)))
+        except Unfit as problem:
+            report((*path, index), str(problem))
+    return origin(found)
+
+
+def _is_struct(option: Any) -> bool:
+    return isinstance(option, type) and issubclass(option, msgspec.Struct)
+
+
+def _takes_none(into: Any) -> bool:
+    return into is Any or into is type(None) or type(None) in typing.get_args(into)
+
+
+def _reason(problem: msgspec.ValidationError) -> str:
+    return str(problem).split(" - at `")[0].replace("`", "'")

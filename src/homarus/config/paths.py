@@ -1,0 +1,119 @@
+"""Where everything of one home lies. Pure but for two looks at the disk: which of two old places already exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from homarus.core.errors import ConfigError
+
+CONFIG_NAME = "openclaw.json"
+_PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
+
+
+class Paths(msgspec.Struct, frozen=True):
+    """The places of one home. Making this object creates nothing."""
+
+    home: Path
+    state_dir: Path
+    config_path: Path
+    profile: str | None = None
+    # Set when OPENCLAW_STATE_DIR chose the state folder: then nothing may fall back to the folder in the home.
+    isolated: bool = False
+
+    @property
+    def agents_dir(self) -> Path:
+        """Return the folder with one folder per agent."""
+        return self.state_dir / "agents"
+
+    def agent_dir(self, agent_id: str) -> Path:
+        """Return where an agent keeps credentials, unless its entry names an `agentDir`."""
+        return self.agents_dir / agent_id / "agent"
+
+    def sessions_dir(self, agent_id: str) -> Path:
+        """Return the folder of an agent's transcripts and their index."""
+        return self.agents_dir / agent_id / "sessions"
+
+    def memory_db(self, agent_id: str) -> Path:
+        """Return the derived search index of an agent's notes; it may be deleted at any time."""
+        return self.state_dir / "memory" / f"{agent_id}.sqlite"
+
+    @property
+    def skills_dir(self) -> Path:
+        """Return the folder of managed skills."""
+        return self.state_dir / "skills"
+
+    @property
+    def hooks_dir(self) -> Path:
+        """Return the folder of managed hooks."""
+        return self.state_dir / "hooks"
+
+    @property
+    def logs_dir(self) -> Path:
+        """Return the folder of log files."""
+        return self.state_dir / "logs"
+
+    @property
+    def models_dir(self) -> Path:
+        """Return the folder of downloaded model weights."""
+        return self.state_dir / "models"
+
+    @property
+    def own_dir(self) -> Path:
+        """Return the folder for what only homarus writes; OpenClaw never looks there."""
+        return self.state_dir / "homarus"
+
+    @property
+    def default_workspace(self) -> Path:
+        """Return the default agent's workspace when neither an entry nor the environment names one.
+
+        A profile had two places over time: whichever exists is used, the one inside the profile's own folder first.
+        """
+        modern = self.state_dir / "workspace"
+        if self.profile is None:
+            return modern
+        older = (self.state_dir if self.isolated else self.home / ".openclaw") / f"workspace-{self.profile}"
+        return modern if modern.is_dir() else older
+
+
+def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_path: Path | None = None) -> Paths:
+    """Decide all places from the environment and the two global options; the options win over the variables."""
+    home = _folder(env, "OPENCLAW_HOME") or _folder(env, "HOME") or Path.home()
+    name = _profile(profile if profile is not None else env.get("OPENCLAW_PROFILE", ""))
+    chosen = _setting(env, "OPENCLAW_STATE_DIR")
+    state = expand(chosen, home) if chosen else home / (f".openclaw-{name}" if name else ".openclaw")
+    asked = str(config_path) if config_path is not None else _setting(env, "OPENCLAW_CONFIG_PATH")
+    file = expand(asked, home) if asked else state / CONFIG_NAME
+    return Paths(home=home, state_dir=state, config_path=file, profile=name, isolated=bool(chosen))
+
+
+def expand(text: str, home: Path) -> Path:
+    """Return an absolute path: `~` is the home of this configuration, NUL bytes and outer blanks are dropped."""
+    clean = text.replace("\x00", "").strip()
+    if clean == "~" or clean.startswith("~/"):
+        return home / clean[2:]
+    return Path(clean).absolute()
+
+
+def _setting(env: Mapping[str, str], name: str) -> str:
+    return env.get(name, "").replace("\x00", "").strip()
+
+
+def _folder(env: Mapping[str, str], name: str) -> Path | None:
+    text = _setting(env, name)
+    return Path(text).absolute() if text else None
+
+
+def _profile(text: str) -> str | None:
+    name = text.strip()
+    if not name or name.lower() == "default":
+        return None
+    if not _PROFILE.fullmatch(name):
+        raise ConfigError(
+            f"profile '{name}' is no usable name",
+            cure="use letters, digits, '-' and '_', at most 64, in --profile or OPENCLAW_PROFILE",
+        )
+    return name
