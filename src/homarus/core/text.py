@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from zlib import crc32
 
 # C0 and C1 controls except tab and newline, the line and paragraph separators, and invisible direction marks.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SPACES = re.compile(r"\s+")
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+
+# What only the prompt itself may say. Group 1 and 2 meet where the break goes; the backslashes between them count.
+_TOKENS = re.compile(r"(?i:(OPENCLAW\\*)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT)))")
+_FENCES = re.compile(r"(<\\*)(?i:(/?file [0-9a-f]{8}>))")
+_POSES = re.compile(
+    r"""(?xi) ([ \t]*\\*)            # an indent, and the breaks that are already there
+    ( \#{1,6} [ \t]+ (?: (?:dynamic [ \t]+)? project [ \t]+ context [ \t#]* \s* $   # the heading over all files
+                       | ~?/ \S* [/.] \S* )                                    # the heading over one file
+    | \[ (?: MISSING\] | UNREADABLE: | \.\.\.truncated, | …truncated ) )        # what stands in a file's place
+    """
+)
+_FIRST = frozenset({"#", "[", "\\"})
 
 
 def single_line(text: str, limit: int = 300) -> str:
@@ -25,6 +38,36 @@ def printable(text: str) -> str:
 def escape_xml(text: str) -> str:
     """Return text that is inert inside an XML element or a quoted attribute."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def neutralize(text: str) -> str:
+    """Return text in which nothing can move the prompt's cache line, close a fence or pose as a line of the prompt.
+
+    Text that came from a file, a message or a tool passes through here exactly once on its way into a prompt. A
+    backslash breaks what only the prompt may say: the words of the cache boundary and of the internal-context
+    delimiters wherever they stand, the lines that `fence` writes, and, at the start of a line, `# Project Context`,
+    a heading that is a file path (`## /home/…/SOUL.md`), `[MISSING]`, `[UNREADABLE:` and the marks of a cut.
+    All other text comes back unchanged, as the same object. No two texts become one: what was broken already gets
+    one more backslash, so the original can be told from the result.
+    """
+    if "<" in text:
+        text = _FENCES.sub(r"\1\\\2", text)
+    if "openclaw" in text.lower():
+        text = _TOKENS.sub(r"\1\\\2", text)
+    lines = text.splitlines(keepends=True)
+    posing = [number for number, line in enumerate(lines) if line.lstrip(" \t")[:1] in _FIRST and _POSES.match(line)]
+    for number in posing:
+        lines[number] = _POSES.sub(r"\1\\\2", lines[number], count=1)
+    return "".join(lines) if posing else text
+
+
+def fence(text: str, label: str) -> str:
+    """Return neutralised text between two lines that nothing inside it can forge; `label` tells equal texts apart.
+
+    The same text and label always give the same lines, so a fence never breaks a cached prefix.
+    """
+    mark = f"{crc32(text.encode('utf-8', 'replace'), crc32(label.encode('utf-8', 'replace'))):08x}"
+    return f"<file {mark}>\n{text}\n</file {mark}>"
 
 
 def estimate_tokens(text: str) -> int:
