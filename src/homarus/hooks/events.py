@@ -1,0 +1,83 @@
+"""What a hook is told: one event, named by its type and its action. Delivering it is the registry's work."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, field
+
+from homarus.core.clock import epoch_ms
+
+# Every key that this program emits. A hook may listen to a whole key or to its first words (`command`, `session:compact`).
+KEYS: tuple[str, ...] = (
+    "command:new",
+    "command:reset",
+    "command:stop",
+    "agent:bootstrap",
+    "gateway:startup",
+    "gateway:shutdown",
+    "gateway:pre-restart",
+    "session:compact:before",
+    "session:compact:after",
+    "session:auto-reset",
+    "session:patch",
+    "message:received",
+    "message:transcribed",
+    "message:preprocessed",
+    "message:sent",
+)
+
+
+class HookEvent(Struct):
+    """One moment. `context` is what the handlers may read and change; the emitter looks at it again afterwards.
+
+    `messages` is text for the user that handlers add; whoever emitted a `command` event sends it. `options` is the
+    hook's own entry of the configuration, set for each handler alone.
+    """
+
+    type: str
+    action: str
+    timestamp: datetime
+    session_key: str = ""
+    context: dict[str, Any] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Return the full name, `type:action`."""
+        return f"{self.type}:{self.action}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form in which the event's scalar facts go into a log; the context stays behind."""
+        return {
+            "type": self.type,
+            "action": self.action,
+            "sessionKey": self.session_key,
+            "timestamp": epoch_ms(self.timestamp),
+            "messages": list(self.messages),
+        }
+
+
+def event(key: str, timestamp: datetime, *, session_key: str = "", context: dict[str, Any] | None = None) -> HookEvent:
+    """Return an event by its full name, so that an emitter can write the key as it stands in the list above."""
+    kind, _, action = key.partition(":")
+    return HookEvent(kind, action, timestamp, session_key=session_key, context={} if context is None else context)
+
+
+def family(key: str) -> str:
+    """Return the name that a listener is kept under: `command:*` and `command` are the same family."""
+    return key.strip().removesuffix(":*")
+
+
+def listening_order(key: str) -> tuple[str, ...]:
+    """Return the names whose listeners hear this key, widest family first: `session`, `session:compact`, …"""
+    words = key.split(":")
+    return tuple(":".join(words[: count + 1]) for count in range(len(words)))
+
+
+def is_known(key: str) -> bool:
+    """Say whether anything is ever emitted that a listener under this name would hear."""
+    name = family(key)
+    return any(name in listening_order(known) for known in KEYS)

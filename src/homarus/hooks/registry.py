@@ -1,0 +1,216 @@
+"""Who listens to what, and the one place that calls them. A handler can fail in any way without the caller noticing.
+
+Handlers run one after another: families before the exact key, then by `order`, then as registered. Each works on its
+own copy of the event. What it changed counts only when it comes back in time and without an error, so a hook that
+fails halfway, or that comes back after its time, has changed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.core.text import single_line
+from homarus.hooks.events import HookEvent, family, listening_order
+
+DEFAULT_TIMEOUT = 30.0
+# How deep the copies go: context -> list -> item. Deeper values are shared.
+_COPY_DEPTH = 3
+
+log = logging.getLogger("homarus.hooks")
+
+
+class Handler(Protocol):
+    """What listens. It may be a plain function or a coroutine function; a returned value is ignored."""
+
+    def __call__(self, event: HookEvent, /) -> Awaitable[None] | None:
+        """Hear of the event."""
+        ...
+
+
+class Listener(Struct, frozen=True, eq=False):
+    """One registration."""
+
+    key: str
+    handler: Handler
+    source: str
+    order: int = 0
+    timeout: float | None = None
+    options: dict[str, Any] = {}
+
+
+class HookRegistry:
+    """The listeners of one process. Registering while an event is under way does not change who hears that event."""
+
+    def __init__(self, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self._timeout = timeout
+        self._listeners: dict[str, list[Listener]] = {}
+        # Handlers that ran out of time and have not ended yet; held so that their end is noticed and quiet.
+        self._late: set[asyncio.Task[BaseException | None]] = set()
+
+    def register(
+        self,
+        key: str,
+        handler: Handler,
+        *,
+        source: str,
+        order: int = 0,
+        timeout: float | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Callable[[], None]:
+        """Add a listener for a key or a family; return what removes it again."""
+        name = family(key)
+        listener = Listener(name, handler, source, order, timeout, dict(options or {}))
+        self._listeners.setdefault(name, []).append(listener)
+        # The sort is stable: equal orders stay as they were registered.
+        self._listeners[name].sort(key=lambda each: each.order)
+
+        def remove() -> None:
+            there = self._listeners.get(name, [])
+            if listener in there:
+                there.remove(listener)
+
+        return remove
+
+    def clear(self) -> None:
+        """Forget every listener, as before a reload."""
+        self._listeners.clear()
+
+    def listeners(self, key: str) -> tuple[Listener, ...]:
+        """Return who would hear this key, in the order of calling."""
+        return tuple(each for name in listening_order(key) for each in self._listeners.get(name, ()))
+
+    async def emit(self, event: HookEvent, *, timeout: float | None = None) -> HookEvent:  # noqa: ASYNC109 - for each
+        """Tell every listener and return the event as they left it; never raises, except when cancelled itself."""
+        for listener in self.listeners(event.key):
+            limit = listener.timeout or timeout or self._timeout
+            given = replace(
+                event,
+                context=_copy(event.context, _COPY_DEPTH),
+                messages=list(event.messages),
+                options=dict(listener.options),
+            )
+            problem = await self._call(listener, given, limit)
+            if problem is None:
+                _adopt(event, given)
+            else:
+                log.warning("hook %s failed on %s: %s", listener.source, event.key, _say(problem))
+        return event
+
+    def emit_sync(self, event: HookEvent, *, timeout: float | None = None) -> HookEvent:
+        """Tell every listener from code that is not asynchronous, such as the building of a prompt.
+
+        Works inside and outside of a running event loop, because the handlers get a loop of their own in another
+        thread. Without a listener it costs next to nothing.
+        """
+        listeners = self.listeners(event.key)
+        if not listeners:
+            return event
+        limit = sum(each.timeout or timeout or self._timeout for each in listeners)
+        # The worker changes a copy: if it should hang, what it does later touches nobody.
+        inner = replace(event, context=_copy(event.context, _COPY_DEPTH), messages=list(event.messages))
+        worker = threading.Thread(
+            target=lambda: asyncio.run(_then_return(self.emit(inner, timeout=timeout))), name="hooks", daemon=True
+        )
+        worker.start()
+        worker.join(limit + 1.0)
+        if worker.is_alive():
+            log.warning("the hooks of %s did not come back within %.0f s; going on without them", event.key, limit)
+            return event
+        _adopt(event, inner)
+        return event
+
+    async def _call(self, listener: Listener, event: HookEvent, limit: float) -> BaseException | None:
+        task = asyncio.create_task(_contained(listener.handler, event))
+        try:
+            # Not wait_for: that waits for ever for a handler that swallows its cancellation.
+            done, _ = await asyncio.wait({task}, timeout=limit)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if done:
+            return task.result()
+        task.cancel()
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        return TimeoutError(f"no answer within {limit:g} s")
+
+
+async def _contained(handler: Handler, event: HookEvent) -> BaseException | None:
+    """Run a handler and return what it raised; a hook must not even end the process with `sys.exit`."""
+    try:
+        answer = handler(event) if inspect.iscoroutinefunction(handler) else await _in_thread(handler, event)
+        if inspect.isawaitable(answer):
+            await answer
+    except (Exception, SystemExit, asyncio.CancelledError, KeyboardInterrupt) as problem:  # noqa: BLE001 - see above
+        return problem
+    return None
+
+
+async def _in_thread(handler: Handler, event: HookEvent) -> Any:
+    """Run a plain function beside the loop, in a thread that nobody waits for when the program ends."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, problem: BaseException | None) -> None:
+        if answer.done():
+            return
+        if problem is None:
+            answer.set_result(result)
+        else:
+            # A Future does not take StopIteration, and SystemExit would leave the loop.
+            answer.set_exception(RuntimeError(_say(problem)))
+
+    def work() -> None:
+        result, problem = None, None
+        try:
+            result = handler(event)
+        except BaseException as raised:  # noqa: BLE001 - handed over to the loop
+            problem = raised
+        try:
+            loop.call_soon_threadsafe(settle, result, problem)
+        except RuntimeError:
+            log.debug("a hook came back after its loop had closed")
+
+    threading.Thread(target=work, name="hook", daemon=True).start()
+    return await answer
+
+
+async def _then_return(emitting: Awaitable[HookEvent]) -> None:
+    await emitting
+
+
+def _copy(value: Any, depth: int) -> Any:
+    if depth and isinstance(value, dict):
+        return {key: _copy(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, list):
+        return [_copy(item, depth - 1) for item in value]
+    return value
+
+
+def _adopt(event: HookEvent, given: HookEvent) -> None:
+    """Take over what a handler changed, into the very objects that the emitter holds."""
+    _assign(event.context, given.context)
+    event.messages[:] = [str(text) for text in given.messages]
+
+
+def _assign(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    for key in [key for key in ours if key not in theirs]:
+        del ours[key]
+    for key, value in theirs.items():
+        mine = ours.get(key)
+        if isinstance(mine, list) and isinstance(value, list) and mine is not value:
+            mine[:] = value
+        else:
+            ours[key] = value
+
+
+def _say(problem: BaseException) -> str:
+    return single_line(f"{type(problem).__name__}: {problem}", 300)
