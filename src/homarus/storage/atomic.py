@@ -1,0 +1,294 @@
+"""Whole files, written so that a crash at any moment leaves the old or the new content. Appending is `jsonl`."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+import re
+import stat
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from homarus.core.errors import StorageError
+from homarus.storage.faults import beside, explained, open_folder, shown, sync_file, sync_folder, write_all
+
+_TEMP_NAME = re.compile(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
+_COPY_BLOCK = 1 << 20
+
+
+class Staged:
+    """A temp file in the folder of its target: it takes the target's name whole, or it is removed.
+
+    Its name is short and fixed in length, so that the longest legal target name works. It holds a lock while its
+    writer lives, which is how `sweep_temps` knows the dead ones.
+    """
+
+    def __init__(self, folder: int) -> None:
+        self._folder = folder
+        self._name, self.fd = _open_temp(folder)
+        self._pending = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._pending:
+                self._unlink()
+        finally:
+            os.close(self.fd)
+
+    def seal(self, mode: int, like: os.stat_result | None = None) -> None:
+        """Give the content its permissions (and the owner of the file it replaces) and bring it to the disk."""
+        if like is not None:
+            mode = stat.S_IMODE(like.st_mode)
+            mine = os.fstat(self.fd)
+            if (like.st_uid, like.st_gid) != (mine.st_uid, mine.st_gid):
+                try:
+                    os.fchown(self.fd, like.st_uid, like.st_gid)
+                except PermissionError:
+                    mode &= 0o700  # the old group's rights would go to another group
+        os.fchmod(self.fd, mode)
+        sync_file(self.fd)
+
+    def replace(self, name: str) -> None:
+        """Take this name; what had it before is gone in the same instant."""
+        os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._pending = False
+
+    def claim(self, name: str) -> bool:
+        """Take this name only if it is free; return whether it was."""
+        try:
+            os.link(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._claim_without_links(name)
+        return True
+
+    def _claim_without_links(self, name: str) -> bool:
+        # FAT and some network mounts: an empty file reserves the name, then the content replaces it.
+        try:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._folder))
+        except FileExistsError:
+            return False
+        try:
+            self.replace(name)
+        except OSError:
+            os.unlink(name, dir_fd=self._folder)
+            raise
+        return True
+
+    def _unlink(self) -> None:
+        try:
+            os.unlink(self._name, dir_fd=self._folder)
+        except FileNotFoundError:
+            pass
+
+
+def _open_temp(folder: int) -> tuple[str, int]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        name = f".homarus-{os.getpid()}-{os.urandom(8).hex()}.tmp"
+        try:
+            fd = os.open(name, flags, 0o600, dir_fd=folder)
+        except FileExistsError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except OSError:
+            pass  # no locks here: then nobody can sweep here either
+        if os.fstat(fd).st_nlink:
+            return name, fd
+        os.close(fd)  # swept in the instant before it was locked
+
+
+def replace_at(folder: int, name: str, data: bytes, *, mode: int) -> None:
+    """Replace a file of an open folder; the building block for callers that already hold its descriptor."""
+    old = _regular_or_none(folder, name)
+    with Staged(folder) as temp:
+        write_all(temp.fd, data)
+        temp.seal(mode, old)
+        temp.replace(name)
+    sync_folder(folder)
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file: afterwards it is new and durable, or this raised `StorageError` and it is as it was.
+
+    An existing file keeps its permissions and owner; a symbolic link stays, and the file it points to is replaced.
+    """
+    with explained("write", path):
+        target = _through_links(path)
+        with open_folder(os.path.dirname(target)) as folder:
+            replace_at(folder, os.path.basename(target), data, mode=mode)
+
+
+def create_new(path: Path, data: bytes, *, mode: int = 0o600) -> bool:
+    """Create a file with all its content, durably; return False and touch nothing if the name is taken."""
+    with explained("create", path), open_folder(os.path.dirname(path)) as folder:
+        name = os.path.basename(path)
+        if _lstat(folder, name) is not None:
+            return False
+        with Staged(folder) as temp:
+            write_all(temp.fd, data)
+            temp.seal(mode)
+            created = temp.claim(name)
+        sync_folder(folder)
+        return created
+
+
+def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
+    """Make a folder and its parents, durably. An existing folder stays as it is."""
+    with explained("create folder", path):
+        missing: list[Path] = []
+        probe = path
+        while not probe.is_dir():
+            if os.path.lexists(probe):
+                raise StorageError(
+                    f"cannot create folder {shown(path)}: {shown(probe)} is not a folder",
+                    cure="move it, or check the path",
+                )
+            missing.append(probe)
+            if probe == probe.parent:
+                break
+            probe = probe.parent
+        for folder in reversed(missing):
+            try:
+                folder.mkdir(mode)
+            except FileExistsError:
+                continue  # somebody else was faster
+            folder.chmod(mode)
+            with open_folder(folder.parent) as fd:
+                sync_folder(fd)
+
+
+def move_aside(path: Path, label: str, now: datetime) -> Path:
+    """Rename a damaged or finished file to `<path>.<label>.<moment>` and return that; nothing is ever overwritten."""
+    from homarus.core.clock import iso_ms
+
+    suffix = f".{label}.{iso_ms(now).replace(':', '-')}"
+    with explained("move aside", path), open_folder(os.path.dirname(path)) as folder:
+        for attempt in range(1000):
+            aside = beside(path, suffix + (f".{attempt}" if attempt else ""))
+            if _rename_new(folder, os.path.basename(path), aside.name):
+                sync_folder(folder)
+                return aside
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
+def backup(path: Path, *, keep: int = 5) -> Path | None:
+    """Copy a file to `<path>.bak` and push older copies to `.bak.1`, `.bak.2`, …; at most `keep` copies stay.
+
+    Return None when there is no file. The new copy is complete on the disk before an older one moves.
+    """
+    newest = beside(path, ".bak")
+    with explained("back up", path), open_folder(os.path.dirname(path)) as folder:
+        try:
+            source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        try:
+            _refuse_special(os.fstat(source), path)
+            with Staged(folder) as temp:
+                while block := os.read(source, _COPY_BLOCK):
+                    write_all(temp.fd, block)
+                temp.seal(0o600, os.fstat(source))
+                _rotate(folder, newest.name, keep)
+                temp.replace(newest.name)
+        finally:
+            os.close(source)
+        sync_folder(folder)
+    return newest
+
+
+def sweep_temps(folder: Path) -> list[str]:
+    """Remove the temp files that killed writers left in a folder, and return their names; a living writer's stay."""
+    swept = []
+    with explained("clean", folder), open_folder(folder) as fd:
+        with os.scandir(fd) as entries:
+            names = [entry.name for entry in entries if _TEMP_NAME.fullmatch(entry.name)]
+        for name in names:
+            if _is_abandoned(fd, name):
+                os.unlink(name, dir_fd=fd)
+                swept.append(name)
+    return swept
+
+
+def _is_abandoned(folder: int, name: str) -> bool:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return stat.S_ISREG(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _through_links(path: Path) -> str:
+    if not path.is_symlink():
+        return os.fspath(path)
+    target = os.path.realpath(path)
+    if Path(target).is_symlink():  # realpath gives up on a circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
+
+
+def _lstat(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _refuse_special(found: os.stat_result, path: str | os.PathLike[str]) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(found.st_mode):
+        raise StorageError(f"{shown(path)} is not a regular file", cure="check the path; devices and pipes stay alone")
+
+
+def _regular_or_none(folder: int, name: str) -> os.stat_result | None:
+    found = _lstat(folder, name)
+    if found is not None:
+        _refuse_special(found, name)
+    return found
+
+
+def _rename_new(folder: int, old: str, new: str) -> bool:
+    """Rename without ever replacing; False if the new name is taken. Folders cannot be linked and are checked first."""
+    try:
+        os.link(old, new, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if _lstat(folder, new) is not None:
+            return False
+        os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+        return True
+    os.unlink(old, dir_fd=folder)
+    return True
+
+
+def _rotate(folder: int, newest: str, keep: int) -> None:
+    names = [newest, *(f"{newest}.{number}" for number in range(1, keep))]
+    for younger, older in reversed(list(itertools.pairwise(names))):
+        try:
+            os.rename(younger, older, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,228 @@
+"""Guarded access to one folder: whatever the name, nothing outside is touched. Which names are wanted is the caller's matter."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Literal, Self
+
+import msgspec
+
+from homarus.core.errors import StorageError
+from homarus.core.text import single_line
+from homarus.storage.beneath import Escape, folder_beneath, open_beneath
+from homarus.storage.faults import explain, explained, shown
+
+Kind = Literal["ok", "missing", "validation", "io"]
+Name = str | PurePosixPath
+_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+_F_GETPATH: int | None = getattr(fcntl, "F_GETPATH", None)  # macOS
+_ATTEMPTS = 3
+_PAUSE = 0.05
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    """The outcome of a guarded read: never an exception, so that one bad file does not end a turn."""
+
+    kind: Kind
+    data: bytes = b""
+    fingerprint: str = ""
+    truncated: bool = False
+    reason: str = ""
+    realpath: str = ""
+    size: int = 0
+
+
+class BoundaryError(StorageError):
+    """A name could not be used below this root. `kind` is missing, validation (refused) or io."""
+
+    def __init__(self, kind: Kind, message: str, *, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.kind = kind
+
+
+class _Unstable(Exception):
+    """The file changed while it was read."""
+
+
+class Root:
+    """A folder held by descriptor. Names are relative to it; links that stay inside are followed, others refused."""
+
+    def __init__(self, path: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.path = path
+        self._sleep = sleep
+        with explained("open folder", path):
+            self._fd = os.open(path, _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.realpath = _path_of(self._fd) or os.path.realpath(path)
+
+    def close(self) -> None:
+        """Let go of the folder; a second call does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self, name: Name, *, max_bytes: int) -> Guarded:
+        """Read a regular file, at most `max_bytes`, as it was at one moment. Pipes and devices are refused, not waited for."""
+
+        def attempt() -> Guarded:
+            fd = self._open_regular(name, os.O_RDONLY)
+            try:
+                before = os.fstat(fd)
+                data = _read_up_to(fd, max_bytes + 1)
+                after = os.fstat(fd)
+                real = self._real_of(fd, name)
+            finally:
+                os.close(fd)
+            if _state(before) != _state(after):
+                raise _Unstable
+            return Guarded(
+                "ok",
+                data[:max_bytes],
+                _fingerprint(real, after),
+                truncated=len(data) > max_bytes,
+                realpath=real,
+                size=after.st_size,
+            )
+
+        return self._guarded(name, attempt)
+
+    def fingerprint(self, name: Name) -> Guarded:
+        """Return what `read` would return without data: enough to know whether a cached text is still right."""
+
+        def attempt() -> Guarded:
+            fd = self._open_regular(name, _O_PATH)
+            try:
+                found, real = os.fstat(fd), self._real_of(fd, name)
+            finally:
+                os.close(fd)
+            return Guarded("ok", b"", _fingerprint(real, found), realpath=real, size=found.st_size)
+
+        return self._guarded(name, attempt)
+
+    def open(self, name: Name, flags: int, *, follow: Literal["inside", "never"] = "inside", mode: int = 0o600) -> int:
+        """Open a regular file (or, with O_DIRECTORY, a folder) and return its descriptor; the caller closes it."""
+        try:
+            return self._open_regular(name, flags, follow=follow == "inside", mode=mode)
+        except OSError as error:
+            raise self._refuse(name, error) from error
+
+    def listdir(self, name: Name = ".") -> list[str]:
+        """Return the names in a folder, sorted, exactly as they are spelled on the disk."""
+        try:
+            with folder_beneath(self._fd, self.realpath, self._parts(name)) as fd, os.scandir(fd) as entries:
+                return sorted(entry.name for entry in entries)
+        except OSError as error:
+            raise self._refuse(name, error) from error
+
+    def exists(self, name: Name) -> bool:
+        """Whether the name leads to something inside, of whatever kind."""
+        try:
+            os.close(open_beneath(self._fd, self.realpath, self._parts(name), _O_PATH | os.O_NONBLOCK))
+        except OSError:
+            return False
+        return True
+
+    def _parts(self, name: Name) -> tuple[str, ...]:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, "the folder was closed")
+        text = str(name)
+        if "\0" in text:
+            raise Escape("a name has no NUL character")
+        if text.startswith("/"):
+            raise Escape("the name must be relative to the folder")
+        return tuple(part for part in text.split("/") if part not in ("", "."))
+
+    def _open_regular(self, name: Name, flags: int, *, follow: bool = True, mode: int = 0o600) -> int:
+        fd = open_beneath(self._fd, self.realpath, self._parts(name), flags | os.O_NONBLOCK, mode=mode, follow=follow)
+        try:
+            kind = os.fstat(fd).st_mode
+            if stat.S_ISDIR(kind) and not flags & os.O_DIRECTORY:
+                raise Escape("a folder, not a file")
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                raise Escape("not a regular file")
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _real_of(self, fd: int, name: Name) -> str:
+        return _path_of(fd) or os.path.realpath(f"{self.realpath}/{name}")
+
+    def _guarded(self, name: Name, attempt: Callable[[], Guarded]) -> Guarded:
+        reason = "it changes faster than it can be read"
+        for number in range(_ATTEMPTS):
+            if number:
+                self._sleep(_PAUSE)
+            try:
+                return attempt()
+            except _Unstable:
+                continue
+            except OSError as error:
+                if error.errno not in (errno.EINTR, errno.EAGAIN):
+                    return Guarded(_kind(error), reason=_reason(error))
+                reason = _reason(error)
+        return Guarded("io", reason=reason)
+
+    def _refuse(self, name: Name, error: OSError) -> BoundaryError:
+        where = f"{self.realpath}/{name}"
+        if isinstance(error, Escape):
+            return BoundaryError(
+                "validation", f"{shown(where)} is refused: {error.reason}", cure="name a file inside the folder"
+            )
+        said = explain(error, "open", where)
+        return BoundaryError(_kind(error), said.message, cure=said.cure)
+
+
+def _path_of(fd: int) -> str | None:
+    """Ask the system which path a descriptor has; None where it does not say."""
+    try:
+        if _F_GETPATH is not None:
+            return os.fsdecode(fcntl.fcntl(fd, _F_GETPATH, b"\0" * 1024).rstrip(b"\0"))
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  # text, with the bytes of the name as they are
+    except OSError:
+        pass
+    return None
+
+
+def _read_up_to(fd: int, limit: int) -> bytes:
+    pieces = []
+    while limit > 0 and (piece := os.read(fd, min(limit, 1 << 20))):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
+
+
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _fingerprint(real: str, found: os.stat_result) -> str:
+    return f"{real}|{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def _kind(error: OSError) -> Kind:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return "missing"
+    # ELOOP: a circle of links. ENXIO: a socket. Both are something else than a file, not a failing disk.
+    if isinstance(error, Escape) or error.errno in (errno.ELOOP, errno.ENXIO, errno.EXDEV):
+        return "validation"
+    return "io"
+
+
+def _reason(error: OSError) -> str:
+    text = error.reason if isinstance(error, Escape) else os.strerror(error.errno) if error.errno else str(error)
+    return single_line(text, 300)

@@ -1,0 +1,259 @@
+"""Append-only files of one JSON record per line: one writer, readers from either end. What a record means is not known here."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from homarus.core.errors import StorageError
+from homarus.storage.faults import explained, open_folder, shown, sync_data, sync_folder, write_all
+from homarus.storage.record import decode, encode
+
+MAX_LINE = 64 << 20
+_BLOCK = 1 << 18
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line as it stands in the file. `value` is None and `problem` says why when it is not a JSON record.
+
+    `torn` marks a last line without its newline: a crash cut it, or it is being written right now.
+    """
+
+    offset: int
+    raw: bytes
+    value: Any | None
+    torn: bool = False
+    problem: str = ""
+
+
+class JsonlWriter:
+    """The one writer of a file. A record is whole and (if asked) durable when `append` returns, or absent when it raised."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._lock = threading.Lock()
+        self._inode = _identity(os.fstat(fd))
+        self._size = -1  # nothing known about the tail yet
+
+    @classmethod
+    def open(cls, path: Path, *, mode: int = 0o600, create: bool = True) -> JsonlWriter:
+        """Open for appending in constant time, whatever the size. Nothing in the file changes by this."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        with explained("open", path):
+            try:
+                fd = os.open(path, flags)
+            except FileNotFoundError:
+                if not create:
+                    raise
+                fd = os.open(path, flags | os.O_CREAT, mode)
+                _settle_new(fd, path, mode)
+            try:
+                _refuse_special(fd, path)
+                return cls(path, fd)
+            except BaseException:
+                os.close(fd)
+                raise
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file now."""
+        with explained("read", self._path):
+            return os.fstat(self._fd).st_size
+
+    def append(self, record: Any, *, durable: bool = True) -> int:
+        """Add one record (an object, or its JSON as bytes) and return the offset of its line."""
+        return self.append_many((record,), durable=durable)[0]
+
+    def append_many(self, records: Iterable[Any], *, durable: bool = True) -> list[int]:
+        """Add records in one write: if it fails, none of them stays. Return the offsets of their lines."""
+        lines = [_line(record) for record in records]
+        if not lines:
+            return []
+        with self._lock, explained("append to", self._path):
+            before = self._check()
+            torn = before not in (0, self._size) and os.pread(self._fd, 1, before - 1) != b"\n"
+            data = b"".join([b"\n", *lines] if torn else lines)
+            try:
+                write_all(self._fd, data)
+                if durable:
+                    sync_data(self._fd)
+            except BaseException:
+                self._take_back(before, len(data))
+                raise
+            offsets, offset = [], before + torn
+            for line in lines:
+                offsets.append(offset)
+                offset += len(line)
+            self._size = offset
+            return offsets
+
+    def sync(self) -> None:
+        """Make everything appended so far durable."""
+        with explained("sync", self._path):
+            sync_data(self._fd)
+
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
+        with self._lock:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take_back(self, before: int, length: int) -> None:
+        """Remove what a failed append left. Bytes beyond it are somebody else's and stay."""
+        self._size = -1
+        if os.fstat(self._fd).st_size <= before + length:
+            os.ftruncate(self._fd, before)
+
+    def _check(self) -> int:
+        """Return the size, after making sure that the name still leads to this file: bytes in an orphan are lost bytes."""
+        if self._fd < 0:
+            raise StorageError(f"{shown(self._path)} was closed", cure="open it again")
+        try:
+            named = _identity(self._path.stat())
+        except FileNotFoundError:
+            named = None
+        if named != self._inode:
+            what = "removed" if named is None else "replaced"
+            raise StorageError(f"{shown(self._path)} was {what} while it was open", cure="open it again")
+        return os.fstat(self._fd).st_size
+
+
+def _line(record: Any) -> bytes:
+    raw = record if isinstance(record, bytes) else encode(record)
+    if b"\n" in raw:
+        raise ValueError("a record in a JSONL file is one line")
+    if len(raw) > MAX_LINE:
+        raise StorageError(f"a record of {len(raw)} bytes is longer than a line may be", cure="keep it in its own file")
+    return raw + b"\n"
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _settle_new(fd: int, path: Path, mode: int) -> None:
+    try:
+        os.fchmod(fd, mode)
+        with open_folder(os.path.dirname(path)) as folder:
+            sync_folder(folder)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _refuse_special(fd: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+
+
+def _open_for_reading(path: Path) -> int:
+    with explained("read", path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            _refuse_special(fd, path)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _make(offset: int, raw: bytes, length: int, torn: bool, max_line: int) -> Line | None:
+    """Build a line from its bytes, or say that it was too long to load; blank lines are none."""
+    if length > max_line:
+        return Line(offset, b"", None, torn, f"a line of {length} bytes, longer than {max_line}")
+    if not raw or raw.isspace():
+        return None
+    value, problem = decode(raw)
+    return Line(offset, raw, value, torn, problem)
+
+
+def read_lines(path: Path, *, start: int = 0, end: int | None = None, max_line: int = MAX_LINE) -> Iterator[Line]:
+    """Yield lines oldest first, from the line that begins at `start`, as if the file ended at `end`.
+
+    Memory stays bounded by the longest line, and that by `max_line`: a longer one is reported, never loaded.
+    """
+    fd = _open_for_reading(path)
+    try:
+        offset = position = start  # of the current line, and of the next byte to read
+        pieces: list[bytes] = []
+        held = 0
+        while True:
+            want = _BLOCK if end is None else min(_BLOCK, end - position)
+            with explained("read", path):
+                block = os.pread(fd, want, position) if want > 0 else b""
+            if not block:
+                break
+            position += len(block)
+            *whole, rest = block.split(b"\n")
+            for part in whole:
+                pieces.append(part)
+                length = held + len(part)
+                line = _make(offset, b"".join(pieces) if length <= max_line else b"", length, False, max_line)
+                pieces, held, offset = [], 0, offset + length + 1
+                if line:
+                    yield line
+            held += len(rest)
+            pieces.append(rest)
+            if held > max_line:
+                pieces.clear()
+        last = _make(offset, b"".join(pieces) if held <= max_line else b"", held, True, max_line)
+        if last:
+            yield last
+    finally:
+        os.close(fd)
+
+
+def read_lines_reversed(
+    path: Path, *, end: int | None = None, block: int = 65536, max_line: int = MAX_LINE
+) -> Iterator[Line]:
+    """Yield the same lines newest first, reading blocks from the tail: the first line costs one block, not one file."""
+    fd = _open_for_reading(path)
+    try:
+        size = os.fstat(fd).st_size
+        position = size if end is None else min(end, size)
+        finish = position  # where the current line ends
+        torn = True  # until a newline is seen, the bytes at the end belong to a line without one
+        pieces: list[bytes] = []  # of the current line, newest first
+        held = 0
+        while position > 0:
+            want = min(block, position)
+            with explained("read", path):
+                chunk = os.pread(fd, want, position - want)
+            if len(chunk) < want:
+                raise StorageError(f"{shown(path)} was cut while it was read", cure="read it again")
+            position -= want
+            first, *whole = chunk.split(b"\n")
+            for part in reversed(whole):
+                held += len(part)
+                pieces.append(part)
+                raw = b"".join(reversed(pieces)) if held <= max_line else b""
+                line = _make(finish - held, raw, held, torn, max_line)
+                finish, pieces, held, torn = finish - held - 1, [], 0, False
+                if line:
+                    yield line
+            held += len(first)
+            pieces.append(first)
+            if held > max_line:
+                pieces.clear()
+        line = _make(0, b"".join(reversed(pieces)) if held <= max_line else b"", held, torn, max_line)
+        if line:
+            yield line
+    finally:
+        os.close(fd)
