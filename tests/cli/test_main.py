@@ -1,0 +1,93 @@
+"""The command line's door: what it prints, what it imports, and how it fails."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from homarus import __version__
+from homarus.cli.main import run
+from homarus.cli.output import Output, width
+from homarus.cli.table import COMMANDS
+
+
+def test_version_imports_almost_nothing() -> None:
+    code = "import sys; sys.argv = ['homarus', '--version']; from homarus.__main__ import main; main(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    version, modules = done.stdout.splitlines()
+    assert version == f"homarus {__version__}"
+    assert not {"click", "msgspec", "json", "re", "typing"} & set(modules.split())
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; from homarus.cli.main import run; run(['--help']); "
+        "print('MODULES', *[m for m in sys.modules if m.startswith('homarus')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split("MODULES", 1)[1].split())
+    assert loaded <= {
+        "homarus",
+        "homarus.cli",
+        "homarus.cli.main",
+        "homarus.cli.app",
+        "homarus.cli.output",
+        "homarus.cli.table",
+    }
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_that_loads(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert "Usage: homarus" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_no_command_loads_a_heavy_library_before_it_works(name: str) -> None:
+    code = f"import sys; from homarus.cli.main import run; run([{name!r}, '--help']); print('MODULES', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split("MODULES", 1)[1].split())
+    heavy = {
+        "numpy",
+        "wordllama",
+        "onnxruntime",
+        "httpx2",
+        "rich",
+        "prompt_toolkit",
+        "watchfiles",
+        "xllamacpp",
+        "asyncio",
+    }
+    assert not heavy & loaded
+
+
+def test_a_wrong_command_is_a_usage_error_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["no-such-command"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("homarus: no command 'no-such-command'")
+    assert err.count("\n") == 1
+
+
+def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--no-such-option"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_tables_align_numbers_right_and_wide_characters_by_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(color=False, env={})
+    out.table([["a", 5, True], ["記憶", 12_345, None]], ["name", "size", "on"])
+    assert capsys.readouterr().out == "name    size  on\na          5  yes\n記憶  12,345  -\n"
+    assert width("\x1b[31mred\x1b[0m") == 3
+
+
+def test_json_output_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(color=False, env={}).json({"a": ["ü", 1]})
+    assert json.loads(capsys.readouterr().out) == {"a": ["ü", 1]}
+
+
+def test_colours_need_a_terminal_and_consent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Output(color=True, env={}).style("x", "red") == "x"
+    assert Output(color=True, env={"FORCE_COLOR": "1"}).style("x", "red") == "\x1b[31mx\x1b[0m"
+    assert Output(color=True, env={"FORCE_COLOR": "1", "NO_COLOR": ""}).style("x", "red") == "x"
+    assert Output(color=False, env={"FORCE_COLOR": "1"}).style("x", "red") == "x"
