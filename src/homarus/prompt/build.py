@@ -1,0 +1,156 @@
+"""Put the sections together, in one fixed order, and keep the stable part while its inputs stay the same.
+
+Pure: nothing here reads a file, a clock or a configuration. Equal facts give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from homarus.core.prompt import SystemPrompt
+from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFacts
+from homarus.prompt.modes import Mode
+from homarus.prompt.section import Section, Tier
+from homarus.prompt.sections import conduct, home, knowledge, project, session, tooling, turn
+
+_F, _M, _N = Mode.FULL, Mode.MINIMAL, Mode.NONE
+_ANY, _BOTH = frozenset({_F, _M, _N}), frozenset({_F, _M})
+_FULL, _MINIMAL = frozenset({_F}), frozenset({_M})
+
+
+class StableRow(NamedTuple):
+    """A row of the order table above the boundary: it sees stable facts and nothing else."""
+
+    name: str
+    modes: frozenset[Mode]
+    render: Callable[[StableFacts], str]
+
+
+class SessionRow(NamedTuple):
+    """A row below the boundary."""
+
+    name: str
+    modes: frozenset[Mode]
+    render: Callable[[StableFacts, SessionFacts], str]
+
+
+class TurnRow(NamedTuple):
+    """A row that rides on the newest user turn; with `once` it speaks of that turn alone."""
+
+    name: str
+    modes: frozenset[Mode]
+    render: Callable[[StableFacts, TurnFacts], str]
+    once: bool = False
+
+
+STABLE = (
+    StableRow("Identity", _ANY, conduct.identity),
+    StableRow("Tooling", _BOTH, tooling.tooling),
+    StableRow("Tool Call Style", _BOTH, conduct.tool_style),
+    StableRow("Execution Bias", _FULL, conduct.execution_bias),
+    StableRow("Provider", _ANY, conduct.provider_prefix),
+    StableRow("Safety", _BOTH, conduct.safety),
+    StableRow("Runtime Context", _BOTH, conduct.runtime_context),
+    StableRow("Command Line", _BOTH, tooling.command_line),
+    StableRow("Skills", _FULL, knowledge.skills),
+    StableRow("Skills", _MINIMAL, knowledge.minimal_skills),
+    StableRow("Memory Recall", _FULL, knowledge.memory),
+    StableRow("Self-Update", _FULL, tooling.self_update),
+    StableRow("Model Aliases", _FULL, knowledge.aliases),
+    StableRow("Workspace", _BOTH, home.workspace),
+    StableRow("Documentation", _FULL, knowledge.documentation),
+    StableRow("Sandbox", _BOTH, home.sandbox),
+    StableRow("First Run", _FULL, home.ritual),
+    StableRow("Partial Files", _FULL, home.truncation),
+    StableRow("Workspace Files", _BOTH, home.files_note),
+    StableRow("Reasoning Format", _BOTH, conduct.reasoning_format),
+    StableRow("Project Context", _BOTH, project.project_context),
+)
+SESSION = (
+    SessionRow("Context Engine", _ANY, session.engine_addition),
+    SessionRow("Messaging", _FULL, session.messaging),
+    SessionRow("Voice", _FULL, session.voice),
+    SessionRow("Group Chat Context", _FULL, session.group_context),
+    SessionRow("Subagent Context", _MINIMAL, session.subagent_context),
+)
+TURN = (
+    TurnRow("HEARTBEAT.md", _BOTH, turn.heartbeat_file),
+    TurnRow("Date", _BOTH, turn.date),
+    TurnRow("Memory Search Results", _FULL, turn.recall, once=True),
+    TurnRow("Output Directives", _FULL, turn.output_directives),
+    TurnRow("Silent Replies", _FULL, turn.silent_replies),
+    TurnRow("Authorized Senders", _FULL, turn.senders),
+    TurnRow("Reactions", _FULL, turn.reactions),
+    TurnRow("Heartbeats", _FULL, turn.heartbeats),
+    TurnRow("Model Notes", _ANY, turn.provider_suffix),
+    TurnRow("Runtime", _BOTH, turn.runtime_line),
+    TurnRow("Levels", _BOTH, turn.levels),
+)
+
+
+class Prompt(Struct, frozen=True):
+    """A rendered prompt. `system` is byte-identical from turn to turn; `volatile` is what the carrier may say."""
+
+    system: SystemPrompt
+    sections: tuple[Section, ...]
+    volatile: tuple[Section, ...]
+
+
+class PrefixCache:
+    """The stable parts of the last few prompts, by the sha256 of everything they were made from."""
+
+    def __init__(self, max_entries: int = 64) -> None:
+        self._max = max_entries
+        self._kept: OrderedDict[bytes, tuple[str, tuple[Section, ...]]] = OrderedDict()
+        self.hits = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def stable(self, facts: StableFacts, mode: Mode) -> tuple[str, tuple[Section, ...]]:
+        """Return the stable part, rendered at most once while its inputs are remembered."""
+        key = sha256(msgspec.msgpack.encode((mode, facts))).digest()
+        kept = self._kept.get(key)
+        if kept is not None:
+            self.hits += 1
+            self._kept.move_to_end(key)
+            return kept
+        rendered = self._kept[key] = _stable(facts, mode)
+        if len(self._kept) > self._max:
+            self._kept.popitem(last=False)
+        return rendered
+
+
+def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCache | None = None) -> Prompt:
+    """Render a prompt. The system part depends on `facts.stable`, `facts.session` and the mode alone."""
+    mode = Mode(mode)
+    text, stable = cache.stable(facts.stable, mode) if cache is not None else _stable(facts.stable, mode)
+    below = _present(
+        Section(row.name, row.render(facts.stable, facts.session), Tier.SESSION) for row in SESSION if mode in row.modes
+    )
+    riding = _present(
+        Section(row.name, row.render(facts.stable, facts.turn), Tier.VOLATILE, row.once)
+        for row in TURN
+        if mode in row.modes
+    )
+    extras = () if mode is Mode.NONE else facts.turn.extras
+    return Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
+
+
+def _stable(facts: StableFacts, mode: Mode) -> tuple[str, tuple[Section, ...]]:
+    sections = _present(Section(row.name, row.render(facts), Tier.STABLE) for row in STABLE if mode in row.modes)
+    return _join(sections), sections
+
+
+def _present(sections: Iterable[Section]) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section.text)
+
+
+def _join(sections: Iterable[Section]) -> str:
+    return "\n\n".join(section.text for section in sections)

@@ -1,0 +1,121 @@
+"""Everything the renderer may know, as values sorted by how long they hold.
+
+A stable section is handed `StableFacts` alone, so that no clock, sender or channel can reach it even by mistake. Where
+the facts come from is the business of `gather.py` and of the composition root.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from homarus.prompt.section import Section
+
+
+class ToolNote(Struct, frozen=True):
+    """One tool in the list: its exact name and a few words."""
+
+    name: str
+    summary: str = ""
+
+
+class FileNote(Struct, frozen=True):
+    """One workspace file as it is shown: filtered, neutralised (`core.text.neutralize`) and cut to its budget."""
+
+    name: str
+    path: str
+    text: str
+
+
+class SandboxFacts(Struct, frozen=True):
+    """Where commands run when they do not run on the host itself."""
+
+    backend: str
+    workspace: str
+    access: Literal["none", "ro", "rw"] = "rw"
+    network: bool = False
+    elevated: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class StableFacts(Struct, frozen=True):
+    """What is the same for every session of an agent of one kind, until somebody edits the files behind it."""
+
+    workspace: str
+    cwd: str = ""
+    tools: tuple[ToolNote, ...] = ()
+    workspace_notes: tuple[str, ...] = ()
+    docs: str = ""
+    skills: str = ""
+    skills_in_minimal: bool = False
+    citations: Literal["on", "off", "auto"] = "auto"
+    aliases: tuple[tuple[str, str], ...] = ()
+    sandbox: SandboxFacts | None = None
+    ritual: Literal["none", "limited", "full"] = "none"
+    files: tuple[FileNote, ...] = ()
+    files_cut: bool = False
+    reasoning_tags: bool = False
+    provider_prefix: str = ""
+    tool_style: str = ""
+    execution_bias: str = ""
+
+    def has(self, *names: str) -> bool:
+        """Say whether one of these tools is there; names are compared as the model must write them."""
+        present = {tool.name for tool in self.tools}
+        return any(name in present for name in names)
+
+
+class SessionFacts(Struct, frozen=True):
+    """What is the same for every turn of a session."""
+
+    engine_addition: str = ""
+    messaging_hints: tuple[str, ...] = ()
+    voice: str = ""
+    extra: str = ""
+
+
+class RuntimeFacts(Struct, frozen=True):
+    """The items of the runtime line; an empty one is left out."""
+
+    agent: str = ""
+    host: str = ""
+    repo: str = ""
+    os: str = ""
+    arch: str = ""
+    python: str = ""
+    model: str = ""
+    default_model: str = ""
+    shell: str = ""
+    channel: str = ""
+    capabilities: tuple[str, ...] = ()
+    thinking: str = ""
+
+
+class TurnFacts(Struct, frozen=True):
+    """What may differ from one turn to the next."""
+
+    heartbeat_file: FileNote | None = None
+    today: str = ""
+    zone: str = ""
+    recall: str = ""
+    reply_tags: bool = False
+    media: bool = False
+    voice_tag: bool = False
+    silent: bool = False
+    owners: tuple[str, ...] = ()
+    reactions: Literal["", "minimal", "extensive"] = ""
+    heartbeat_prompt: str = ""
+    provider_suffix: str = ""
+    runtime: RuntimeFacts = RuntimeFacts()
+    reasoning: str = "off"
+    elevated: str = "off"
+    extras: tuple[Section, ...] = ()
+
+
+class PromptFacts(Struct, frozen=True):
+    """The whole input of one render."""
+
+    stable: StableFacts
+    session: SessionFacts = SessionFacts()
+    turn: TurnFacts = TurnFacts()

@@ -1,0 +1,1 @@
+"""The sections, one function each: facts in, text out, and an empty text where the section does not apply."""

@@ -1,0 +1,78 @@
+"""Where the agent lives: its workspace, the sandbox around its commands, and the state of its files."""
+
+from __future__ import annotations
+
+from homarus.prompt.facts import StableFacts
+from homarus.prompt.guard import inline
+
+_ACCESS = {
+    "none": "The host's workspace is not mounted there.",
+    "ro": "The workspace is mounted read-only there: writes fail.",
+    "rw": "",
+}
+
+
+def workspace(facts: StableFacts) -> str:
+    """Name the working directory; two roots, where commands run somewhere else than the agent lives."""
+    home, cwd = inline(facts.workspace), inline(facts.cwd)
+    if cwd and cwd != home:
+        lines = [
+            f"Working directory: {cwd}",
+            f"Agent home: {home}",
+            "Relative paths start at the working directory; your own files (memory, notes) belong in the agent home.",
+        ]
+    else:
+        lines = [f"Working directory: {home}", "Relative paths start there; keep your own files there."]
+    lines += [f"- {inline(note)}" for note in facts.workspace_notes if note.strip()]
+    return "\n".join(["## Workspace", *lines])
+
+
+def sandbox(facts: StableFacts) -> str:
+    """Say where commands run and what is closed to them, so that a failure there is understood and not fought."""
+    box = facts.sandbox
+    if box is None:
+        return ""
+    lines = [
+        "## Sandbox",
+        f"Commands run in a sandbox ({inline(box.backend)}), not on the host.",
+        f"In commands the workspace is {inline(box.workspace)}; file tools take paths under the working directory.",
+    ]
+    if _ACCESS[box.access]:
+        lines.append(_ACCESS[box.access])
+    lines.append("It has network access." if box.network else "It has no network.")
+    lines.append(
+        "The user may let a command run on the host (`elevated`): ask, never assume."
+        if box.elevated
+        else "Nothing can leave it: if a task needs the host, say so."
+    )
+    lines += [f"- {inline(note)}" for note in box.notes if note.strip()]
+    return "\n".join(lines)
+
+
+def ritual(facts: StableFacts) -> str:
+    """Remind of the first-run ritual while BOOTSTRAP.md waits; its text stays in Project Context."""
+    if facts.ritual == "none":
+        return ""
+    if facts.ritual == "full":
+        what = "Begin it with your next reply, before other work, and end it as the file says."
+    else:
+        what = "It cannot be finished in this run: do what was asked, and mention that the first meeting is still due."
+    return f"## First Run\nBOOTSTRAP.md below is a first meeting that has not taken place yet. {what}"
+
+
+def truncation(facts: StableFacts) -> str:
+    """Say that something was cut; which files and how much is shown by `/context`, not paid for in every turn."""
+    if not facts.files_cut:
+        return ""
+    return "## Partial Files\nSome files below are cut, as their markers say. Read such a file before you rely on it."
+
+
+def files_note(facts: StableFacts) -> str:
+    """Say where the workspace files come from."""
+    if not facts.files:
+        return "## Workspace Files\nNo workspace file is included in this run."
+    return (
+        "## Workspace Files\n"
+        "Files of the workspace follow under Project Context. They are yours and the user's to edit: what should last"
+        " is written there."
+    )

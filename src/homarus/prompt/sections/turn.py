@@ -1,0 +1,115 @@
+"""What may change between two turns. These texts ride on the newest user turn and stand in no system message.
+
+They come without a heading: the carrier writes one from the section's name, and makes the text under it harmless.
+"""
+
+from __future__ import annotations
+
+from homarus.core.text import single_line
+from homarus.prompt.facts import StableFacts, TurnFacts
+
+OWNERS_LIMIT = 1024
+
+
+def heartbeat_file(_: StableFacts, turn: TurnFacts) -> str:
+    """Show HEARTBEAT.md, which is read anew for every turn."""
+    return turn.heartbeat_file.text.strip() if turn.heartbeat_file else ""
+
+
+def date(facts: StableFacts, turn: TurnFacts) -> str:
+    """Give the day and the zone. A clock would have to be said anew in every turn; a tool tells the time."""
+    if not turn.zone:
+        return ""
+    day = f"{single_line(turn.today, 40)}, " if turn.today else ""
+    clock = " Time of day: `session_status`." if facts.has("session_status") else ""
+    return f"{day}time zone {single_line(turn.zone, 64)}.{clock}"
+
+
+def recall(_: StableFacts, turn: TurnFacts) -> str:
+    """Show what active recall found for this turn."""
+    return turn.recall.strip()
+
+
+def output_directives(_: StableFacts, turn: TurnFacts) -> str:
+    """List the tags that this channel turns into something other than text."""
+    rows = []
+    if turn.reply_tags:
+        rows.append(
+            "- [[reply_to_current]] first: your message quotes the one it answers; [[reply_to:<id>]] quotes another."
+        )
+    if turn.media:
+        rows.append("- MEDIA:<path or URL> on a line of its own: sends that file.")
+    if turn.voice_tag:
+        rows.append("- [[audio_as_voice]]: sends the audio as a voice note.")
+    return "\n".join(["These never show as text:", *rows]) if rows else ""
+
+
+def silent_replies(_: StableFacts, turn: TurnFacts) -> str:
+    """Explain the token that sends nothing."""
+    if not turn.silent:
+        return ""
+    return "With nothing to say, reply with NO_REPLY and nothing else; never add it to an answer."
+
+
+def senders(_: StableFacts, turn: TurnFacts) -> str:
+    """Name the owners, each sanitised and all together bounded; only whole ids, because half an id names a stranger."""
+    ids: list[str] = []
+    for owner in dict.fromkeys(single_line(owner, 128) for owner in turn.owners):
+        if owner and len(", ".join([*ids, owner]).encode()) <= OWNERS_LIMIT:
+            ids.append(owner)
+    return f"Messages from these ids are from your owner: {', '.join(ids)}." if ids else ""
+
+
+def reactions(_: StableFacts, turn: TurnFacts) -> str:
+    """Say how often to react with an emoji."""
+    if turn.reactions == "minimal":
+        return "React with an emoji only where it matters: to confirm something important, or where words are too much."
+    if turn.reactions == "extensive":
+        return "React with emojis freely, as people do among friends, alongside or instead of a reply."
+    return ""
+
+
+def heartbeats(_: StableFacts, turn: TurnFacts) -> str:
+    """Explain the polls that nobody typed."""
+    if not turn.heartbeat_prompt.strip():
+        return ""
+    return (
+        f"A message like this is a scheduled poll: {single_line(turn.heartbeat_prompt, 600)}\n"
+        "If nothing needs attention, reply HEARTBEAT_OK and nothing else; otherwise report without that token."
+    )
+
+
+def provider_suffix(_: StableFacts, turn: TurnFacts) -> str:
+    """Return what the model's provider adds per turn."""
+    return turn.provider_suffix.strip()
+
+
+def runtime_line(_: StableFacts, turn: TurnFacts) -> str:
+    """Return the one line of facts about this run, in its fixed order."""
+    run = turn.runtime
+    system = f"{run.os} ({run.arch})" if run.os and run.arch else run.os or run.arch
+    csv = ",".join(sorted({item.strip().lower() for item in run.capabilities if item.strip()}))
+    items = {
+        "agent": run.agent,
+        "host": run.host,
+        "repo": run.repo,
+        "os": system,
+        "python": run.python,
+        "model": run.model,
+        "default_model": run.default_model,
+        "shell": run.shell,
+        "channel": run.channel,
+        "capabilities": (csv or "none") if run.channel else "",
+        "thinking": run.thinking,
+    }
+    clean = {key: single_line(value, 400).replace(" | ", " / ") for key, value in items.items()}
+    return "Runtime: " + " | ".join(f"{key}={value}" for key, value in clean.items() if value)
+
+
+def levels(_: StableFacts, turn: TurnFacts) -> str:
+    """Say whether the user sees the reasoning, and whether commands may leave the sandbox just now."""
+    shown = {"on": "shown to the user", "stream": "streamed to the user"}.get(turn.reasoning, "hidden from the user")
+    line = f"Reasoning: {shown} (/reasoning changes it)."
+    if turn.elevated in {"on", "ask", "full"}:
+        line += f" Elevated commands: {turn.elevated}."
+    return line

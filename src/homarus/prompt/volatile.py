@@ -1,0 +1,81 @@
+"""Say what changed, on the newest user turn: the carrier of volatile sections.
+
+A carrier is stored with its turn and replayed byte for byte, so what it said stays in the model's view until a
+compaction. Therefore each carrier says only what differs from what was said before, and what was said before can be
+read back from the stored carriers alone: no second record can disagree with the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+
+from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
+from homarus.prompt.guard import inline, seal
+from homarus.prompt.section import Section
+
+# What was last said under each heading: name -> "held:<digest>" or "once:<digest>".
+Said = Mapping[str, str]
+
+WITHDRAWN = "No longer applies."
+_ONCE = " (this turn)"
+_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+_POSING = re.compile(r"^([ \t]*)(##[ \t])", re.MULTILINE)
+
+
+def render_volatile(sections: Iterable[Section], said: Said) -> tuple[str, dict[str, str]]:
+    """Return the carrier for this turn, empty if there is nothing new, and what has been said with it.
+
+    `said` is what the turns since the last compaction said (`said_in`); after a compaction it is empty, and everything
+    is said again.
+    """
+    now = dict(said)
+    parts: list[str] = []
+    present: set[str] = set()
+    for section in sections:
+        name, text = inline(section.name, 80).removesuffix(_ONCE), _harmless(section.text)
+        if text in {"", WITHDRAWN}:
+            continue
+        present.add(name)
+        word = _word(text, once=section.once)
+        if said.get(name) != word:
+            parts.append(_part(name, text, once=section.once))
+            now[name] = word
+    for name in [name for name, word in said.items() if name not in present and word.startswith("held:")]:
+        parts.append(_part(name, WITHDRAWN, once=False))
+        del now[name]
+    if not parts:
+        return "", now
+    return "\n".join([CONTEXT_BEGIN, *parts, CONTEXT_END]), now
+
+
+def said_in(contexts: Iterable[str]) -> dict[str, str]:
+    """Read back from stored carriers, oldest first, what has been said; foreign or damaged ones say nothing."""
+    said: dict[str, str] = {}
+    for context in contexts:
+        if not (context.startswith(f"{CONTEXT_BEGIN}\n") and context.endswith(f"\n{CONTEXT_END}")):
+            continue
+        inside = context[len(CONTEXT_BEGIN) + 1 : -len(CONTEXT_END) - 1]
+        # Without our headings there is one piece; with them: lead, title, text, title, text, …
+        pieces = _HEADING.split(inside)
+        for title, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            once = title.endswith(_ONCE)
+            text = text.strip("\n")
+            if text == WITHDRAWN:
+                said.pop(title, None)
+            else:
+                said[title.removesuffix(_ONCE)] = _word(text, once=once)
+    return said
+
+
+def _harmless(text: str) -> str:
+    return _POSING.sub(r"\1\\\2", seal(text)).strip()
+
+
+def _part(name: str, text: str, *, once: bool) -> str:
+    return f"## {name}{_ONCE if once else ''}\n{text}"
+
+
+def _word(text: str, *, once: bool) -> str:
+    return f"{'once' if once else 'held'}:{sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
