@@ -5,7 +5,6 @@ Pure: nothing here reads a file, a clock or a configuration. Equal facts give eq
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import NamedTuple
@@ -18,6 +17,9 @@ from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFac
 from homarus.prompt.modes import Mode
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections import conduct, home, knowledge, project, session, tooling, turn
+from homarus.storage.cache import BoundedCache
+
+Stable = tuple[str, tuple[Section, ...]]
 
 _F, _M, _N = Mode.FULL, Mode.MINIMAL, Mode.NONE
 _ANY, _BOTH = frozenset({_F, _M, _N}), frozenset({_F, _M})
@@ -106,24 +108,22 @@ class PrefixCache:
     """The stable parts of the last few prompts, by the sha256 of everything they were made from."""
 
     def __init__(self, max_entries: int = 64) -> None:
-        self._max = max_entries
-        self._kept: OrderedDict[bytes, tuple[str, tuple[Section, ...]]] = OrderedDict()
+        # A part is kept twice: joined, and in sections for the report.
+        self._kept: BoundedCache[bytes, Stable] = BoundedCache(max_entries, 32_000_000, lambda kept: 2 * len(kept[0]))
         self.hits = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def stable(self, facts: StableFacts, mode: Mode) -> tuple[str, tuple[Section, ...]]:
+    def stable(self, facts: StableFacts, mode: Mode) -> Stable:
         """Return the stable part, rendered at most once while its inputs are remembered."""
         key = sha256(msgspec.msgpack.encode((mode, facts))).digest()
         kept = self._kept.get(key)
         if kept is not None:
             self.hits += 1
-            self._kept.move_to_end(key)
             return kept
-        rendered = self._kept[key] = _stable(facts, mode)
-        if len(self._kept) > self._max:
-            self._kept.popitem(last=False)
+        rendered = _stable(facts, mode)
+        self._kept.put(key, rendered)
         return rendered
 
 
@@ -143,7 +143,7 @@ def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCach
     return Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
 
 
-def _stable(facts: StableFacts, mode: Mode) -> tuple[str, tuple[Section, ...]]:
+def _stable(facts: StableFacts, mode: Mode) -> Stable:
     sections = _present(Section(row.name, row.render(facts), Tier.STABLE) for row in STABLE if mode in row.modes)
     return _join(sections), sections
 
