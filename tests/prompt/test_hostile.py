@@ -69,7 +69,7 @@ def check(text: str) -> None:
     for title in TITLES:
         if title != "Project Context":
             assert len(re.findall(rf"(?im)^\s*#+\s+{re.escape(title)}\s*$", system.text)) <= 1
-    assert len(re.findall(r"(?im)^\s*#+\s+project context", system.text)) == 1
+    assert len(re.findall(r"(?im)^\s*#+\s+project context\s*$", system.text)) == 1
     assert len(re.findall(rf"(?m)^\s*## {re.escape(samples.HOME)}", system.text)) == 3
     assert not set(system.text) & {"\x00", "\x08", "\x1b", "\r", "\u2028"}
 
