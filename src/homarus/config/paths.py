@@ -39,7 +39,7 @@ class Paths(msgspec.Struct, frozen=True):
 
     def memory_db(self, agent_id: str) -> Path:
         """Return the derived search index of an agent's notes; it may be deleted at any time."""
-        return self.state_dir / "memory" / f"{agent_id}.sqlite"
+        return self.state_dir / "state" / "memory" / f"{agent_id}.sqlite"
 
     @property
     def skills_dir(self) -> Path:

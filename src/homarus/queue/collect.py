@@ -1,0 +1,68 @@
+"""How waiting messages become turns: one by one, or several as one prompt. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from msgspec import Struct
+
+from homarus.core.messages import Image, Inbound
+from homarus.core.routes import Route
+from homarus.queue.modes import Rules
+from homarus.queue.overflow import Overflow
+from homarus.queue.settings import Mode
+
+COLLECTED = "[Queued messages while agent was busy]"
+
+
+class Queued(Struct, frozen=True):
+    """One accepted message: durable in the inbox until its turn is in the transcript. `key` makes it count once."""
+
+    key: str
+    inbound: Inbound
+    route: Route
+    rules: Rules = Rules()
+
+
+class Batch(Struct, frozen=True):
+    """What one turn answers: its text, and the messages that it settles. An overflow notice alone settles none."""
+
+    text: str
+    items: tuple[Queued, ...]
+    images: tuple[Image, ...] = ()
+
+    @property
+    def newest(self) -> Queued | None:
+        """Return the message whose run settings hold for the turn."""
+        return self.items[-1] if self.items else None
+
+
+def single(item: Queued) -> Batch:
+    """Return a turn for one message, exactly as it was written."""
+    return Batch(item.inbound.text, (item,), item.inbound.images)
+
+
+def plan(queue: Sequence[Queued], overflow: Overflow, *, apart: AbstractSet[str] = frozenset()) -> list[Batch]:
+    """Return the turns for everything that waits, in order.
+
+    Messages of different routes are never merged, not even the neighbours among them: a mixed batch is drained one by
+    one to its end, so that no answer goes to the wrong place. `apart` names the keys of such a batch.
+    """
+    if not queue:
+        return []
+    mergeable = (
+        all(item.rules.mode is Mode.COLLECT and item.key not in apart for item in queue)
+        and len({item.route for item in queue}) == 1
+    )
+    if not mergeable:
+        notice = [Batch(overflow.text, ())] if overflow.count else []
+        return notice + [single(item) for item in queue]
+    if len(queue) == 1 and not overflow.count:
+        return [single(queue[0])]
+    parts = [COLLECTED]
+    if overflow.count:
+        parts.append(overflow.text)
+    parts += [f"---\nQueued #{number}\n{item.inbound.text}" for number, item in enumerate(queue, 1)]
+    images = tuple(image for item in queue for image in item.inbound.images)
+    return [Batch("\n\n".join(parts), tuple(queue), images)]

@@ -1,0 +1,112 @@
+"""The durable inbox of one session: what was accepted is on disk before anybody is told so, until its turn is too.
+
+One JSONL file per session, written only by the owner of that session's lane. The transcript has the last word: a
+message whose key stands there was answered, whatever this file says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from homarus.core.routes import SessionKey
+from homarus.core.text import slug
+from homarus.queue.collect import Queued
+from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.jsonl import JsonlWriter, read_lines
+
+MAX_BYTES = 1 << 20
+MAX_SETTLED = 5000
+
+
+def inbox_path(folder: Path, key: SessionKey) -> Path:
+    """Return a session's inbox file: readable for people, and unique by the digest of the whole key."""
+    text = str(key)
+    return folder / f"{slug(text, 60)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+
+
+class Inbox:
+    """Accepted messages of one session. A key is accepted once, also when the platform sends it again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending: dict[str, Queued] = {}
+        self._settled: dict[str, None] = {}
+        self._writer: JsonlWriter | None = None
+        self._foreign = False
+        if path.exists():
+            self._replay()
+
+    @property
+    def pending(self) -> tuple[Queued, ...]:
+        """Return what was accepted and not settled, oldest first."""
+        return tuple(self._pending.values())
+
+    def knows(self, key: str) -> bool:
+        """Say whether this key was accepted before."""
+        return key in self._pending or key in self._settled
+
+    def accept(self, item: Queued) -> bool:
+        """Make a message durable and return True, or return False when it was accepted before."""
+        if self.knows(item.key):
+            return False
+        self._append({"accepted": msgspec.to_builtins(item)}, durable=True)
+        self._pending[item.key] = item
+        return True
+
+    def settle(self, *keys: str) -> None:
+        """Note that these messages are in the transcript (or were dropped, and that was said).
+
+        The note need not be durable: losing it costs one look into the transcript, never a second answer.
+        """
+        for key in keys:
+            if self._pending.pop(key, None) is not None:
+                self._remember(key)
+                self._append({"settled": key}, durable=False)
+        if not (self._pending or self._foreign) and self._writer is not None and self._writer.size > MAX_BYTES:
+            self._shrink()
+
+    def reconcile(self, answered: Callable[[str], bool]) -> None:
+        """After a crash: settle everything whose key the transcript already holds."""
+        self.settle(*[key for key in self._pending if answered(key)])
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _append(self, record: dict[str, Any], *, durable: bool) -> None:
+        if self._writer is None:
+            ensure_dir(self._path.parent)
+            self._writer = JsonlWriter.open(self._path)
+        self._writer.append(record, durable=durable)
+
+    def _remember(self, key: str) -> None:
+        self._settled[key] = None
+        while len(self._settled) > MAX_SETTLED:
+            del self._settled[next(iter(self._settled))]
+
+    def _replay(self) -> None:
+        for line in read_lines(self._path):
+            record = line.value if isinstance(line.value, dict) else {}
+            if "accepted" in record:
+                try:
+                    item = msgspec.convert(record["accepted"], Queued)
+                except msgspec.ValidationError:
+                    self._foreign = True  # a later version's record: it stays until that version settles it
+                    continue
+                self._pending[item.key] = item
+            elif isinstance(record.get("settled"), str):
+                self._pending.pop(record["settled"], None)
+                self._remember(record["settled"])
+
+    def _shrink(self) -> None:
+        """Write the file anew without history; only the newest settled keys stay, for platforms that repeat."""
+        self.close()
+        newest = list(self._settled)[-200:]
+        write_atomic(self._path, b"".join(msgspec.json.encode({"settled": key}) + b"\n" for key in newest))

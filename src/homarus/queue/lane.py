@@ -1,0 +1,206 @@
+"""One lane per session, and a few global lanes that bound how many turns run at once.
+
+A turn holds its session's lane first and then a place in a global lane, never the other way round: two turns that
+waited for each other's lane would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock
+from homarus.core.mailbox import Mailbox
+from homarus.queue.collect import Batch, Queued, plan, single
+from homarus.queue.inbox import Inbox
+from homarus.queue.modes import Action, decide
+from homarus.queue.overflow import Overflow, admit
+from homarus.queue.settings import Drop
+
+_log = logging.getLogger(__name__)
+SLOW_WAIT_SECONDS = 2.0
+# Turns at once, by global lane; `main` was 4 in January 2026 and depends on the cores today. An unknown lane has one.
+LIMITS: dict[str, int] = {"main": 4, "subagent": 8, "cron": 1, "cron-nested": 1, "background": 1}
+
+
+class TurnInput(Struct, frozen=True):
+    """What a turn gets from its lane. `settle` is called with a message's key once it is durable in the transcript."""
+
+    batch: Batch
+    mailbox: Mailbox[Queued]
+    cancel: Cancel
+    settle: Callable[..., None]
+
+
+class RunTurn(Protocol):
+    """Runs one turn to its end. It reports its own failures; what it raises all the same is logged, and the lane goes on."""
+
+    async def __call__(self, given: TurnInput) -> None:
+        """Run the turn."""
+        ...
+
+
+class Submitted(Struct, frozen=True):
+    """What became of a message: the action taken, or `refused` when the queue was full or it came twice."""
+
+    action: Action
+    refused: bool = False
+    dropped: tuple[Queued, ...] = ()
+
+
+class Places:
+    """How many turns may run at once, by the name of the global lane."""
+
+    def __init__(self, limits: Mapping[str, int] | None = None) -> None:
+        self._limits = {**LIMITS, **(limits or {})}
+        self._semaphores: dict[str, asyncio.Semaphore] = {}
+
+    def place(self, name: str) -> asyncio.Semaphore:
+        """Return the lane's places; an unknown lane has one."""
+        if name not in self._semaphores:
+            self._semaphores[name] = asyncio.Semaphore(max(1, self._limits.get(name, 1)))
+        return self._semaphores[name]
+
+
+class SessionLane:
+    """The turns of one session, one after another. It must be used from one event loop."""
+
+    def __init__(self, inbox: Inbox, run: RunTurn, places: Places, clock: Clock, *, name: str = "main") -> None:
+        self._inbox = inbox
+        self._run = run
+        self._places = places
+        self._clock = clock
+        self._name = name
+        self._queue: tuple[Queued, ...] = ()
+        self._overflow = Overflow()
+        self._apart: frozenset[str] = frozenset()  # keys of a mixed batch: they stay single to its end
+        self._last_enqueue = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._mailbox: Mailbox[Queued] | None = None
+        self._cancel: Cancel | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a turn runs or waits for its place."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def waiting(self) -> tuple[Queued, ...]:
+        """Return what waits for a later turn."""
+        return self._queue
+
+    def submit(self, item: Queued) -> Submitted:
+        """Accept a message durably and decide what happens to it. It is on disk when this returns, or it was refused."""
+        action = self._decide(item)
+        if action is Action.ENQUEUE and len(self._queue) >= item.rules.cap and item.rules.drop is Drop.NEW:
+            return Submitted(action, refused=True)
+        if not self._inbox.accept(item):
+            return Submitted(action, refused=True)
+        return self._place(item, action)
+
+    def recover(self) -> int:
+        """Queue what an earlier process accepted and did not answer; return how many there are."""
+        known = {item.key for item in self._queue}
+        items = [item for item in self._inbox.pending if item.key not in known]
+        self._queue = (*items, *self._queue)
+        if items:
+            self._wake()
+        return len(items)
+
+    def stop(self, reason: str = "stopped") -> bool:
+        """Forget what waits, then end the running turn. Return whether there was anything to stop."""
+        forgotten, self._queue = self._queue, ()
+        self._overflow = Overflow()
+        self._inbox.settle(*(item.key for item in forgotten))
+        ended = self._cancel.cancel(reason) if self._cancel is not None else False
+        return bool(forgotten) or ended
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and nothing waits."""
+        while self.busy and self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _decide(self, item: Queued) -> Action:
+        takes_input = self._mailbox is not None and self._mailbox.is_open
+        return decide(item.rules.mode, busy=self.busy, takes_input=takes_input)
+
+    def _place(self, item: Queued, action: Action) -> Submitted:
+        if action is Action.STEER and self._mailbox is not None and self._mailbox.offer(item):
+            return Submitted(action)
+        if action is Action.INTERRUPT:
+            self._queue = (item, *self._queue)
+            if self._cancel is not None:
+                self._cancel.cancel("a newer message took over")
+            return Submitted(action)
+        admission = admit(self._queue, item, cap=item.rules.cap, drop=item.rules.drop)
+        for gone in admission.dropped:
+            if item.rules.drop is Drop.SUMMARIZE:
+                self._overflow = self._overflow.add(gone.inbound.text, item.rules.cap)
+        self._inbox.settle(*(gone.key for gone in admission.dropped))
+        self._queue = admission.queue
+        self._last_enqueue = self._clock.monotonic() if action is Action.ENQUEUE else self._last_enqueue
+        self._wake()
+        return Submitted(action, dropped=admission.dropped)
+
+    def _wake(self) -> None:
+        if not self.busy:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        """Run what waits until nothing does: the first message at once, later ones after the debounce."""
+        settled = True
+        while self._queue:
+            if not settled:
+                await self._settle_down()
+            for batch in self._take(all_at_once=not settled):
+                await self._one(batch)
+            settled = False
+
+    async def _settle_down(self) -> None:
+        while self._queue:
+            delay = self._queue[-1].rules.debounce_ms / 1000
+            left = self._last_enqueue + delay - self._clock.monotonic()
+            if left <= 0:
+                return
+            await self._clock.sleep(left)
+
+    def _take(self, *, all_at_once: bool) -> list[Batch]:
+        """Take the next turns from the queue. Each batch leaves the queue only when it runs, so `stop` still finds it."""
+        if not self._queue:
+            return []
+        if not all_at_once:
+            first, self._queue = self._queue[0], self._queue[1:]
+            return [single(first)]
+        batches = plan(self._queue, self._overflow, apart=self._apart)
+        self._overflow = Overflow()
+        head = batches[0]
+        if len(batches) > 1:
+            self._apart = frozenset(item.key for item in self._queue)
+        taken = {item.key for item in head.items}
+        self._queue = tuple(item for item in self._queue if item.key not in taken)
+        return [head]
+
+    async def _one(self, batch: Batch) -> None:
+        self._mailbox, self._cancel = Mailbox(), Cancel()
+        try:
+            await self._with_place(TurnInput(batch, self._mailbox, self._cancel, self._inbox.settle))
+        except Exception:  # noqa: BLE001 - whatever a turn raises, the next message must still be answered
+            _log.exception("a turn failed; its lane goes on")
+        finally:
+            left = self._mailbox.close()
+            self._mailbox = self._cancel = None
+            self._queue = (*left, *self._queue)
+
+    async def _with_place(self, given: TurnInput) -> None:
+        place = self._places.place(self._name)
+        asked = self._clock.monotonic()
+        async with place:
+            waited = self._clock.monotonic() - asked
+            if waited > SLOW_WAIT_SECONDS:
+                _log.warning("a turn waited %.1f s for a place in lane %s", waited, self._name)
+            await self._run(given)

@@ -1,0 +1,52 @@
+"""The configuration block `messages.queue` and `messages.inbound`, with all defaults in one place."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Mode(StrEnum):
+    """What happens to a message that arrives while its session is busy."""
+
+    STEER = "steer"
+    FOLLOWUP = "followup"
+    COLLECT = "collect"
+    INTERRUPT = "interrupt"
+
+
+class Drop(StrEnum):
+    """What gives way when the queue is full."""
+
+    NEW = "new"
+    OLD = "old"
+    SUMMARIZE = "summarize"
+
+
+DEFAULT_MODE = Mode.STEER  # 2026.9; January 2026 had collect
+DEFAULT_DEBOUNCE_MS = 500  # 2026.9; January 2026 had 1,000
+DEFAULT_CAP = 20
+
+
+class QueueSettings(Struct, frozen=True, rename="camel"):
+    """`messages.queue`: modes stay text here, because a channel may spell one in an older way."""
+
+    mode: str | None = None
+    debounce_ms: int | None = None
+    cap: int | None = None
+    drop: str | None = None
+    by_channel: dict[str, str] = {}
+    debounce_ms_by_channel: dict[str, int] = {}
+    steer_boundary: Literal["tool", "model"] = "tool"
+    steer_drain: Literal["one-at-a-time", "all"] = "one-at-a-time"
+    # January 2026 kept a steered message for a later turn as well; T maps that mode to followup.
+    steer_backlog: bool = False
+
+
+class InboundSettings(Struct, frozen=True, rename="camel"):
+    """`messages.inbound`: how long to wait for a sender who types in pieces."""
+
+    debounce_ms: int = 0
+    by_channel: dict[str, int] = {}

@@ -1,0 +1,82 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.queue.helpers import queued
+
+from homarus.core.messages import Image
+from homarus.core.routes import SessionKey
+from homarus.queue.inbox import Inbox, inbox_path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return inbox_path(tmp_path / "inbox", SessionKey.parse("agent:main:main"))
+
+
+def test_what_was_accepted_is_there_after_a_crash(path: Path) -> None:
+    item = queued("hello", images=(Image("aGk=", "image/png"),))
+    inbox = Inbox(path)
+    assert inbox.accept(item)
+    # No close: a killed process does not say goodbye.
+    assert Inbox(path).pending == (item,)
+
+
+def test_a_message_counts_once(path: Path) -> None:
+    inbox = Inbox(path)
+    assert inbox.accept(queued("x"))
+    assert not inbox.accept(queued("x"))
+    inbox.settle(queued("x").key)
+    assert not inbox.accept(queued("x"))
+    assert not Inbox(path).accept(queued("x"))
+
+
+def test_the_transcript_has_the_last_word(path: Path) -> None:
+    inbox = Inbox(path)
+    inbox.accept(queued("answered"))
+    inbox.accept(queued("open"))
+    again = Inbox(path)
+    again.reconcile(lambda key: key == queued("answered").key)
+    assert again.pending == (queued("open"),)
+
+
+@given(cut=st.integers(0, 2000))
+def test_a_torn_tail_loses_no_acknowledged_message(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = tmp_path_factory.mktemp("inbox") / "i.jsonl"
+    inbox = Inbox(path)
+    for text in ("a", "b"):
+        inbox.accept(queued(text))
+    whole = path.stat().st_size
+    inbox.accept(queued("c"))
+    with path.open("r+b") as handle:
+        handle.truncate(max(whole, path.stat().st_size - cut))
+    again = Inbox(path)
+    assert again.pending[:2] == (queued("a"), queued("b"))
+    again.accept(queued("d"))
+    assert queued("d") in Inbox(path).pending
+
+
+def test_the_file_stays_bounded_but_still_knows_the_newest_keys(path: Path) -> None:
+    inbox = Inbox(path)
+    big = "x" * 300_000
+    for number in range(5):
+        item = queued(f"{number} {big}")
+        inbox.accept(item)
+        inbox.settle(item.key)
+    assert path.stat().st_size < 2_000_000
+    assert Inbox(path).pending == ()
+    assert not Inbox(path).accept(item)
+
+
+def test_a_record_of_a_later_version_is_not_lost(path: Path) -> None:
+    inbox = Inbox(path)
+    inbox.accept(queued("known"))
+    with path.open("a") as handle:
+        handle.write(json.dumps({"accepted": {"key": "later", "shape": 2}}) + "\n")
+    again = Inbox(path)
+    assert again.pending == (queued("known"),)
+    again.accept(queued("x" * 1_200_000))
+    again.settle(*(item.key for item in again.pending))
+    assert "later" in path.read_text()

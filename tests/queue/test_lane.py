@@ -1,0 +1,204 @@
+"""Lanes with a fake turn: what runs when, and that nothing is lost on the way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.queue.helpers import queued
+
+from homarus.core.clock import ManualClock
+from homarus.queue.inbox import Inbox
+from homarus.queue.lane import Places, SessionLane, TurnInput
+from homarus.queue.modes import Action, Rules
+from homarus.queue.settings import Drop, Mode
+
+FOLLOWUP = Rules(mode=Mode.FOLLOWUP)
+COLLECT = Rules(mode=Mode.COLLECT)
+INTERRUPT = Rules(mode=Mode.INTERRUPT)
+
+
+class Turns:
+    """A fake agent: it notes the batches it got and settles them, waiting at a gate when there is one."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.active = self.most = 0
+        self.gate: asyncio.Event | None = None
+        self.during: Callable[[TurnInput], Awaitable[None]] | None = None
+
+    async def __call__(self, given: TurnInput) -> None:
+        self.texts.append(given.batch.text)
+        given.settle(*(item.key for item in given.batch.items))
+        self.active += 1
+        self.most = max(self.most, self.active)
+        try:
+            if self.during is not None:
+                await self.during(given)
+            if self.gate is not None:
+                waits = [asyncio.ensure_future(self.gate.wait()), asyncio.ensure_future(given.cancel.wait())]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in waits:
+                    wait.cancel()
+        finally:
+            self.active -= 1
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+@pytest.fixture
+def lane(tmp_path: Path, turns: Turns) -> SessionLane:
+    return make_lane(tmp_path / "inbox.jsonl", turns)
+
+
+def make_lane(path: Path, turns: Turns, places: Places | None = None) -> SessionLane:
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    return SessionLane(Inbox(path), turns, places or Places(), clock)
+
+
+async def busy(lane: SessionLane, turns: Turns) -> asyncio.Event:
+    turns.gate = asyncio.Event()
+    assert lane.submit(queued("first")).action is Action.RUN
+    while not turns.texts:
+        await asyncio.sleep(0)
+    return turns.gate
+
+
+async def test_messages_of_one_session_never_overlap(lane: SessionLane, turns: Turns) -> None:
+    gate = await busy(lane, turns)
+    for text in ("second", "third"):
+        assert lane.submit(queued(text, rules=FOLLOWUP)).action is Action.ENQUEUE
+    gate.set()
+    await lane.idle()
+    assert turns.texts == ["first", "second", "third"]
+    assert turns.most == 1
+
+
+async def test_collect_answers_all_at_once(lane: SessionLane, turns: Turns) -> None:
+    gate = await busy(lane, turns)
+    for text in ("second", "third"):
+        lane.submit(queued(text, rules=COLLECT))
+    gate.set()
+    await lane.idle()
+    assert len(turns.texts) == 2
+    assert "Queued #2\nthird" in turns.texts[1]
+
+
+async def test_a_mixed_collection_is_drained_one_by_one(lane: SessionLane, turns: Turns) -> None:
+    gate = await busy(lane, turns)
+    for text, to in (("a", "x"), ("b", "y"), ("c", "y")):
+        lane.submit(queued(text, to=to, rules=COLLECT))
+    gate.set()
+    await lane.idle()
+    assert turns.texts == ["first", "a", "b", "c"]
+
+
+async def test_a_steered_message_goes_into_the_run_and_comes_back_if_not_taken(lane: SessionLane, turns: Turns) -> None:
+    gate = await busy(lane, turns)
+    assert lane.submit(queued("steer")).action is Action.STEER
+    gate.set()
+    await lane.idle()
+    assert turns.texts == ["first", "steer"]
+
+
+async def test_a_steered_message_that_was_taken_runs_no_turn_of_its_own(lane: SessionLane, turns: Turns) -> None:
+    async def during(given: TurnInput) -> None:
+        while not (taken := given.mailbox.take()):
+            await asyncio.sleep(0)
+        given.settle(*(item.key for item in taken))
+
+    turns.during = during
+    lane.submit(queued("first"))
+    while not turns.texts:
+        await asyncio.sleep(0)
+    lane.submit(queued("steer"))
+    await lane.idle()
+    assert turns.texts == ["first"]
+
+
+async def test_interrupt_ends_the_run_and_runs_the_newest_first(lane: SessionLane, turns: Turns) -> None:
+    await busy(lane, turns)
+    lane.submit(queued("later", rules=FOLLOWUP))
+    turns_gate, turns.gate = turns.gate, None
+    assert lane.submit(queued("now", rules=INTERRUPT)).action is Action.INTERRUPT
+    await lane.idle()
+    assert turns.texts == ["first", "now", "later"]
+    assert turns_gate is not None
+
+
+async def test_the_twenty_first_message_by_each_policy(tmp_path: Path, turns: Turns) -> None:
+    for drop in Drop:
+        lane = make_lane(tmp_path / f"{drop}.jsonl", turns)
+        turns.texts.clear()
+        gate = await busy(lane, turns)
+        rules = Rules(mode=Mode.FOLLOWUP, drop=drop)
+        outcomes = [lane.submit(queued(f"m{number}", rules=rules)) for number in range(21)]
+        assert outcomes[20].refused is (drop is Drop.NEW)
+        gate.set()
+        await lane.idle()
+        rest = turns.texts[1:]
+        if drop is Drop.NEW:
+            assert rest == [f"m{number}" for number in range(20)]
+        elif drop is Drop.OLD:
+            assert rest == [f"m{number}" for number in range(1, 21)]
+        else:
+            assert rest[0].startswith("[Queue overflow] Dropped 1 message(s)")
+            assert rest[1:] == [f"m{number}" for number in range(1, 21)]
+
+
+async def test_stop_forgets_what_waits_before_it_ends_the_run(lane: SessionLane, turns: Turns, tmp_path: Path) -> None:
+    await busy(lane, turns)
+    lane.submit(queued("never", rules=FOLLOWUP))
+    assert lane.stop()
+    await lane.idle()
+    assert turns.texts == ["first"]
+    assert Inbox(tmp_path / "inbox.jsonl").pending == ()
+    assert not lane.stop()
+
+
+async def test_a_failing_turn_does_not_stop_its_lane(lane: SessionLane, turns: Turns) -> None:
+    async def during(given: TurnInput) -> None:
+        if given.batch.text == "first":
+            raise RuntimeError("broken turn")
+
+    turns.during = during
+    lane.submit(queued("first"))
+    lane.submit(queued("second", rules=FOLLOWUP))
+    await lane.idle()
+    assert turns.texts == ["first", "second"]
+
+
+async def test_what_an_earlier_process_accepted_is_answered(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    Inbox(path).accept(queued("left over"))
+    lane = make_lane(path, turns)
+    assert lane.recover() == 1
+    await lane.idle()
+    assert turns.texts == ["left over"]
+
+
+async def test_the_same_message_twice_is_answered_once(lane: SessionLane, turns: Turns) -> None:
+    lane.submit(queued("hello"))
+    assert lane.submit(queued("hello")).refused
+    await lane.idle()
+    assert lane.submit(queued("hello")).refused
+    assert turns.texts == ["hello"]
+
+
+async def test_a_fifth_session_waits_for_a_place(tmp_path: Path, turns: Turns) -> None:
+    turns.gate = asyncio.Event()
+    places = Places({"main": 4})
+    lanes = [make_lane(tmp_path / f"{number}.jsonl", turns, places) for number in range(5)]
+    for number, lane in enumerate(lanes):
+        lane.submit(queued(f"m{number}"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert turns.active == 4
+    turns.gate.set()
+    await asyncio.gather(*(lane.idle() for lane in lanes))
+    assert turns.most == 4
+    assert len(turns.texts) == 5
