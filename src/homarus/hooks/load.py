@@ -1,0 +1,113 @@
+"""From found hooks to listening ones: the verdict on each, and the loading of Python handlers that are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.core.text import single_line
+from homarus.hooks.discover import Hook, HookSet
+from homarus.hooks.manifest import Facts, Step, check
+from homarus.hooks.registry import Handler, HookRegistry
+from homarus.hooks.settings import HookSettings, is_wanted
+from homarus.storage.boundary import Root
+
+_MAX_BYTES = 1_000_000
+
+log = logging.getLogger("homarus.hooks")
+
+
+class HookStatus(Struct, frozen=True):
+    """How a hook stands: wanted by its owner, able to run here, and why or why not. `loaded` says that it listens."""
+
+    hook: Hook
+    wanted: bool
+    able: bool
+    reason: str
+    steps: tuple[Step, ...] = ()
+    loaded: bool = False
+
+    @property
+    def on(self) -> bool:
+        """Say whether it runs."""
+        return self.wanted and self.able
+
+
+def judge(hook: Hook, settings: HookSettings, facts: Facts) -> HookStatus:
+    """Return the verdict on a hook without touching its code."""
+    wanted, reason = is_wanted(hook, settings)
+    env = (settings.entry(hook) or {}).get("env")
+    granted = frozenset(name for name, value in env.items() if value) if isinstance(env, dict) else frozenset[str]()
+    steps = tuple(check(hook.requires, facts, granted))
+    missing = next((step for step in steps if not step.ok), None)
+    able = bool(hook.handler and hook.events) and missing is None
+    if wanted and not able:
+        reason = f"{missing.gate}: {missing.detail}" if missing else "; ".join(hook.problems)
+    return HookStatus(hook, wanted, able, reason, steps)
+
+
+def load_hooks(
+    found: HookSet, settings: HookSettings, facts: Facts, registry: HookRegistry, base: Mapping[str, Any] | None = None
+) -> tuple[HookStatus, ...]:
+    """Register every hook that is wanted and able; one that cannot be loaded is reported and never stops the others.
+
+    `base` is what every hook finds in its options beside its own entry, such as `stateDir`.
+    """
+    statuses = []
+    for hook in found.hooks:
+        status = judge(hook, settings, facts)
+        if status.on:
+            options = {**(base or {}), **(settings.entry(hook) or {})}
+            status = _load(status, registry, options)
+        statuses.append(status)
+    return tuple(statuses)
+
+
+def _load(status: HookStatus, registry: HookRegistry, options: dict[str, Any]) -> HookStatus:
+    hook = status.hook
+    try:
+        handler = load_handler(hook)
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - the code of a hook may raise anything
+        reason = single_line(f"{type(problem).__name__}: {problem}")
+        log.warning("hook %s could not be loaded: %s", hook.name, reason)
+        return HookStatus(hook, True, False, f"its handler failed to load: {reason}", status.steps)
+    for key in hook.events:
+        registry.register(key, handler, source=f"{hook.source}:{hook.name}", timeout=hook.timeout, options=options)
+    return HookStatus(hook, True, True, status.reason, status.steps, loaded=True)
+
+
+def load_handler(hook: Hook) -> Handler:
+    """Run a hook's handler file and return its function.
+
+    The file is read through the guard of its folder and compiled from those bytes: what was checked is what runs, and
+    no `__pycache__` appears in the user's folder. Two hooks never share a module name.
+    """
+    with Root(hook.folder) as folder:
+        guarded = folder.read(hook.handler, max_bytes=_MAX_BYTES)
+    if guarded.kind != "ok" or guarded.truncated:
+        raise ImportError(guarded.reason or f"{hook.handler} is longer than {_MAX_BYTES} bytes")
+    path = hook.folder / hook.handler
+    module = ModuleType(f"homarus_hook_{hashlib.sha256(str(path).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}")
+    module.__file__ = str(path)
+    code = compile(guarded.data, str(path), "exec", dont_inherit=True)
+    previous = sys.modules.get(module.__name__)
+    # Registered as an import would be: dataclasses and pickling look the module up by its name.
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, module.__dict__)  # noqa: S102 - an enabled hook is code that its owner asked for
+        handler = getattr(module, hook.function, None)
+        if handler is None or not callable(handler):
+            raise AttributeError(f"{hook.handler} has no function '{hook.function}'")
+    except BaseException:
+        if previous is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = previous
+        raise
+    return handler  # type: ignore[no-any-return]  # callable is all that can be known of a stranger's function
