@@ -14,10 +14,19 @@ from types import TracebackType
 from typing import Self
 
 from homarus.core.errors import StorageError
-from homarus.storage.faults import beside, explained, open_folder, shown, sync_file, sync_folder, write_all
+from homarus.storage.faults import (
+    beside,
+    explained,
+    let_go,
+    open_folder,
+    shown,
+    sync_file,
+    sync_folder,
+    write_all,
+)
+from homarus.storage.syscalls import rename_new
 
 _TEMP_NAME = re.compile(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 _COPY_BLOCK = 1 << 20
 
 
@@ -39,22 +48,19 @@ class Staged:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self._pending:
-                self._unlink()
-        finally:
-            os.close(self.fd)
+        if self._pending:
+            try:
+                os.unlink(self._name, dir_fd=self._folder)
+            except OSError:
+                pass  # it stays recognisable, and a sweep removes it
+        let_go(self.fd)
 
     def seal(self, mode: int, like: os.stat_result | None = None) -> None:
         """Give the content its permissions (and the owner of the file it replaces) and bring it to the disk."""
         if like is not None:
-            mode = stat.S_IMODE(like.st_mode)
-            mine = os.fstat(self.fd)
-            if (like.st_uid, like.st_gid) != (mine.st_uid, mine.st_gid):
-                try:
-                    os.fchown(self.fd, like.st_uid, like.st_gid)
-                except PermissionError:
-                    mode &= 0o700  # the old group's rights would go to another group
+            mode = like.st_mode & 0o777
+            if not _take_owner(self.fd, like):
+                mode &= ~0o070  # the old group's rights would go to another group
         os.fchmod(self.fd, mode)
         sync_file(self.fd)
 
@@ -65,34 +71,8 @@ class Staged:
 
     def claim(self, name: str) -> bool:
         """Take this name only if it is free; return whether it was."""
-        try:
-            os.link(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            return self._claim_without_links(name)
-        return True
-
-    def _claim_without_links(self, name: str) -> bool:
-        # FAT and some network mounts: an empty file reserves the name, then the content replaces it.
-        try:
-            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._folder))
-        except FileExistsError:
-            return False
-        try:
-            self.replace(name)
-        except OSError:
-            os.unlink(name, dir_fd=self._folder)
-            raise
-        return True
-
-    def _unlink(self) -> None:
-        try:
-            os.unlink(self._name, dir_fd=self._folder)
-        except FileNotFoundError:
-            pass
+        self._pending = not rename_new(self._folder, self._name, name)
+        return not self._pending
 
 
 def _open_temp(folder: int) -> tuple[str, int]:
@@ -105,11 +85,26 @@ def _open_temp(folder: int) -> tuple[str, int]:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
+            swept = not os.fstat(fd).st_nlink  # in the instant before it was locked
         except OSError:
-            pass  # no locks here: then nobody can sweep here either
-        if os.fstat(fd).st_nlink:
+            swept = False  # no locks here: then nobody can sweep here either
+        if not swept:
             return name, fd
-        os.close(fd)  # swept in the instant before it was locked
+        let_go(fd)
+
+
+def _take_owner(fd: int, like: os.stat_result) -> bool:
+    """Give a file the owner and group of another, as far as this user may; return whether at least the group is kept."""
+    mine = os.fstat(fd)
+    if (mine.st_uid, mine.st_gid) == (like.st_uid, like.st_gid):
+        return True
+    for uid in (like.st_uid, -1):
+        try:
+            os.fchown(fd, uid, like.st_gid)
+            return True
+        except PermissionError:
+            continue
+    return False
 
 
 def replace_at(folder: int, name: str, data: bytes, *, mode: int) -> None:
@@ -167,9 +162,11 @@ def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
                 folder.mkdir(mode)
             except FileExistsError:
                 continue  # somebody else was faster
-            folder.chmod(mode)
+            folder.chmod(mode)  # whatever the umask says
             with open_folder(folder.parent) as fd:
                 sync_folder(fd)
+        if not path.is_dir():
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def move_aside(path: Path, label: str, now: datetime) -> Path:
@@ -180,7 +177,7 @@ def move_aside(path: Path, label: str, now: datetime) -> Path:
     with explained("move aside", path), open_folder(os.path.dirname(path)) as folder:
         for attempt in range(1000):
             aside = beside(path, suffix + (f".{attempt}" if attempt else ""))
-            if _rename_new(folder, os.path.basename(path), aside.name):
+            if rename_new(folder, os.path.basename(path), aside.name):
                 sync_folder(folder)
                 return aside
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -206,7 +203,7 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
                 _rotate(folder, newest.name, keep)
                 temp.replace(newest.name)
         finally:
-            os.close(source)
+            let_go(source)
         sync_folder(folder)
     return newest
 
@@ -219,7 +216,10 @@ def sweep_temps(folder: Path) -> list[str]:
             names = [entry.name for entry in entries if _TEMP_NAME.fullmatch(entry.name)]
         for name in names:
             if _is_abandoned(fd, name):
-                os.unlink(name, dir_fd=fd)
+                try:
+                    os.unlink(name, dir_fd=fd)
+                except FileNotFoundError:
+                    continue  # another sweep was faster
                 swept.append(name)
     return swept
 
@@ -235,7 +235,7 @@ def _is_abandoned(folder: int, name: str) -> bool:
     except OSError:
         return False
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def _through_links(path: Path) -> str:
@@ -266,23 +266,6 @@ def _regular_or_none(folder: int, name: str) -> os.stat_result | None:
     if found is not None:
         _refuse_special(found, name)
     return found
-
-
-def _rename_new(folder: int, old: str, new: str) -> bool:
-    """Rename without ever replacing; False if the new name is taken. Folders cannot be linked and are checked first."""
-    try:
-        os.link(old, new, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if _lstat(folder, new) is not None:
-            return False
-        os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
-        return True
-    os.unlink(old, dir_fd=folder)
-    return True
 
 
 def _rotate(folder: int, newest: str, keep: int) -> None:

@@ -9,18 +9,17 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Self
 
-_SYS_OPENAT2 = 437  # the same number on every Linux architecture that has it
-_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_UNSUPPORTED = (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG)
+from homarus.storage.faults import let_go
+from homarus.storage.syscalls import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, openat2
+
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
-_FOLDER = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+# The kernel is strict: a descriptor that only names a file takes no other flags.
+_WITH_O_PATH = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_LINK_IN_THE_WAY = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
 _MAX_LINKS = 40
-_available = sys.platform == "linux"
 
 
 class Escape(OSError):
@@ -31,110 +30,121 @@ class Escape(OSError):
         self.reason = reason
 
 
-def open_beneath(
-    root: int, real: str, parts: tuple[str, ...], flags: int, *, mode: int = 0o600, follow: bool = True
-) -> int:
-    """Open `parts` below the folder `root` (whose real path is `real`), or raise `Escape` or the system's error.
+class Beneath:
+    """A folder by descriptor and real path, below which names are opened. `kernel=False` forces the portable walk."""
 
-    A link that stays inside is followed, also an absolute one; with `follow=False` no part may be a link.
-    """
-    flags |= os.O_CLOEXEC | os.O_NOCTTY
-    if _available:
-        fd = _openat2(root, "/".join(parts) or ".", flags, mode, follow)
-        if fd is not None:
-            return fd
-    return _walk(root, real, parts, flags, mode, follow)
+    def __init__(self, fd: int, real: str, *, kernel: bool = sys.platform == "linux") -> None:
+        self.fd = fd
+        self.real = real
+        self._kernel = kernel
 
+    def open(self, parts: tuple[str, ...], flags: int, *, mode: int = 0o600, follow: bool = True) -> int:
+        """Open, or raise `Escape` or the system's error.
 
-def _openat2(root: int, name: str, flags: int, mode: int, follow: bool) -> int | None:
-    """Ask the kernel; None means that the walk must decide (no such call here, or a link that may still be inside)."""
-    global _available  # noqa: PLW0603  # learned once per process: a kernel does not gain a system call later
-    import ctypes
+        A link that stays inside is followed, also an absolute one; with `follow=False` no part may be a link.
+        """
+        flags |= os.O_CLOEXEC | os.O_NOCTTY
+        if self._kernel:
+            fd = self._ask_kernel("/".join(parts) or ".", flags, mode, follow)
+            if fd is not None:
+                return fd
+        return self._walk(parts, lambda folder, leaf: _open_leaf(folder, leaf, flags, mode), follow)
 
-    if flags & os.O_PATH:  # the call is strict: a descriptor that only names a file takes no other flags
-        flags &= os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-    resolve = _BENEATH | _NO_MAGICLINKS | (0 if follow else _NO_SYMLINKS)
-    how = (ctypes.c_uint64 * 3)(flags, mode if flags & os.O_CREAT else 0, resolve)
-    while True:
-        fd = _libc().syscall(_SYS_OPENAT2, root, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how))
-        if fd >= 0:
-            return int(fd)
-        code = ctypes.get_errno()
-        if code == errno.EINTR:
-            continue
-        if code in _UNSUPPORTED:
-            # EPERM and EINVAL can also be this file's own answer; the walk then meets the same error by itself.
-            _available = _available and code not in (errno.ENOSYS, errno.E2BIG)
-            return None
-        if code in (errno.EXDEV, errno.EAGAIN):
-            return None
-        if code == errno.ELOOP and not follow:
-            raise Escape("a symbolic link is not followed here")
-        raise OSError(code, os.strerror(code))
+    def open_parent(self, parts: tuple[str, ...]) -> tuple[int, str]:
+        """Open the folder that holds the last part, and return it with that part's name, links resolved.
 
+        For changes of names (replace, remove), which act on a folder and a name and never follow a link themselves.
+        """
+        found = ""
 
-@cache
-def _libc() -> Any:
-    import ctypes
-
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _walk(root: int, real: str, parts: tuple[str, ...], flags: int, mode: int, follow: bool) -> int:
-    """Open part by part, never through a link of the kernel's choosing; links are read and judged here."""
-    todo = list(reversed(parts))
-    links = 0
-    with _Trail(root) as trail:
-        while todo:
-            part = todo.pop()
-            if part == "..":
-                trail.up()
-                continue
+        def finish(folder: int, leaf: str) -> int:
+            nonlocal found
+            found = leaf
             try:
-                if not todo:
-                    return _open_last(trail.here, part, flags, mode)
-                trail.down(part)
-                continue
-            except OSError as error:
-                target = _link_target(trail.here, part, error)
-            if not follow:
-                raise Escape("a symbolic link is not followed here")
-            links += 1
-            if links > _MAX_LINKS:
+                linked = stat.S_ISLNK(os.stat(leaf, dir_fd=folder, follow_symlinks=False).st_mode)
+            except FileNotFoundError:
+                linked = False
+            if linked:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-            todo.extend(reversed(_inside(real, trail.names, target)))
-            trail.restart()
-        return os.open(".", flags & ~os.O_CREAT, dir_fd=trail.here)
+            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+
+        fd = self._walk(parts, finish, follow=True)
+        if found in ("", "."):
+            let_go(fd)
+            raise Escape("the folder itself is not a file in it")
+        return fd, found
+
+    def _ask_kernel(self, name: str, flags: int, mode: int, follow: bool) -> int | None:
+        """Ask the kernel; None means that the walk decides (no such call here, or a link that may still be inside)."""
+        if flags & _O_PATH:
+            flags &= _WITH_O_PATH
+        resolve = BENEATH | NO_MAGICLINKS | (0 if follow else NO_SYMLINKS)
+        try:
+            return openat2(self.fd, name, flags, mode, resolve)
+        except OSError as error:
+            if error.errno == errno.ELOOP and not follow:
+                raise Escape("a symbolic link is not followed here") from None
+            if error.errno == errno.ENOSYS:
+                self._kernel = False
+            # EPERM: some containers answer so for a call they do not know. EAGAIN: a rename raced with the resolution.
+            if error.errno in (errno.ENOSYS, errno.EPERM, errno.EXDEV, errno.EAGAIN, errno.EINVAL, errno.E2BIG):
+                return None
+            raise
+
+    def _walk(self, parts: tuple[str, ...], finish: Callable[[int, str], int], follow: bool) -> int:
+        """Go part by part, never through a link of the system's choosing; links are read and judged here."""
+        todo = list(reversed(parts))
+        links = 0
+        with _Trail(self.fd) as trail:
+            while todo:
+                part = todo.pop()
+                if part == "..":
+                    trail.up()
+                    continue
+                try:
+                    if not todo:
+                        return finish(trail.here, part)
+                    trail.down(part)
+                    continue
+                except OSError as error:
+                    target = _link_target(trail.here, part, error)
+                if not follow:
+                    raise Escape("a symbolic link is not followed here")
+                links += 1
+                if links > _MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                todo.extend(reversed(self._inside(trail.names, target)))
+                trail.restart()
+            return finish(trail.here, ".")
+
+    def _inside(self, names: list[str], target: str) -> tuple[str, ...]:
+        """Return a link's target as parts below the root, or raise. The walk verifies again whatever this finds."""
+        start = target if target.startswith("/") else "/".join([self.real, *names, target])
+        resolved = os.path.realpath(start)
+        if resolved == self.real:
+            return ()
+        prefix = self.real.rstrip("/") + "/"
+        if not resolved.startswith(prefix):
+            raise Escape("a symbolic link leads out of the folder")
+        return tuple(resolved[len(prefix) :].split("/"))
 
 
-def _open_last(folder: int, part: str, flags: int, mode: int) -> int:
-    fd = os.open(part, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
-    if flags & _O_PATH and stat.S_ISLNK(os.fstat(fd).st_mode):  # such a descriptor can be of the link itself
-        os.close(fd)
+def _open_leaf(folder: int, leaf: str, flags: int, mode: int) -> int:
+    fd = os.open(leaf, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
+    if stat.S_ISLNK(os.fstat(fd).st_mode):  # with O_PATH the descriptor is of the link itself
+        let_go(fd)
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     return fd
 
 
 def _link_target(folder: int, part: str, error: OSError) -> str:
-    """Return where the link points if a link is why opening failed; otherwise raise that failure."""
-    # O_NOFOLLOW answers ELOOP for a link (EMLINK on some systems), O_DIRECTORY may answer ENOTDIR first.
-    if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
+    """Return where the link points if a link is why a step failed; otherwise raise that failure."""
+    if error.errno in _LINK_IN_THE_WAY:
         try:
             return os.readlink(part, dir_fd=folder)
         except OSError:
             pass
     raise error
-
-
-def _inside(real: str, names: list[str], target: str) -> tuple[str, ...]:
-    """Return a link's target as parts below the root, or raise. The walk verifies again whatever this finds."""
-    resolved = os.path.realpath("/".join([real, *names, target]) if not target.startswith("/") else target)
-    if resolved == real:
-        return ()
-    prefix = real if real.endswith("/") else real + "/"
-    if not resolved.startswith(prefix):
-        raise Escape("a symbolic link leads out of the folder")
-    return tuple(resolved[len(prefix) :].split("/"))
 
 
 class _Trail:
@@ -150,13 +160,14 @@ class _Trail:
         return self._fds[-1] if self._fds else self._root
 
     def down(self, part: str) -> None:
-        self._fds.append(os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=self.here))
+        flags = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fds.append(os.open(part, flags, dir_fd=self.here))
         self.names.append(part)
 
     def up(self) -> None:
         if not self._fds:
             raise Escape("the path leads out of the folder")
-        os.close(self._fds.pop())
+        let_go(self._fds.pop())
         self.names.pop()
 
     def restart(self) -> None:
@@ -168,13 +179,3 @@ class _Trail:
 
     def __exit__(self, *_: object) -> None:
         self.restart()
-
-
-@contextmanager
-def folder_beneath(root: int, real: str, parts: tuple[str, ...]) -> Iterator[int]:
-    """Hold a folder below the root open, readable, so that its names can be listed and synced."""
-    fd = open_beneath(root, real, parts, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

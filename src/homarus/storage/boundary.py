@@ -16,8 +16,9 @@ import msgspec
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
-from homarus.storage.beneath import Escape, folder_beneath, open_beneath
-from homarus.storage.faults import explain, explained, shown
+from homarus.storage.atomic import replace_at
+from homarus.storage.beneath import Beneath, Escape
+from homarus.storage.faults import explain, explained, let_go, shown, sync_folder
 
 Kind = Literal["ok", "missing", "validation", "io"]
 Name = str | PurePosixPath
@@ -58,14 +59,15 @@ class Root:
         self.path = path
         self._sleep = sleep
         with explained("open folder", path):
-            self._fd = os.open(path, _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.realpath = _path_of(self._fd) or os.path.realpath(path)
+            fd = os.open(path, _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.realpath = _path_of(fd) or os.path.realpath(path)
+        self._beneath = Beneath(fd, self.realpath)
 
     def close(self) -> None:
         """Let go of the folder; a second call does nothing."""
-        fd, self._fd = self._fd, -1
+        fd, self._beneath.fd = self._beneath.fd, -1
         if fd >= 0:
-            os.close(fd)
+            let_go(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +88,7 @@ class Root:
                 after = os.fstat(fd)
                 real = self._real_of(fd, name)
             finally:
-                os.close(fd)
+                let_go(fd)
             if _state(before) != _state(after):
                 raise _Unstable
             return Guarded(
@@ -108,7 +110,7 @@ class Root:
             try:
                 found, real = os.fstat(fd), self._real_of(fd, name)
             finally:
-                os.close(fd)
+                let_go(fd)
             return Guarded("ok", b"", _fingerprint(real, found), realpath=real, size=found.st_size)
 
         return self._guarded(name, attempt)
@@ -123,31 +125,70 @@ class Root:
     def listdir(self, name: Name = ".") -> list[str]:
         """Return the names in a folder, sorted, exactly as they are spelled on the disk."""
         try:
-            with folder_beneath(self._fd, self.realpath, self._parts(name)) as fd, os.scandir(fd) as entries:
-                return sorted(entry.name for entry in entries)
+            fd = self._beneath.open(self._parts(name), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                with os.scandir(fd) as entries:
+                    return sorted(entry.name for entry in entries)
+            finally:
+                let_go(fd)
         except OSError as error:
             raise self._refuse(name, error) from error
 
     def exists(self, name: Name) -> bool:
         """Whether the name leads to something inside, of whatever kind."""
         try:
-            os.close(open_beneath(self._fd, self.realpath, self._parts(name), _O_PATH | os.O_NONBLOCK))
+            let_go(self._beneath.open(self._parts(name), _O_PATH | os.O_NONBLOCK))
         except OSError:
             return False
         return True
 
+    def write(self, name: Name, data: bytes, *, mode: int = 0o600) -> None:
+        """Replace or create a file below the root as `write_atomic` does; the folder must exist."""
+        self._change(name, lambda folder, leaf: replace_at(folder, leaf, data, mode=mode))
+
+    def remove(self, name: Name) -> None:
+        """Remove a file below the root (through links inside it: the file, not the link)."""
+        self._change(name, lambda folder, leaf: os.unlink(leaf, dir_fd=folder))
+
+    def make_dirs(self, name: Name, *, mode: int = 0o700) -> None:
+        """Make a folder and its parents below the root; what exists stays as it is."""
+        try:
+            parts = self._parts(name)
+            for depth in range(1, len(parts) + 1):
+                try:
+                    let_go(self._beneath.open(parts[:depth], _O_PATH | os.O_DIRECTORY))
+                except FileNotFoundError:
+                    self._change("/".join(parts[:depth]), lambda folder, leaf: _make_dir(folder, leaf, mode))
+        except OSError as error:
+            raise self._refuse(name, error) from error
+
+    def _change(self, name: Name, change: Callable[[int, str], None]) -> None:
+        try:
+            folder, leaf = self._beneath.open_parent(self._parts(name))
+            try:
+                change(folder, leaf)
+                sync_folder(folder)
+            finally:
+                let_go(folder)
+        except OSError as error:
+            raise self._refuse(name, error) from error
+
     def _parts(self, name: Name) -> tuple[str, ...]:
-        if self._fd < 0:
-            raise OSError(errno.EBADF, "the folder was closed")
+        if self._beneath.fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         text = str(name)
-        if "\0" in text:
-            raise Escape("a name has no NUL character")
+        try:
+            raw = os.fsencode(text)
+        except UnicodeEncodeError:
+            raise Escape("no file can have this name") from None
+        if b"\0" in raw:
+            raise Escape("no file can have this name")
         if text.startswith("/"):
             raise Escape("the name must be relative to the folder")
         return tuple(part for part in text.split("/") if part not in ("", "."))
 
     def _open_regular(self, name: Name, flags: int, *, follow: bool = True, mode: int = 0o600) -> int:
-        fd = open_beneath(self._fd, self.realpath, self._parts(name), flags | os.O_NONBLOCK, mode=mode, follow=follow)
+        fd = self._beneath.open(self._parts(name), flags | os.O_NONBLOCK, mode=mode, follow=follow)
         try:
             kind = os.fstat(fd).st_mode
             if stat.S_ISDIR(kind) and not flags & os.O_DIRECTORY:
@@ -155,7 +196,7 @@ class Root:
             if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
                 raise Escape("not a regular file")
         except BaseException:
-            os.close(fd)
+            let_go(fd)
             raise
         return fd
 
@@ -185,6 +226,13 @@ class Root:
             )
         said = explain(error, "open", where)
         return BoundaryError(_kind(error), said.message, cure=said.cure)
+
+
+def _make_dir(folder: int, leaf: str, mode: int) -> None:
+    try:
+        os.mkdir(leaf, mode, dir_fd=folder)
+    except FileExistsError:
+        pass  # somebody else was faster; the next part finds out whether it is a folder
 
 
 def _path_of(fd: int) -> str | None:

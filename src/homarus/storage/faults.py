@@ -44,7 +44,11 @@ class Missing(StorageError):
 
 def shown(path: str | os.PathLike[str]) -> str:
     """Return a path fit for one line of a message, whatever bytes its name is made of."""
-    return single_line(os.fsencode(path).decode("utf-8", "backslashreplace"), 500)
+    try:
+        raw = os.fsencode(path)
+    except UnicodeEncodeError:  # half of a surrogate pair: no file has such a name, but a configuration may
+        raw = os.fspath(path).encode("utf-8", "backslashreplace")
+    return single_line(raw.decode("utf-8", "backslashreplace"), 500)
 
 
 def explain(error: OSError, action: str, path: str | os.PathLike[str]) -> StorageError:
@@ -57,18 +61,35 @@ def explain(error: OSError, action: str, path: str | os.PathLike[str]) -> Storag
 
 @contextmanager
 def explained(action: str, path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn every `OSError` of the block into a `StorageError`; everything else passes."""
+    """Turn every `OSError` of the block, and a path that no file can have, into a `StorageError`."""
     try:
         yield
     except OSError as error:
         raise explain(error, action, path) from error
+    except ValueError as error:
+        if not isinstance(error, UnicodeEncodeError) and "null" not in str(error):
+            raise
+        raise StorageError(
+            f"cannot {action} {shown(path)}: no file can have this name", cure="check the path"
+        ) from error
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write every byte or raise; the system may take a write in pieces (EINTR is repeated by Python itself)."""
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view) :]
+        written = os.write(fd, view)
+        if not written:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        view = view[written:]
+
+
+def let_go(fd: int) -> None:
+    """Close a descriptor that was only read, is already synced or no longer matters: an error says nothing new here."""
+    try:
+        os.close(fd)
+    except OSError:
+        pass
 
 
 def sync_file(fd: int) -> None:
@@ -108,7 +129,7 @@ def open_folder(path: str | os.PathLike[str]) -> Iterator[int]:
     try:
         yield fd
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def beside(path: Path, suffix: str) -> Path:

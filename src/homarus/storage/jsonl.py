@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from homarus.core.errors import StorageError
-from homarus.storage.faults import explained, open_folder, shown, sync_data, sync_folder, write_all
+from homarus.storage.faults import explained, let_go, open_folder, shown, sync_data, sync_folder, write_all
 from homarus.storage.record import decode, encode
 
 MAX_LINE = 64 << 20
@@ -48,18 +48,24 @@ class JsonlWriter:
         """Open for appending in constant time, whatever the size. Nothing in the file changes by this."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
         with explained("open", path):
+            created = False
             try:
                 fd = os.open(path, flags)
             except FileNotFoundError:
                 if not create:
                     raise
                 fd = os.open(path, flags | os.O_CREAT, mode)
-                _settle_new(fd, path, mode)
+                created = True
             try:
                 _refuse_special(fd, path)
-                return cls(path, fd)
+                if created:
+                    os.fchmod(fd, mode)  # whatever the umask says
+                if os.fstat(fd).st_size == 0:  # new, or its creator was killed before its name was durable
+                    with open_folder(os.path.dirname(os.path.realpath(path))) as folder:
+                        sync_folder(folder)
+                return cls(path.absolute(), fd)
             except BaseException:
-                os.close(fd)
+                let_go(fd)
                 raise
 
     @property
@@ -97,12 +103,12 @@ class JsonlWriter:
 
     def sync(self) -> None:
         """Make everything appended so far durable."""
-        with explained("sync", self._path):
+        with self._lock, explained("sync", self._path):
             sync_data(self._fd)
 
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
-        with self._lock:
+        with self._lock, explained("close", self._path):
             fd, self._fd = self._fd, -1
             if fd >= 0:
                 os.close(fd)
@@ -136,9 +142,9 @@ class JsonlWriter:
 
 
 def _line(record: Any) -> bytes:
-    raw = record if isinstance(record, bytes) else encode(record)
-    if b"\n" in raw:
-        raise ValueError("a record in a JSONL file is one line")
+    raw = bytes(record) if isinstance(record, bytes | bytearray | memoryview) else encode(record)
+    if b"\n" in raw or not raw.strip():
+        raise ValueError("a record in a JSONL file is one line that is not blank")
     if len(raw) > MAX_LINE:
         raise StorageError(f"a record of {len(raw)} bytes is longer than a line may be", cure="keep it in its own file")
     return raw + b"\n"
@@ -146,16 +152,6 @@ def _line(record: Any) -> bytes:
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-def _settle_new(fd: int, path: Path, mode: int) -> None:
-    try:
-        os.fchmod(fd, mode)
-        with open_folder(os.path.dirname(path)) as folder:
-            sync_folder(folder)
-    except BaseException:
-        os.close(fd)
-        raise
 
 
 def _refuse_special(fd: int, path: Path) -> None:
@@ -169,7 +165,7 @@ def _open_for_reading(path: Path) -> int:
         try:
             _refuse_special(fd, path)
         except BaseException:
-            os.close(fd)
+            let_go(fd)
             raise
         return fd
 
@@ -217,7 +213,7 @@ def read_lines(path: Path, *, start: int = 0, end: int | None = None, max_line: 
         if last:
             yield last
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def read_lines_reversed(
@@ -256,4 +252,4 @@ def read_lines_reversed(
         if line:
             yield line
     finally:
-        os.close(fd)
+        let_go(fd)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import Any, Self
 
 from homarus.core.errors import Locked
 from homarus.core.text import single_line
-from homarus.storage.faults import explained, shown, write_all
+from homarus.storage.faults import explained, let_go, shown, write_all
 from homarus.storage.record import decode, encode
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _POLL = 0.025
 _MAX_CONTENT = 65536
-_held: weakref.WeakSet[OwnerLock] = weakref.WeakSet()
+_held: set[OwnerLock] = set()  # by strong reference: a lock ends by release or with the process, not by forgetting it
 
 
 class OwnerLock:
@@ -69,7 +68,7 @@ class OwnerLock:
             write_all(fd, content)
         except BaseException:
             _unlink_quietly(path)
-            os.close(fd)
+            let_go(fd)
             raise
         return cls(path, fd)
 
@@ -85,7 +84,7 @@ class OwnerLock:
             return
         _held.discard(self)
         _unlink_quietly(self.path)  # while still locked: whoever takes a new file at this name is alone with it
-        os.close(fd)
+        let_go(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +98,7 @@ class OwnerLock:
         """In a forked child: close the copied descriptor, which leaves the parent's lock alone."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            let_go(fd)
 
 
 def holder(path: Path) -> dict[str, Any] | None:
@@ -115,7 +114,7 @@ def holder(path: Path) -> dict[str, Any] | None:
         except BlockingIOError:
             return _parse(os.pread(fd, _MAX_CONTENT, 0))
         finally:
-            os.close(fd)
+            let_go(fd)
 
 
 def _try_lock(path: Path) -> int | None:
@@ -131,7 +130,7 @@ def _try_lock(path: Path) -> int | None:
             return None
         finally:
             if fd >= 0:
-                os.close(fd)
+                let_go(fd)
 
 
 def _same_file(fd: int, path: Path) -> bool:
@@ -150,7 +149,7 @@ def _read_holder(path: Path) -> dict[str, Any]:
     try:
         return _parse(os.pread(fd, _MAX_CONTENT, 0))
     finally:
-        os.close(fd)
+        let_go(fd)
 
 
 def _parse(raw: bytes) -> dict[str, Any]:
@@ -172,7 +171,7 @@ def _is_alive(pid: object) -> bool:
 
 def _locked(path: Path, owner: dict[str, Any]) -> Locked:
     pid = owner.get("pid")
-    pid = pid if isinstance(pid, int) else None
+    pid = pid if isinstance(pid, int) and _is_alive(pid) else None
     who = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
     purpose = owner.get("purpose")
     doing = f" ({single_line(str(purpose), 100)})" if purpose else ""

@@ -4,43 +4,82 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import sqlite3
-import tempfile
+import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
+
+import msgspec
 
 from homarus.core.errors import Locked, StorageError
 from homarus.storage.atomic import ensure_dir, move_aside
-from homarus.storage.faults import Missing, beside, explain, explained, open_folder, shown
+from homarus.storage.faults import Missing, beside, explained, open_folder, shown
 
 _BUSY_SECONDS = 10.0
+_MAX_LOG_BYTES = 16 << 20
 _LOGS = ("-wal", "-journal")
 _SIDECARS = (*_LOGS, "-shm")
-_KEEP_DAMAGED = 2
+_KEEP_ASIDE = 2
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _CURES = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space and try again",
     sqlite3.SQLITE_READONLY: "give this user write access to the file and its folder",
     sqlite3.SQLITE_CANTOPEN: "check that the folder exists and this user may use it",
     sqlite3.SQLITE_PERM: "give this user access to the file and its folder",
-    sqlite3.SQLITE_IOERR: "the disk reports an error or is full: check it",
+    sqlite3.SQLITE_IOERR: "the disk is full or reports an error: check it",
 }
+_creating = threading.Lock()
+_own: dict[tuple[int, int], int] = {}  # device and inode of the databases this process has open
 
 
-class _OtherVersion(Exception):
-    def __init__(self, found: int) -> None:
-        super().__init__(found)
-        self.found = found
+class Damaged(StorageError):
+    """The database file itself is broken. Derived data is then closed, opened again with `check=True`, and filled anew."""
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    schema: str
+    version: int
+    synchronous: Literal["NORMAL", "FULL"]
+    check: bool
+
+
+class _Unusable(Exception):
+    """The file is not what is wanted: damaged, or of another version. `label` names it when it is moved aside."""
+
+    def __init__(self, error: StorageError, label: str) -> None:
+        super().__init__(error)
+        self.error = error
+        self.label = label
+
+
+class _OwnConnection(sqlite3.Connection):
+    """A connection of this process, remembered so that `open_readonly` does not touch the same file behind its back."""
+
+    identity: tuple[int, int] | None = None
+
+    def remember(self, path: Path) -> None:
+        with explained("open", path):
+            found = path.stat()
+        self.identity = (found.st_dev, found.st_ino)
+        _own[self.identity] = _own.get(self.identity, 0) + 1
+
+    def close(self) -> None:
+        super().close()
+        identity, self.identity = self.identity, None
+        if identity is not None:
+            _own[identity] -= 1
+            if not _own[identity]:
+                del _own[identity]
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether this error means that the file's content is broken, so that derived data should be rebuilt."""
+    """Whether an error of a plain query means what `Damaged` means."""
     return _code(error) in _DAMAGE
 
 
@@ -51,57 +90,98 @@ def open_database(
     version: int,
     rebuild: bool = True,
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL",
+    check: bool = False,
     now: Callable[[], datetime] | None = None,
 ) -> sqlite3.Connection:
     """Open or create a database with this schema. Autocommit; group writes with `transaction`.
 
     A damaged file, or one of another schema version, is moved aside and made anew when `rebuild` says that its content
-    is derived; otherwise it stays and `StorageError` says what is wrong.
+    is derived; otherwise it stays and `StorageError` says what is wrong. `check` reads the whole file for damage.
     """
     ensure_dir(path.parent)
+    wanted = _Wanted(schema, version, synchronous, check)
     try:
-        return _open(path, schema, version, synchronous)
-    except _OtherVersion as error:
-        problem = f"{shown(path)} has schema version {error.found}, and this program needs {version}"
-        cure = "use the program version that wrote it"
-        label = f"v{error.found}"
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise _explain(error, path) from error
-        problem, cure = f"{shown(path)} is damaged: {error}", "restore it from a backup, or move it away"
-        label = "damaged"
-    if not rebuild:
-        raise StorageError(problem, cure=cure)
-    return _rebuild(path, schema, version, synchronous, label, now)
+        return _open(path, wanted)
+    except _Unusable as error:
+        if not rebuild:
+            raise error.error from error
+    return _rebuild(path, wanted, now)
 
 
-def _open(path: Path, schema: str, version: int, synchronous: str) -> sqlite3.Connection:
-    with explained("open", path):
-        # Created here and not by SQLite: -wal and -shm take their permissions from it.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
-    conn = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+def _open(path: Path, wanted: _Wanted) -> sqlite3.Connection:
+    _create_private(path)
     try:
-        conn.execute("PRAGMA trusted_schema = OFF")
-        conn.execute("PRAGMA foreign_keys = ON")
-        _use_wal(conn)
-        conn.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'FULL' else 'NORMAL'}")
-        if _version(conn) != version:
-            _create_schema(conn, schema, version)
-        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except BaseException:
-        conn.close()
-        raise
-    return conn
+        conn = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=_OwnConnection
+        )
+        try:
+            _prepare(conn, path, wanted)
+            conn.remember(path)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+    except sqlite3.Error as error:
+        explained_error = _explain(error, path)
+        if isinstance(explained_error, Damaged):
+            raise _Unusable(explained_error, "damaged") from error
+        raise explained_error from error
+
+
+def _create_private(path: Path) -> None:
+    """Create the file before SQLite does: -wal and -shm take their permissions from it.
+
+    An existing file is not opened: closing it again would drop the locks of every connection of this process to it.
+    """
+    with _creating, explained("open", path):
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+        except FileNotFoundError:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _prepare(conn: sqlite3.Connection, path: Path, wanted: _Wanted) -> None:
+    conn.execute("PRAGMA trusted_schema = OFF")
+    conn.execute("PRAGMA foreign_keys = ON")
+    _use_wal(conn)
+    conn.execute(f"PRAGMA synchronous = {'FULL' if wanted.synchronous == 'FULL' else 'NORMAL'}")
+    conn.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
+    if _version(conn) != wanted.version:
+        with _atomically(conn, "BEGIN IMMEDIATE"):
+            found = _version(conn)
+            if found != wanted.version:  # nobody was faster
+                if found or conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    raise _Unusable(_other_version(path, found, wanted.version), f"v{found}")
+                for statement in _statements(wanted.schema):
+                    conn.execute(statement)
+                conn.execute(f"PRAGMA user_version = {wanted.version:d}")
+    conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if wanted.check and (said := conn.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise _Unusable(_damaged(path, said), "damaged")
+
+
+def _other_version(path: Path, found: int, wanted: int) -> StorageError:
+    return StorageError(
+        f"{shown(path)} has schema version {found}, and this program needs {wanted}",
+        cure="use the program version that wrote it, or move it away",
+    )
+
+
+def _damaged(path: Path, problem: object) -> Damaged:
+    return Damaged(f"{shown(path)} is damaged: {problem}", cure="restore it from a backup, or move it away")
 
 
 def _use_wal(conn: sqlite3.Connection) -> None:
     # The busy timeout does not cover the change of the journal mode, so a concurrent first opening is waited out here.
-    for attempt in range(100):
+    pauses = 100
+    while True:
         try:
             conn.execute("PRAGMA journal_mode = WAL").fetchone()
             return
-        except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or attempt == 99:
+        except sqlite3.DatabaseError as error:
+            pauses -= 1
+            if _code(error) not in _BUSY or not pauses:
                 raise
             time.sleep(_BUSY_SECONDS / 100)
 
@@ -110,39 +190,17 @@ def _version(conn: sqlite3.Connection) -> int:
     return int(conn.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _create_schema(conn: sqlite3.Connection, schema: str, version: int) -> None:
-    conn.execute("BEGIN IMMEDIATE")
-    try:
-        found = _version(conn)
-        if found != version:  # nobody was faster
-            if found or conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise _OtherVersion(found)
-            for statement in _statements(schema):
-                conn.execute(statement)
-            conn.execute(f"PRAGMA user_version = {version:d}")
-        conn.execute("COMMIT")
-    except BaseException:
-        if conn.in_transaction:
-            conn.execute("ROLLBACK")
-        raise
-
-
 def _statements(schema: str) -> Iterator[str]:
     """Split a script into statements, so that all of it can stand in one transaction."""
     statement = ""
     for piece in schema.split(";"):
         statement += piece + ";"
         if sqlite3.complete_statement(statement):
-            if statement.strip(" \t\r\n;"):
-                yield statement
+            yield statement
             statement = ""
-    if statement.strip(" \t\r\n;"):
-        yield statement
 
 
-def _rebuild(
-    path: Path, schema: str, version: int, synchronous: str, label: str, now: Callable[[], datetime] | None
-) -> sqlite3.Connection:
+def _rebuild(path: Path, wanted: _Wanted, now: Callable[[], datetime] | None) -> sqlite3.Connection:
     """Move the file aside and create a new one; two processes that find the damage together do it once."""
     if now is None:
         from homarus.core.clock import SystemClock
@@ -151,52 +209,53 @@ def _rebuild(
     with explained("rebuild", path), open_folder(path.parent) as folder:
         fcntl.flock(folder, fcntl.LOCK_EX)  # ends with the descriptor
         try:
-            return _open(path, schema, version, synchronous)
-        except (_OtherVersion, sqlite3.DatabaseError) as error:
-            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
-                raise _explain(error, path) from error
+            return _open(path, wanted)
+        except _Unusable as error:
+            label = error.label
         moment = now()
         for name in (path, *(path.with_name(path.name + suffix) for suffix in _SIDECARS)):
             if name.exists():
                 move_aside(name, label, moment)
-        _forget_old(path, label)
+                _forget_older(name, label)
         try:
-            return _open(path, schema, version, synchronous)
-        except sqlite3.Error as error:
-            raise _explain(error, path) from error
+            return _open(path, wanted)
+        except _Unusable as error:
+            raise error.error from error
 
 
-def _forget_old(path: Path, label: str) -> None:
+def _forget_older(path: Path, label: str) -> None:
     """Keep the newest few of the files moved aside: they hold derived data only, and must not fill the disk."""
-    for name in (path, *(path.with_name(path.name + suffix) for suffix in _SIDECARS)):
-        prefix = beside(name, f".{label}.").name
-        old = sorted(found for found in path.parent.iterdir() if found.name.startswith(prefix))
-        for found in old[:-_KEEP_DAMAGED]:
-            found.unlink(missing_ok=True)
+    prefix = beside(path, f".{label}.").name
+    for found in sorted(found for found in path.parent.iterdir() if found.name.startswith(prefix))[:-_KEEP_ASIDE]:
+        found.unlink(missing_ok=True)
 
 
 def open_readonly(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> sqlite3.Connection:
     """Open somebody else's database for reading. No byte of it or of its folder changes, whoever is using it now.
 
-    Without a write-ahead log beside it, it is read in place; otherwise from a private copy that has no name any more
-    when this returns.
+    Without a log beside it, it is read in place; otherwise from a private copy that has no name any more when this
+    returns. A database that this process itself has open is read through SQLite's own locks.
     """
     with explained("open", path):
-        path.stat()
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
     try:
+        if (found.st_dev, found.st_ino) in _own:
+            return _connect(path, "mode=ro")
         # A log beside it, even an empty one, means a writer that is alive or was killed.
-        return _open_copy(path, sleep) if _has_log(path) else _connect_immutable(path)
+        if any(Path(f"{path}{suffix}").exists() for suffix in _LOGS):
+            return _open_copy(path, sleep)
+        return _connect(path, "mode=ro&immutable=1")
     except sqlite3.Error as error:
         raise _explain(error, path) from error
 
 
-def _has_log(path: Path) -> bool:
-    return any(path.with_name(path.name + suffix).exists() for suffix in _LOGS)
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    from urllib.parse import quote
 
-
-def _connect_immutable(path: Path) -> sqlite3.Connection:
-    uri = "file:" + quote(os.fsencode(path.absolute())) + "?mode=ro&immutable=1"
-    conn = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?{options}"
+    conn = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         conn.execute("PRAGMA query_only = ON")
         conn.execute("PRAGMA trusted_schema = OFF")
@@ -208,37 +267,42 @@ def _connect_immutable(path: Path) -> sqlite3.Connection:
 
 
 def _open_copy(path: Path, sleep: Callable[[float], None]) -> sqlite3.Connection:
-    folder = tempfile.mkdtemp(prefix="homarus-read-")
+    import shutil
+    import tempfile
+
+    with explained("copy", path):
+        folder = tempfile.mkdtemp(prefix="homarus-read-")
     try:
         copy = Path(folder, "copy.db")
-        _copy_consistently(path, copy, sleep)
+        with explained("copy", path):
+            _copy_consistently(path, copy, sleep)
         merged = sqlite3.connect(copy, isolation_level=None)
         try:
-            merged.execute("PRAGMA journal_mode = DELETE").fetchone()  # recovers and folds the log into the file
+            merged.execute("PRAGMA journal_mode = DELETE").fetchone()  # recovers, and folds the log into the file
         finally:
             merged.close()
-        return _connect_immutable(copy)
+        return _connect(copy, "mode=ro&immutable=1")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _copy_consistently(path: Path, copy: Path, sleep: Callable[[float], None]) -> None:
     """Copy database and log of one moment: repeat until nothing changed while copying."""
+    import shutil
+
     for attempt in range(5):
         if attempt:
             sleep(0.05)
+        before = _fingerprints(path)
+        for suffix in ("", *_LOGS):
+            Path(f"{copy}{suffix}").unlink(missing_ok=True)
         try:
-            before = _fingerprints(path)
-            for suffix in ("", *_LOGS):
-                Path(f"{copy}{suffix}").unlink(missing_ok=True)
-                if suffix in before:
-                    shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
-            if _fingerprints(path) == before:
-                return
+            for suffix in before:
+                shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
         except FileNotFoundError:
             continue  # a log was removed after its last checkpoint
-        except OSError as error:
-            raise explain(error, "copy", path) from error
+        if _fingerprints(path) == before:
+            return
     raise Locked(f"{shown(path)} is written without a pause", cure="stop the program that uses it, then try again")
 
 
@@ -261,31 +325,28 @@ def transaction(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
     Inside another transaction only the block itself is undone on failure.
     """
-    nested = conn.in_transaction
-    begin, commit, rollback = (
-        ("SAVEPOINT block", "RELEASE block", "ROLLBACK TO block")
-        if nested
-        else ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
-    )
     try:
-        conn.execute(begin)
-        try:
+        with _atomically(conn, "SAVEPOINT block" if conn.in_transaction else "BEGIN IMMEDIATE"):
             yield conn
-            conn.execute(commit)
-        except BaseException:
-            if conn.in_transaction:  # some failures have rolled back already
-                conn.execute(rollback)
-                if nested:
-                    conn.execute("RELEASE block")
-            raise
-    except sqlite3.OperationalError as error:
-        if _code(error) in _CURES or _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-            raise _explain(error, _path_of(conn)) from error
+    except sqlite3.DatabaseError as error:
+        if _code(error) in {*_BUSY, *_DAMAGE, *_CURES}:
+            raise _explain(error, Path(conn.execute("PRAGMA database_list").fetchone()[2] or ":memory:")) from error
         raise
 
 
-def _path_of(conn: sqlite3.Connection) -> Path:
-    return Path(conn.execute("PRAGMA database_list").fetchone()[2] or ":memory:")
+@contextmanager
+def _atomically(conn: sqlite3.Connection, begin: str) -> Iterator[None]:
+    nested = begin.startswith("SAVEPOINT")
+    conn.execute(begin)
+    try:
+        yield
+        conn.execute("RELEASE block" if nested else "COMMIT")
+    except BaseException:
+        if conn.in_transaction:  # after some failures SQLite has rolled back already
+            conn.execute("ROLLBACK TO block" if nested else "ROLLBACK")
+            if nested:
+                conn.execute("RELEASE block")
+        raise
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -294,8 +355,8 @@ def _code(error: sqlite3.Error) -> int:
 
 def _explain(error: sqlite3.Error, path: Path) -> StorageError:
     code = _code(error)
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+    if code in _BUSY:
         return Locked(f"{shown(path)} is in use by another process", cure="wait until it ends, or stop it")
     if code in _DAMAGE:
-        return StorageError(f"{shown(path)} is damaged: {error}", cure="restore it from a backup")
+        return _damaged(path, error)
     return StorageError(f"cannot use {shown(path)}: {error}", cure=_CURES.get(code, ""))
