@@ -20,6 +20,7 @@ from homarus.storage.faults import (
     let_go,
     open_folder,
     shown,
+    stamp,
     sync_file,
     sync_folder,
     write_all,
@@ -39,21 +40,42 @@ class Staged:
 
     def __init__(self, folder: int) -> None:
         self._folder = folder
-        self._name, self.fd = _open_temp(folder)
-        self._pending = True
+        self._name = ""
+        self.fd = -1
 
     def __enter__(self) -> Self:
+        try:
+            while not self._open():
+                let_go(self.fd)
+        except BaseException:  # also what a signal handler raises: the name is known before the file exists
+            self._discard()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pending:
+        self._discard()
+
+    def _open(self) -> bool:
+        """Create the file and lock it; False if a sweep took it in the instant between."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._name = f".homarus-{os.getpid()}-{os.urandom(8).hex()}.tmp"
+        self.fd = os.open(self._name, flags, 0o600, dir_fd=self._folder)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX)
+        except OSError:
+            return True  # no locks here: then nobody can sweep here either
+        return os.fstat(self.fd).st_nlink > 0
+
+    def _discard(self) -> None:
+        if self._name:
             try:
                 os.unlink(self._name, dir_fd=self._folder)
             except OSError:
-                pass  # it stays recognisable, and a sweep removes it
-        let_go(self.fd)
+                pass  # never made, or it stays recognisable and a sweep removes it
+        if self.fd >= 0:
+            let_go(self.fd)
 
     def seal(self, mode: int, like: os.stat_result | None = None) -> None:
         """Give the content its permissions (and the owner of the file it replaces) and bring it to the disk."""
@@ -67,30 +89,14 @@ class Staged:
     def replace(self, name: str) -> None:
         """Take this name; what had it before is gone in the same instant."""
         os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        self._pending = False
+        self._name = ""
 
     def claim(self, name: str) -> bool:
         """Take this name only if it is free; return whether it was."""
-        self._pending = not rename_new(self._folder, self._name, name)
-        return not self._pending
-
-
-def _open_temp(folder: int) -> tuple[str, int]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    while True:
-        name = f".homarus-{os.getpid()}-{os.urandom(8).hex()}.tmp"
-        try:
-            fd = os.open(name, flags, 0o600, dir_fd=folder)
-        except FileExistsError:
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            swept = not os.fstat(fd).st_nlink  # in the instant before it was locked
-        except OSError:
-            swept = False  # no locks here: then nobody can sweep here either
-        if not swept:
-            return name, fd
-        let_go(fd)
+        if not rename_new(self._folder, self._name, name):
+            return False
+        self._name = ""
+        return True
 
 
 def _take_owner(fd: int, like: os.stat_result) -> bool:
@@ -171,9 +177,7 @@ def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
 
 def move_aside(path: Path, label: str, now: datetime) -> Path:
     """Rename a damaged or finished file to `<path>.<label>.<moment>` and return that; nothing is ever overwritten."""
-    from homarus.core.clock import iso_ms
-
-    suffix = f".{label}.{iso_ms(now).replace(':', '-')}"
+    suffix = f".{label}.{stamp(now).replace(':', '-')}"
     with explained("move aside", path), open_folder(os.path.dirname(path)) as folder:
         for attempt in range(1000):
             aside = beside(path, suffix + (f".{attempt}" if attempt else ""))

@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from homarus.core.errors import StorageError
@@ -130,6 +131,11 @@ def open_folder(path: str | os.PathLike[str]) -> Iterator[int]:
         yield fd
     finally:
         let_go(fd)
+
+
+def stamp(moment: datetime) -> str:
+    """Return `YYYY-MM-DDTHH:MM:SS.mmmZ`. `core.clock` has the same with an event loop; no import may fail on these paths."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def beside(path: Path, suffix: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from functools import cache
@@ -15,15 +16,11 @@ NO_MAGICLINKS, NO_SYMLINKS, BENEATH = 0x02, 0x04, 0x08
 
 @cache
 def _libc() -> Any:
-    import ctypes
-
     return ctypes.CDLL(None, use_errno=True)
 
 
 def _call(function: Any, *arguments: Any) -> int:
     """Call into libc, again after a signal; raise `OSError` like Python's own functions do."""
-    import ctypes
-
     while (result := function(*arguments)) < 0:
         code = ctypes.get_errno()
         if code != errno.EINTR:
@@ -33,8 +30,6 @@ def _call(function: Any, *arguments: Any) -> int:
 
 def openat2(folder: int, name: str, flags: int, mode: int, resolve: int) -> int:
     """Open with rules on how the name may be resolved. Linux only; raises ENOSYS on an old kernel."""
-    import ctypes
-
     how = (ctypes.c_uint64 * 3)(flags, mode if flags & os.O_CREAT else 0, resolve)
     path = ctypes.c_char_p(os.fsencode(name))
     size = ctypes.c_size_t(ctypes.sizeof(how))
@@ -43,8 +38,6 @@ def openat2(folder: int, name: str, flags: int, mode: int, resolve: int) -> int:
 
 def rename_new(folder: int, old: str, new: str) -> bool:
     """Rename inside a folder in one step, never replacing anything; False when the new name is taken."""
-    import ctypes
-
     libc = _libc()
     if hasattr(libc, "renameat2"):
         function, flag = libc.renameat2, _RENAME_NOREPLACE
