@@ -17,7 +17,6 @@ from homarus.workspace.frontmatter import strip_front_matter
         ("---\r\ntitle: x\r\n---\r\nBody", "Body"),
         ("---\ntags:\n  - a\n  - b\n# note\nother: >\n  text\n---\nBody", "Body"),
         ("---\ntags:\n- a\n---\nBody", "Body"),
-        ("---\na: 1\n...\nBody", "Body"),
         ("---\na: 1\n---", ""),
     ],
 )

@@ -55,10 +55,15 @@ def neutralize(text: str) -> str:
     if "openclaw" in text.lower():
         text = _TOKENS.sub(r"\1\\\2", text)
     lines = text.splitlines(keepends=True)
-    posing = [number for number, line in enumerate(lines) if line.lstrip(" \t")[:1] in _FIRST and _POSES.match(line)]
+    posing = [number for number, line in enumerate(lines) if poses(line)]
     for number in posing:
         lines[number] = _POSES.sub(r"\1\\\2", lines[number], count=1)
     return "".join(lines) if posing else text
+
+
+def poses(line: str) -> bool:
+    """Say whether a line, standing alone, could be taken for a line of the prompt; whoever cuts a text asks here."""
+    return line.lstrip(" \t")[:1] in _FIRST and _POSES.match(line) is not None
 
 
 def fence(text: str, label: str) -> str:

@@ -1,12 +1,11 @@
-"""Front matter: a leading block of `key: value` lines between two `---` lines, for tools and not for a model."""
+"""Front matter of a workspace file: for tools and editors, not for a model. Reading its values is `core.frontmatter`."""
 
 from __future__ import annotations
 
 import re
 
-# The block must be closed within this many characters; a rule line at the top of a long page is not front matter.
-_LIMIT = 20_000
-_FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+from homarus.core.frontmatter import split
+
 _KEY = re.compile(r"[A-Za-z0-9_][\w .-]*:(?:[ \t]|$)")
 
 
@@ -14,10 +13,8 @@ def strip_front_matter(text: str) -> str:
     """Return text without its front matter; text whose first block is anything but key/value lines stays whole."""
     if not text.startswith("---"):
         return text
-    found = _FENCE.match(text, 0, _LIMIT)
-    if found is None or not _is_mapping(found.group(1)):
-        return text
-    return text[found.end() :].lstrip("\r\n")
+    header, body = split(text)
+    return text if header is None or not _is_mapping(header) else body.lstrip("\r\n")
 
 
 def _is_mapping(block: str) -> bool:

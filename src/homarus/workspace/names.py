@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 AGENTS = "AGENTS.md"
 SOUL = "SOUL.md"
 IDENTITY = "IDENTITY.md"
@@ -57,13 +55,18 @@ ORDER: dict[str, int] = {
 LAST = 1000
 
 
+def base_of(name: str) -> str:
+    """Return the last part of a name in lower case: what the rules below go by."""
+    return name.rpartition("/")[2].lower()
+
+
 def order_key(name: str, path: str) -> tuple[int, str, str]:
     """Return the sort key of a file in a prompt; USER files tie completely, so a stable sort keeps their order."""
-    base = PurePath(name).name.lower()
+    base = base_of(name)
     rank = ORDER.get(base, LAST)
     return (rank, "", "") if base == "user.md" else (rank, base, path)
 
 
 def is_memory(name: str) -> bool:
     """Say whether a name is the long-term memory, in any case: that file is private."""
-    return PurePath(name).name.lower() == "memory.md"
+    return base_of(name) == "memory.md"
