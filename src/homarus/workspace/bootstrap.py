@@ -1,0 +1,192 @@
+"""The bootstrap context of one run: load, choose by audience and mode, ask the hooks, choose again, cut to size.
+
+The second choice is what keeps MEMORY.md private: whatever name or content a hook gives it, it does not reach a session
+in which others read along.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.core.clock import Clock
+from homarus.core.errors import StorageError
+from homarus.hooks.events import event
+from homarus.storage.boundary import Root
+from homarus.storage.cache import BoundedCache
+from homarus.workspace import names
+from homarus.workspace.audience import Audience
+from homarus.workspace.continuation import Carry, decide
+from homarus.workspace.inject import BootstrapContext, build_context
+from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader
+from homarus.workspace.offers import Offers, accept
+from homarus.workspace.settings import Injection, WorkspaceSettings
+from homarus.workspace.state import read_state
+
+if TYPE_CHECKING:
+    from homarus.hooks.registry import HookRegistry
+
+EVENT = "agent:bootstrap"
+_log = logging.getLogger("homarus.workspace")
+_LIGHT = frozenset({"soul.md", "identity.md", "user.md", "heartbeat.md"})
+
+# Given the context of an `agent:bootstrap` event; changes it in place and never raises.
+Hook = Callable[[dict[str, Any]], None]
+
+
+class Ritual(StrEnum):
+    """Whether the first-run ritual is pending here, and whether it can be completed in this run."""
+
+    NONE = "none"
+    LIMITED = "limited"
+    FULL = "full"
+
+
+class Run(Struct, frozen=True):
+    """Everything about one run that decides what it sees of the workspace."""
+
+    workspace: Path
+    settings: WorkspaceSettings = WorkspaceSettings()
+    audience: Audience = Audience()
+    agent_id: str = "main"
+    session_key: str = ""
+    session_id: str = ""
+    # The marker of an earlier full turn stands on the active branch: see `continuation.has_completed`.
+    completed: bool = False
+    after_compaction: bool = False
+    # A person is talking to this agent here, in its primary conversation.
+    interactive: bool = True
+    can_read_files: bool = True
+    # Not a copy of the workspace in a sandbox.
+    canonical: bool = True
+    # Where tools run, if that is another folder: only its AGENTS.md is added, after everything else.
+    cwd: Path | None = None
+    config: Any = None
+
+
+def hook_of(registry: HookRegistry, clock: Clock) -> Hook:
+    """Return what tells the listeners of `agent:bootstrap`; without a listener it costs next to nothing."""
+
+    def emit(context: dict[str, Any]) -> None:
+        if registry.listeners(EVENT):
+            registry.emit_sync(event(EVENT, clock.now(), session_key=context["sessionKey"], context=context))
+
+    return emit
+
+
+class Bootstrap:
+    """Builds bootstrap contexts. Two runs over unchanged files get the same object."""
+
+    def __init__(
+        self, loader: WorkspaceLoader, *, hook: Hook | None = None, warn: Callable[[str], None] = _log.warning
+    ) -> None:
+        self._loader = loader
+        self._hook = hook
+        self._warn = warn
+        self._built: BoundedCache[tuple[Any, ...], BootstrapContext] = BoundedCache(32)
+        self._said: BoundedCache[str, bool] = BoundedCache(256)
+
+    def build(self, run: Run) -> BootstrapContext:
+        """Return what this run carries of its workspace; nothing in it raises for what a file or a hook contains."""
+        mode = run.settings.injection
+        if mode is Injection.NEVER:
+            return BootstrapContext()
+        audience = run.audience
+        files = [file for file in self._loader.load(run.workspace) if audience.may_see(file.name)]
+        ritual = self._ritual(run, files)
+        pending = ritual is not Ritual.NONE or run.after_compaction
+        carry = decide(mode, completed=run.completed, heartbeat=audience.heartbeat, pending=pending)
+        if carry is Carry.NONE:
+            return BootstrapContext()
+        offers = self._asked(run, [file for file in files if _fits_mode(file, carry, ritual)])
+        self._say(offers.warnings)
+        ready = [file for file in offers.files if audience.may_see(file.name) and _fits_mode(file, carry, ritual)]
+        if not any(names.base_of(file.name) == names.BOOTSTRAP.lower() for file in ready):
+            ritual = Ritual.NONE
+        return self._finish(run, tuple(ready), offers, ritual=ritual, carry=carry)
+
+    def _asked(self, run: Run, files: list[WorkspaceFile]) -> Offers:
+        """Return the files after the hooks and the run's own folder had their say, without what must stay private."""
+        offers = Offers(files=tuple(files))
+        if self._hook is not None:
+            context = _event_context(run, files)
+            self._hook(context)
+            offers = accept(context.get("bootstrapFiles"), files, run.workspace, self._loader)
+        return self._with_cwd(run, offers).without_private(run.audience, run.workspace, self._loader)
+
+    def _with_cwd(self, run: Run, offers: Offers) -> Offers:
+        if run.cwd is None or os.path.realpath(run.cwd) == os.path.realpath(run.workspace):
+            return offers
+        there = self._loader.read(run.cwd, (names.AGENTS,))
+        kept = tuple(replace(file, last=True) for file in there if not file.missing)
+        return replace(offers, files=(*offers.files, *kept))
+
+    def _ritual(self, run: Run, files: list[WorkspaceFile]) -> Ritual:
+        audience = run.audience
+        page = next((file for file in files if file.name == names.BOOTSTRAP), None)
+        if page is None or not (page.content or "").strip():
+            return Ritual.NONE
+        if audience.heartbeat or audience.shared or audience.narrow or not run.interactive:
+            return Ritual.NONE
+        try:
+            with Root(run.workspace) as root:
+                completed = read_state(root).completed
+        except StorageError:
+            completed = True
+        if completed:
+            return Ritual.NONE
+        return Ritual.FULL if run.can_read_files and run.canonical else Ritual.LIMITED
+
+    def _finish(
+        self, run: Run, files: tuple[WorkspaceFile, ...], offers: Offers, *, ritual: Ritual, carry: Carry
+    ) -> BootstrapContext:
+        key = (files, run.settings.limits, offers.warnings, offers.omitted, ritual, carry)
+        known = self._built.get(key)
+        if known is not None:
+            return known
+        context = build_context(files, limits=run.settings.limits)
+        self._say(context.warnings)
+        context = replace(
+            context,
+            ritual=ritual.value,
+            carried=carry.value,
+            omitted=context.omitted + offers.omitted,
+            truncated=context.truncated or offers.omitted > 0,
+            warnings=(*offers.warnings, *context.warnings),
+        )
+        self._built.put(key, context)
+        return context
+
+    def _say(self, warnings: tuple[str, ...]) -> None:
+        """Log each warning once, not once a turn."""
+        for text in warnings:
+            if text not in self._said:
+                self._said.put(text, True)
+                self._warn(text)
+
+
+def _fits_mode(file: WorkspaceFile, carry: Carry, ritual: Ritual) -> bool:
+    base = names.base_of(file.name)
+    if base == names.BOOTSTRAP.lower():
+        return ritual is not Ritual.NONE and carry is Carry.FULL
+    return carry is Carry.FULL or base in _LIGHT
+
+
+def _event_context(run: Run, files: list[WorkspaceFile]) -> dict[str, Any]:
+    return {
+        "workspaceDir": str(run.workspace),
+        "bootstrapFiles": [
+            {"name": file.name, "path": file.path, "content": file.content, "missing": file.missing} for file in files
+        ],
+        "cfg": run.config,
+        "sessionKey": run.session_key,
+        "sessionId": run.session_id,
+        "agentId": run.agent_id,
+    }

@@ -1,0 +1,123 @@
+"""What is known about the setting up of a workspace: when its ritual was laid out, and when it was done.
+
+The facts stand in a small JSON file in the workspace, under one of two names and two spellings, or in the database of a
+newer OpenClaw. All are read; only the JSON file is ever written, and keys we do not know stay in it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.core.clock import iso_ms
+from homarus.core.errors import StorageError
+from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
+from homarus.storage.boundary import Guarded, Root
+from homarus.storage.sqlite import open_readonly
+from homarus.workspace.names import LEGACY_STATE_FILE, STATE_FILE
+
+_MAX_BYTES = 65_536
+
+
+class SetupState(Struct, frozen=True):
+    """The two milestones, as ISO texts; empty means not yet."""
+
+    seeded_at: str = ""
+    completed_at: str = ""
+
+    @property
+    def completed(self) -> bool:
+        """Say whether the first-run ritual is over for good."""
+        return bool(self.completed_at)
+
+
+def read_state(root: Root) -> SetupState:
+    """Return what the workspace's own files say; a damaged or refused file says nothing."""
+    found = [_facts(_parse(root.read(name, max_bytes=_MAX_BYTES))) for name in (STATE_FILE, LEGACY_STATE_FILE)]
+    return _join(*found)
+
+
+def read_shared_state(database: Path, workspace: Path) -> SetupState:
+    """Return what a newer OpenClaw wrote about this workspace into its shared database; nothing if it has none."""
+    if not database.is_file():
+        return SetupState()
+    query = "SELECT bootstrap_seeded_at, setup_completed_at FROM workspace_setup_state WHERE workspace_path IN (?, ?)"
+    try:
+        conn = open_readonly(database)
+        try:
+            rows = conn.execute(query, (str(workspace), str(workspace.resolve()))).fetchall()
+        finally:
+            conn.close()
+    except (StorageError, sqlite3.Error):
+        return SetupState()
+    return _join(*(SetupState(_text(seeded), _text(completed)) for seeded, completed in rows))
+
+
+def write_state(workspace: Path, state: SetupState, now: datetime) -> None:
+    """Store the milestones beside whatever else the file holds; a damaged file is moved aside, never overwritten."""
+    path = workspace / STATE_FILE
+    if not path.exists() and (workspace / LEGACY_STATE_FILE).exists():
+        path = workspace / LEGACY_STATE_FILE
+    with Root(workspace) as root:
+        got = root.read(path.relative_to(workspace).as_posix(), max_bytes=_MAX_BYTES)
+    if got.kind in ("validation", "io"):
+        raise StorageError(f"{path} cannot be read: {got.reason}", cure="make it an ordinary file inside the workspace")
+    document = _parse(got)
+    if document is None and got.kind == "ok":
+        move_aside(path, "damaged", now)
+    document = document or {"version": 1}
+    if state.seeded_at:
+        document["bootstrapSeededAt"] = state.seeded_at
+    if state.completed_at:
+        document["setupCompletedAt"] = state.completed_at
+    ensure_dir(path.parent)
+    write_atomic(path, json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n")
+
+
+def moment(text: str) -> datetime | None:
+    """Return a stored moment, or None where the text is no moment."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _parse(got: Guarded) -> dict[str, Any] | None:
+    if got.kind != "ok" or got.truncated:
+        return None
+    try:
+        document = json.loads(got.data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _facts(document: dict[str, Any] | None) -> SetupState:
+    values = document or {}
+    completed = values.get("setupCompletedAt") or values.get("onboardingCompletedAt")
+    return SetupState(_text(values.get("bootstrapSeededAt")), _text(completed))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    if isinstance(value, str):
+        return value.strip() if moment(value.strip()) else ""
+    try:
+        return iso_ms(datetime.fromtimestamp(value / 1000, UTC))
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _join(*states: SetupState) -> SetupState:
+    """Return the milestones that any source knows; the first source wins."""
+    return SetupState(
+        next((state.seeded_at for state in states if state.seeded_at), ""),
+        next((state.completed_at for state in states if state.completed_at), ""),
+    )
