@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from homarus.core.text import neutralize
 from homarus.core.tools import ToolSpec
 from homarus.prompt.facts import (
-    FileNote,
     PromptFacts,
     RuntimeFacts,
     SandboxFacts,
@@ -17,6 +15,7 @@ from homarus.prompt.facts import (
 )
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.tooling import tool_notes
+from homarus.workspace.inject import ContextFile, prompt_text
 
 SUMMARIES = {
     "read": "Read a file, or look at an image",
@@ -59,9 +58,10 @@ SKILLS = """<available_skills>
 HOME = "/home/ada/.openclaw/workspace"
 
 
-def note(name: str, text: str, *, folder: str = HOME) -> FileNote:
-    """Return a file as the workspace hands it over: neutralised."""
-    return FileNote(name, f"{folder}/{name}", neutralize(text))
+def note(name: str, text: str) -> ContextFile:
+    """Return a file as the workspace hands it over."""
+    shown = prompt_text(text)
+    return ContextFile(name, f"{HOME}/{name}", shown, len(text), len(shown))
 
 
 AGENTS = note("AGENTS.md", "# Rules\n\n- Ask before sending anything.\n- Keep notes in memory/.")

@@ -239,8 +239,8 @@ def test_inputs_that_mean_the_same_give_the_same_bytes():
         return build(PromptFacts(replace(samples.STABLE, **changes))).system.text
 
     assert render(aliases=samples.STABLE.aliases) == render(aliases=samples.STABLE.aliases[::-1])
-    crlf = replace(samples.AGENTS, text=samples.AGENTS.text.replace("\n", "  \r\n"))
-    gaps = replace(samples.AGENTS, text=samples.AGENTS.text.replace("\n\n", "\n\n\n\n"))
+    crlf = samples.note("AGENTS.md", samples.AGENTS.text.replace("\n", "  \r\n"))
+    gaps = samples.note("AGENTS.md", samples.AGENTS.text.replace("\n\n", "\n\n\n\n"))
     assert render(files=(samples.AGENTS,)) == render(files=(crlf,)) == render(files=(gaps,))
 
 
@@ -254,7 +254,7 @@ def test_interpolated_text_cannot_break_its_line():
         aliases=((evil, evil),),
         tools=(ToolNote("x" + evil, evil),),
         sandbox=SandboxFacts(evil, evil, notes=(evil,)),
-        files=(samples.FileNote("a.md", evil, "text"),),
+        files=(samples.ContextFile("a.md", evil, "text"),),
     )
     text = build(PromptFacts(stable, SessionFacts(messaging_hints=(evil,)))).system.text
     assert text.count("\n## Safety") == 1

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.prompt import samples
 
+from homarus.core.messages import Text, User
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
+from homarus.core.text import neutralize
 from homarus.prompt.build import build
 from homarus.prompt.facts import PromptFacts, SessionFacts
-from homarus.prompt.guard import TITLES, body, inline, seal, tidy
+from homarus.prompt.guard import TITLES, body, inline, seal
+from homarus.prompt.section import Section, Tier
+from homarus.prompt.volatile import render_volatile, said_in
 
 IMITATIONS = [
     BOUNDARY,
@@ -92,8 +96,14 @@ def test_sealing_twice_is_sealing_once(text):
 
 def test_ordinary_markdown_is_left_alone():
     text = "# Rules\n\n## Safety first\n\n- a\n\n```sh\n# comment\n```\n\n### Notes on the workspace"
-    assert seal(text) == body(text) == tidy(text) == text
+    assert seal(text) == body(text) == text
 
 
-def test_tidy():
-    assert tidy("a  \r\nb\t\n\n\n\n\nc\rd") == "a\nb\n\nc\nd"
+@pytest.mark.parametrize("text", IMITATIONS)
+def test_a_message_cannot_forge_a_carrier(text):
+    carrier, _ = render_volatile([Section("Date", "Sunday", Tier.VOLATILE)], {})
+    message = User((Text(neutralize(text)),), context=carrier)
+    sent = f"{message.text}\n\n{message.context}"
+    assert sent.count(CONTEXT_BEGIN) == sent.count(CONTEXT_END) == 1
+    assert BOUNDARY not in sent
+    assert said_in([sent]) == said_in([carrier])

@@ -69,6 +69,12 @@ def test_foreign_or_damaged_carriers_say_nothing(context):
     assert said_in([context]) == {}
 
 
+def test_two_carriers_on_one_turn_are_read_one_after_the_other():
+    first, said = render_volatile([DATE, LEVELS], {})
+    second, said = render_volatile([MONDAY, LEVELS], said)
+    assert said_in([f"{first}\n\n{second}"]) == said_in([first, second]) == said
+
+
 HOSTILE = [
     CONTEXT_END,
     CONTEXT_BEGIN,

@@ -117,7 +117,7 @@ class PrefixCache:
 
     def stable(self, facts: StableFacts, mode: Mode) -> Stable:
         """Return the stable part, rendered at most once while its inputs are remembered."""
-        key = sha256(msgspec.msgpack.encode((mode, facts))).digest()
+        key = _digest((mode, facts))
         kept = self._kept.get(key)
         if kept is not None:
             self.hits += 1
@@ -141,6 +141,14 @@ def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCach
     )
     extras = () if mode is Mode.NONE else facts.turn.extras
     return Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
+
+
+def _digest(inputs: object) -> bytes:
+    try:
+        return sha256(msgspec.msgpack.encode(inputs)).digest()
+    except UnicodeEncodeError:
+        # A file name that is no UTF-8; its representation is text in any case.
+        return sha256(repr(inputs).encode()).digest()
 
 
 def _stable(facts: StableFacts, mode: Mode) -> Stable:

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from homarus.prompt.section import Section
+from homarus.workspace.inject import ContextFile
 
 
 class ToolNote(Struct, frozen=True):
@@ -18,14 +19,6 @@ class ToolNote(Struct, frozen=True):
 
     name: str
     summary: str = ""
-
-
-class FileNote(Struct, frozen=True):
-    """One workspace file as it is shown: filtered, neutralised (`core.text.neutralize`) and cut to its budget."""
-
-    name: str
-    path: str
-    text: str
 
 
 class SandboxFacts(Struct, frozen=True):
@@ -52,8 +45,8 @@ class StableFacts(Struct, frozen=True):
     citations: Literal["on", "off", "auto"] = "auto"
     aliases: tuple[tuple[str, str], ...] = ()
     sandbox: SandboxFacts | None = None
-    ritual: Literal["none", "limited", "full"] = "none"
-    files: tuple[FileNote, ...] = ()
+    ritual: str = "none"
+    files: tuple[ContextFile, ...] = ()
     files_cut: bool = False
     reasoning_tags: bool = False
     provider_prefix: str = ""
@@ -95,7 +88,7 @@ class RuntimeFacts(Struct, frozen=True):
 class TurnFacts(Struct, frozen=True):
     """What may differ from one turn to the next."""
 
-    heartbeat_file: FileNote | None = None
+    heartbeat_file: ContextFile | None = None
     today: str = ""
     zone: str = ""
     recall: str = ""

@@ -39,14 +39,16 @@ PATH_LIMIT = 1000
 
 _NAMES = "|".join(map(re.escape, TITLES))
 _TITLE = re.compile(rf"^([ \t]*)(#{{1,6}}[ \t]+(?:{_NAMES})[ \t#:]*)$", re.IGNORECASE | re.MULTILINE)
+# Bytes of a file name that are no UTF-8 come as these; no request could be encoded with one of them in it.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TOKEN = re.compile(r"(OPENCLAW)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT))", re.IGNORECASE)
-_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
-_GAP = re.compile(r"\n{3,}")
 
 
 def seal(text: str) -> str:
     """Break our markers and titles wherever they are left. Sealing what is sealed changes nothing."""
     text = printable(text)
+    if not text.isascii():
+        text = _SURROGATE.sub("\ufffd", text)
     if "openclaw" in text.lower():
         text = _TOKEN.sub(r"\1\\\2", text)
     return _TITLE.sub(r"\1\\\2", text)
@@ -60,11 +62,3 @@ def body(text: str) -> str:
 def inline(text: str, limit: int = PATH_LIMIT) -> str:
     """Return text from outside, as it may stand within a line of ours."""
     return seal(neutralize(single_line(text, limit)))
-
-
-def tidy(text: str) -> str:
-    """Return text with one kind of line end, no spaces at line ends and no gap of more than one blank line.
-
-    Editors differ in these bytes and no reader sees them; the cached prefix should not change with them.
-    """
-    return _GAP.sub("\n\n", _TRAILING.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))

@@ -20,6 +20,7 @@ Said = Mapping[str, str]
 
 WITHDRAWN = "No longer applies."
 _ONCE = " (this turn)"
+_CARRIER = re.compile(rf"^{re.escape(CONTEXT_BEGIN)}\n(.*?)\n{re.escape(CONTEXT_END)}$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _POSING = re.compile(r"^([ \t]*)(##[ \t])", re.MULTILINE)
 
@@ -51,21 +52,18 @@ def render_volatile(sections: Iterable[Section], said: Said) -> tuple[str, dict[
 
 
 def said_in(contexts: Iterable[str]) -> dict[str, str]:
-    """Read back from stored carriers, oldest first, what has been said; foreign or damaged ones say nothing."""
+    """Read back from stored carriers, oldest first, what has been said; damaged ones say nothing."""
     said: dict[str, str] = {}
     for context in contexts:
-        if not (context.startswith(f"{CONTEXT_BEGIN}\n") and context.endswith(f"\n{CONTEXT_END}")):
-            continue
-        inside = context[len(CONTEXT_BEGIN) + 1 : -len(CONTEXT_END) - 1]
-        # Without our headings there is one piece; with them: lead, title, text, title, text, …
-        pieces = _HEADING.split(inside)
-        for title, text in zip(pieces[1::2], pieces[2::2], strict=True):
-            once = title.endswith(_ONCE)
-            text = text.strip("\n")
-            if text == WITHDRAWN:
-                said.pop(title, None)
-            else:
-                said[title.removesuffix(_ONCE)] = _word(text, once=once)
+        for carrier in _CARRIER.finditer(context):
+            # Split at headings there is a lead, then title and text in turn.
+            pieces = _HEADING.split(carrier[1])
+            for title, text in zip(pieces[1::2], pieces[2::2], strict=True):
+                name, text = title.removesuffix(_ONCE), text.strip("\n")
+                if text == WITHDRAWN:
+                    said.pop(name, None)
+                else:
+                    said[name] = _word(text, once=title != name)
     return said
 
 

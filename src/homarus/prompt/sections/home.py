@@ -5,6 +5,10 @@ from __future__ import annotations
 from homarus.prompt.facts import StableFacts
 from homarus.prompt.guard import inline
 
+_RITUAL = {
+    "full": "Begin it with your next reply, before other work, and end it as the file says.",
+    "limited": "It cannot be finished in this run: do what was asked, and mention that the first meeting is still due.",
+}
 _ACCESS = {
     "none": "The host's workspace is not mounted there.",
     "ro": "The workspace is mounted read-only there: writes fail.",
@@ -51,12 +55,9 @@ def sandbox(facts: StableFacts) -> str:
 
 def ritual(facts: StableFacts) -> str:
     """Remind of the first-run ritual while BOOTSTRAP.md waits; its text stays in Project Context."""
-    if facts.ritual == "none":
+    what = _RITUAL.get(facts.ritual, "")
+    if not what:
         return ""
-    if facts.ritual == "full":
-        what = "Begin it with your next reply, before other work, and end it as the file says."
-    else:
-        what = "It cannot be finished in this run: do what was asked, and mention that the first meeting is still due."
     return f"## First Run\nBOOTSTRAP.md below is a first meeting that has not taken place yet. {what}"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from homarus.core.text import fence
-from homarus.prompt.facts import FileNote, StableFacts
-from homarus.prompt.guard import inline, seal, tidy
+from homarus.prompt.facts import StableFacts
+from homarus.prompt.guard import inline, seal
+from homarus.workspace.inject import ContextFile
 
 HEADING = "# Project Context"
 _LEAD = (
@@ -22,12 +23,15 @@ def project_context(facts: StableFacts) -> str:
     """Show every file under its path. A file's part depends on that file alone."""
     if not facts.files:
         return ""
-    names = {file.name.lower() for file in facts.files}
+    names = {file.name.lower() for file in facts.files if not file.missing}
     head = [HEADING, _LEAD, *(note for name, note in _NOTES.items() if name in names)]
     return "\n\n".join(["\n".join(head), *(file_part(file) for file in facts.files)])
 
 
-def file_part(file: FileNote) -> str:
-    """Return one file's heading and text; the text was neutralised when the file was cut to its budget."""
-    path = inline(file.path)
-    return f"## {path}\n{fence(seal(tidy(file.text)), path)}"
+def file_part(file: ContextFile) -> str:
+    """Return one file's heading and text; the text was neutralised when the file was cut to its budget.
+
+    The line that stands for a missing or unreadable file is ours and goes without a fence.
+    """
+    path, text = inline(file.path), seal(file.text)
+    return f"## {path}\n{text if file.missing or file.unreadable else fence(text, path)}"

@@ -9,6 +9,11 @@ from homarus.core.text import single_line
 from homarus.prompt.facts import StableFacts, TurnFacts
 
 OWNERS_LIMIT = 1024
+# What a scheduled poll says where the configuration names no other words.
+HEARTBEAT_PROMPT = (
+    "Heartbeat: read HEARTBEAT.md in your workspace, if it exists, and do what is due. Leave old tasks of this chat alone."
+    " If nothing needs attention, answer HEARTBEAT_OK."
+)
 
 
 def heartbeat_file(_: StableFacts, turn: TurnFacts) -> str:

@@ -1,0 +1,92 @@
+"""Look at the machine, once, at the edge: host, system, shell, zone, repository, documentation.
+
+The only module of this package that touches the outside. What it returns are plain values for `facts.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path, PurePath
+
+from msgspec import Struct
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Machine(Struct, frozen=True):
+    """What the runtime line says of this computer."""
+
+    host: str
+    os: str
+    arch: str
+    python: str
+    shell: str
+
+
+def machine(env: Mapping[str, str]) -> Machine:
+    """Return what is known of this computer; nothing here costs a process or an import of weight."""
+    system = os.uname()
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Machine(system.nodename, system.sysname, system.machine, version, PurePath(env.get("SHELL", "")).name)
+
+
+def text_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as text that every encoder takes; bytes of a name that are no UTF-8 show as replacement marks."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def repo_root(configured: object, workspace: Path, cwd: Path) -> str:
+    """Return the configured root if it is a folder, else the nearest repository above the workspace, then the cwd."""
+    if isinstance(configured, str) and configured.strip():
+        named = Path(configured.strip()).expanduser()
+        if named.is_dir():
+            return text_path(named)
+    for start in (workspace, cwd):
+        for folder in (start, *start.parents):
+            # A worktree or a submodule has a file of that name.
+            if (folder / ".git").exists():
+                return text_path(folder)
+    return ""
+
+
+def zone_name(configured: object, env: Mapping[str, str], *, etc: Path = Path("/etc")) -> str:
+    """Return the user's time zone: the configured one if it exists, else the host's, else UTC."""
+    named = [configured] if isinstance(configured, str) else []
+    link = os.path.realpath(etc / "localtime")
+    found = [*named, env.get("TZ", "").removeprefix(":"), _first_line(etc / "timezone"), link.partition("zoneinfo/")[2]]
+    return next((name.strip() for name in found if _zone(name.strip()) is not None), "UTC")
+
+
+def today(now: datetime, zone: str) -> str:
+    """Return weekday and date where the user is, in words that no locale changes."""
+    local = now.astimezone(_zone(zone) or UTC)
+    return f"{_DAYS[local.weekday()]} {local:%Y-%m-%d}"
+
+
+def docs_path(package: Path = _PACKAGE) -> str:
+    """Return the folder of this installation's documentation: inside an installed package, or beside `src`."""
+    for folder in (package / "docs", package.parent.parent / "docs"):
+        if (folder / "prompt.md").is_file():
+            return text_path(folder)
+    return ""
+
+
+def _zone(name: str) -> tzinfo | None:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(200)
+    except OSError:
+        return ""

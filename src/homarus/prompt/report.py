@@ -1,0 +1,252 @@
+"""Measure a prompt: what fills the window, what was cut, and whether the cached prefix is still the same. Pure.
+
+The report backs `homarus context`, `/context` in a chat, and the `systemPromptReport` that a session keeps after a run;
+its first fields are OpenClaw's own. How it reads on a screen is the business of `show.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from html import unescape
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from homarus.core.text import estimate_tokens
+from homarus.core.tools import ToolSpec
+from homarus.prompt.build import Prompt
+from homarus.prompt.section import Tier
+from homarus.prompt.sections.tooling import in_order, tool_line, tool_notes
+from homarus.workspace.inject import BootstrapContext
+
+_SKILL = re.compile(r"<skill>.*?</skill>", re.DOTALL)
+_NAME = re.compile(r"<name>(.*?)</name>", re.DOTALL)
+
+
+class Size(Struct, frozen=True, rename="camel"):
+    """A text's size, and about how many tokens a model counts for it."""
+
+    chars: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> Size:
+        """Measure a text."""
+        return cls(len(text), estimate_tokens(text))
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.chars + other.chars, self.tokens + other.tokens)
+
+    def __sub__(self, other: Size) -> Size:
+        return Size(self.chars - other.chars, self.tokens - other.tokens)
+
+
+class About(Struct, frozen=True, rename="camel", kw_only=True):
+    """Whose prompt it is, under which limits, and what is known of the conversation so far."""
+
+    source: Literal["run", "estimate"] = "estimate"
+    generated_at: int = 0
+    session_id: str = ""
+    session_key: str = ""
+    provider: str = ""
+    model: str = ""
+    workspace_dir: str = ""
+    bootstrap_max_chars: int = 0
+    bootstrap_total_max_chars: int = 0
+    sandbox_mode: str = "off"
+    sandboxed: bool = False
+    window: int = 0
+    session_tokens: int | None = None
+    messages: dict[str, int] = {}
+
+
+class FileRow(Struct, frozen=True, rename="camel"):
+    """One workspace file: what it holds and what of it is shown."""
+
+    name: str
+    path: str
+    missing: bool
+    raw_chars: int
+    injected_chars: int
+    truncated: bool
+    injected_tokens: int = 0
+    unreadable: bool = False
+    dynamic: bool = False
+
+    @property
+    def state(self) -> str:
+        """Return the word for it in the list."""
+        if self.missing:
+            return "MISSING"
+        return "UNREADABLE" if self.unreadable else "TRUNCATED" if self.truncated else "OK"
+
+
+class SectionRow(Struct, frozen=True, rename="camel"):
+    """One section of the prompt."""
+
+    name: str
+    tier: str
+    size: Size
+
+
+class SkillRow(Struct, frozen=True, rename="camel"):
+    """One skill in the listing."""
+
+    name: str
+    block_chars: int
+
+
+class ToolRow(Struct, frozen=True, rename="camel"):
+    """One tool: its line in the prompt, and its schema as it is sent."""
+
+    name: str
+    summary_chars: int
+    schema_chars: int
+    properties_count: int
+    properties: tuple[str, ...] = ()
+
+
+class Report(Struct, frozen=True, rename="camel", kw_only=True):
+    """Everything measured. `total` is what a first request of this session holds before anybody says a word."""
+
+    about: About
+    system: Size
+    stable: Size
+    session: Size
+    turn: Size
+    project: Size
+    skills: Size
+    tool_list: Size
+    tool_schemas: Size
+    stable_sha256: str
+    files: tuple[FileRow, ...]
+    sections: tuple[SectionRow, ...]
+    skill_rows: tuple[SkillRow, ...]
+    tool_rows: tuple[ToolRow, ...]
+    near_limit: tuple[str, ...]
+    omitted: int
+
+    @property
+    def total(self) -> Size:
+        """Return the system message, the schemas and the carrier together."""
+        return self.system + self.tool_schemas + self.turn
+
+    @property
+    def files_chars(self) -> int:
+        """Return what all files together take of their budget."""
+        return sum(row.injected_chars for row in self.files if not row.dynamic)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form: OpenClaw's fields first, ours beside them."""
+        about = msgspec.to_builtins(self.about)
+        mode, sandboxed = about.pop("sandboxMode"), about.pop("sandboxed")
+        return {
+            **about,
+            "sandbox": {"mode": mode, "sandboxed": sandboxed},
+            "systemPrompt": {
+                "chars": self.system.chars,
+                "projectContextChars": self.project.chars,
+                "nonProjectContextChars": self.system.chars - self.project.chars,
+                "tokens": self.system.tokens,
+                "stableChars": self.stable.chars,
+                "sessionChars": self.session.chars,
+                "stableSha256": self.stable_sha256,
+            },
+            "turnContext": msgspec.to_builtins(self.turn),
+            "injectedWorkspaceFiles": msgspec.to_builtins(self.files),
+            "sections": msgspec.to_builtins(self.sections),
+            "skills": {"promptChars": self.skills.chars, "entries": msgspec.to_builtins(self.skill_rows)},
+            "tools": {
+                "listChars": self.tool_list.chars,
+                "schemaChars": self.tool_schemas.chars,
+                "entries": msgspec.to_builtins(self.tool_rows),
+            },
+            "nearLimit": list(self.near_limit),
+            "omittedFiles": self.omitted,
+            "total": msgspec.to_builtins(self.total),
+        }
+
+
+def measure(
+    prompt: Prompt,
+    about: About,
+    *,
+    context: BootstrapContext | None = None,
+    tools: Sequence[ToolSpec] = (),
+    carrier: str = "",
+) -> Report:
+    """Measure a prompt with the tools that go with it and the carrier that rides on the next turn."""
+    context = context or BootstrapContext()
+    texts = {section.name: section.text for section in prompt.sections}
+    rows = _tool_rows(tools)
+    return Report(
+        about=about,
+        system=Size.of(prompt.system.text),
+        stable=Size.of(prompt.system.stable),
+        session=Size.of(prompt.system.session),
+        turn=Size.of(carrier),
+        project=Size.of(texts.get("Project Context", "")),
+        skills=Size.of(texts.get("Skills", "")),
+        tool_list=Size.of("\n".join(tool_line(note) for note in tool_notes(tools))),
+        tool_schemas=Size.of(schema_text(tools)),
+        stable_sha256=sha256(prompt.system.stable.encode("utf-8", "replace")).hexdigest(),
+        files=_file_rows(context),
+        sections=tuple(
+            SectionRow(section.name, section.tier.value, Size.of(section.text))
+            for section in (*prompt.sections, *prompt.volatile)
+        ),
+        skill_rows=tuple(_skill_rows(texts.get("Skills", ""))),
+        tool_rows=rows,
+        near_limit=context.near_limit,
+        omitted=context.omitted,
+    )
+
+
+def schema_text(tools: Sequence[ToolSpec]) -> str:
+    """Return the tools as a request holds them, compact and in the fixed order."""
+    return "".join(_schema(spec) for spec in in_order(tools))
+
+
+def _schema(spec: ToolSpec) -> str:
+    document = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return msgspec.json.encode(document).decode()
+
+
+def _tool_rows(tools: Sequence[ToolSpec]) -> tuple[ToolRow, ...]:
+    rows = []
+    for spec, note in zip(in_order(tools), tool_notes(tools), strict=True):
+        properties = spec.parameters.get("properties")
+        names = tuple(properties) if isinstance(properties, dict) else ()
+        rows.append(ToolRow(spec.name, len(note.summary), len(_schema(spec)), len(names), names))
+    return tuple(rows)
+
+
+def _file_rows(context: BootstrapContext) -> tuple[FileRow, ...]:
+    return tuple(
+        FileRow(
+            name=file.name,
+            path=file.path,
+            missing=file.missing,
+            raw_chars=file.raw_chars,
+            injected_chars=0 if file.missing else file.injected_chars,
+            truncated=file.truncated,
+            injected_tokens=0 if file.missing else estimate_tokens(file.text),
+            unreadable=file.unreadable,
+            dynamic=dynamic,
+        )
+        for files, dynamic in ((context.files, False), (context.dynamic, True))
+        for file in files
+    )
+
+
+def _skill_rows(listing: str) -> list[SkillRow]:
+    blocks = [(block, _NAME.search(block)) for block in _SKILL.findall(listing)]
+    return [SkillRow(unescape(name[1].strip()), len(block)) for block, name in blocks if name]
+
+
+def tier_size(report: Report, tier: Tier) -> Size:
+    """Return what the sections of one tier take together."""
+    return sum((row.size for row in report.sections if row.tier == tier.value), Size())
