@@ -17,4 +17,7 @@ class Entry(NamedTuple):
     help: str
 
 
-COMMANDS: dict[str, Entry] = {}
+COMMANDS: dict[str, Entry] = {
+    "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
+    "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
+}

@@ -1,0 +1,64 @@
+"""`homarus context`: what fills the window, file by file and section by section, and what was cut."""
+
+from __future__ import annotations
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+from homarus.cli.prompt import composed_for, session_options
+
+
+@click.group("context")
+def command() -> None:
+    """Show what a session's prompt is made of, with sizes."""
+
+
+@command.command("list")
+@session_options
+@json_option
+@pass_app
+def list_command(app: App, mode: str | None, session_key: str | None, agent_id: str | None, as_json: bool) -> None:
+    """Show the files, the skills and the tools that fill the prompt."""
+    _show(app, "list", as_json, mode=mode, session_key=session_key, agent_id=agent_id)
+
+
+@command.command("detail")
+@session_options
+@json_option
+@pass_app
+def detail_command(app: App, mode: str | None, session_key: str | None, agent_id: str | None, as_json: bool) -> None:
+    """Show every section, skill and tool on top of the list."""
+    _show(app, "detail", as_json, mode=mode, session_key=session_key, agent_id=agent_id)
+
+
+@command.command("map")
+@session_options
+@json_option
+@pass_app
+def map_command(app: App, mode: str | None, session_key: str | None, agent_id: str | None, as_json: bool) -> None:
+    """Show the window as bars."""
+    _show(app, "map", as_json, mode=mode, session_key=session_key, agent_id=agent_id)
+
+
+def _show(
+    app: App, what: str, as_json: bool, *, mode: str | None, session_key: str | None, agent_id: str | None
+) -> None:
+    from homarus.prompt.show import detail_lines, list_lines, map_lines
+
+    composer, composed = composed_for(app, mode=mode, session_key=session_key, agent_id=agent_id)
+    report = composer.report_for(composed)
+    if as_json:
+        app.out.json(report.to_json())
+        return
+    lines = [] if what == "map" else [*(list_lines if what == "list" else detail_lines)(report), ""]
+    for line in [*lines, *map_lines(report, unicode=_takes_blocks(app.out.out.encoding))]:
+        app.out.line(line)
+
+
+def _takes_blocks(encoding: str | None) -> bool:
+    try:
+        "█▏".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""`homarus prompt`: exactly what a model would be told, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+
+if TYPE_CHECKING:
+    from homarus.gateway.compose import Composed, Composer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def session_options(function: F) -> F:
+    """Give a command the options that choose a session: `--mode`, `--session`, `--agent`."""
+    for option in (
+        click.option(
+            "--mode", type=click.Choice(["full", "minimal", "none"]), help="Instead of the session's own mode."
+        ),
+        click.option("--session", "session_key", metavar="KEY", help="A session, e.g. agent:main:telegram:group:42."),
+        click.option(
+            "--agent", "agent_id", metavar="ID", help="An agent; its main session unless --session says more."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def composed_for(
+    app: App, *, mode: str | None, session_key: str | None, agent_id: str | None
+) -> tuple[Composer, Composed]:
+    """Return the prompt that these options name, and what made it."""
+    from homarus.core.errors import ConfigError
+    from homarus.core.routes import SessionKey, main_session, normalize_agent_id
+    from homarus.gateway.compose import Composer, PromptRequest
+    from homarus.prompt.modes import Mode
+
+    config = app.config
+    named = normalize_agent_id(agent_id) if agent_id else config.default_agent.id
+    session = SessionKey.parse(session_key, default_agent=named) if session_key else main_session(named)
+    if agent_id and session.agent_id != named:
+        raise click.UsageError(f"session '{session}' belongs to agent '{session.agent_id}', not to '{named}'")
+    known = [agent.id for agent in config.agents]
+    if session.agent_id not in known:
+        raise ConfigError(f"there is no agent '{session.agent_id}'", cure=f"agents are: {', '.join(known)}")
+    composer = Composer(config, app.env, app.clock)
+    return composer, composer.prompt_for(PromptRequest(session=session, mode=Mode(mode) if mode else None))
+
+
+@click.command("prompt")
+@session_options
+@click.option("--boundary", is_flag=True, help="Mark the line up to which providers keep the prompt in their cache.")
+@click.option("--turn", is_flag=True, help="Print what rides on the first user turn instead: date, levels, recall ...")
+@json_option
+@pass_app
+def command(
+    app: App, mode: str | None, session_key: str | None, agent_id: str | None, boundary: bool, turn: bool, as_json: bool
+) -> None:
+    """Print the system message of a session: all of it, and nothing else."""
+    _, composed = composed_for(app, mode=mode, session_key=session_key, agent_id=agent_id)
+    system = composed.prompt.system
+    carrier, _ = composed.carrier({})
+    if as_json:
+        sections = (*composed.prompt.sections, *composed.prompt.volatile)
+        app.out.json(
+            {
+                "session": str(composed.session),
+                "mode": composed.mode.value,
+                "text": system.text,
+                "aboveBoundary": system.stable,
+                "belowBoundary": system.session,
+                "turn": carrier,
+                "sections": [{"name": each.name, "tier": each.tier.value, "text": each.text} for each in sections],
+            }
+        )
+        return
+    _write(app.out.out, carrier if turn else system.with_boundary if boundary else system.text)
+
+
+def _write(out: TextIO, text: str) -> None:
+    """Give a file or a pipe the very bytes that a model gets, and a terminal the line end that its next line needs."""
+    raw = getattr(out, "buffer", None)
+    if raw is None or out.isatty():
+        out.write(f"{text}\n")
+        return
+    out.flush()
+    raw.write(text.encode())
+    raw.flush()

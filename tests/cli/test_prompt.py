@@ -1,0 +1,137 @@
+"""`homarus prompt` on a home of its own: stdout is the system message and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+from tests.fixtures.homes import HOMES, snapshot, unpack
+
+from homarus.cli.main import run
+from homarus.cli.table import COMMANDS
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
+from homarus.core.clock import ManualClock
+from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
+from homarus.core.routes import SessionKey
+from homarus.gateway.compose import Composer, PromptRequest
+from homarus.prompt.facts import StableFacts
+from homarus.prompt.sections.tooling import command_line
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    workspace = tmp_path / ".openclaw" / "workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "SOUL.md").write_text("Calm.\n")
+    (workspace / "MEMORY.md").write_text("Ada likes tea.\n")
+    config = {"agents": {"list": [{"id": "main"}, {"id": "work", "workspace": str(tmp_path / "work")}]}}
+    (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    for name in ("OPENCLAW_STATE_DIR", "OPENCLAW_HOME", "OPENCLAW_PROFILE", "OPENCLAW_CONFIG_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def system_text(home, key: str = "main", **request) -> str:
+    env = {"HOME": str(home)}
+    composer = Composer(load_config(resolve_paths(env), env), env, ManualClock(datetime(2026, 3, 1, tzinfo=UTC)))
+    return composer.prompt_for(PromptRequest(session=SessionKey.parse(key), **request)).prompt.system.text
+
+
+def test_stdout_is_exactly_the_system_message(home, capsys):
+    assert run(["prompt"]) == 0
+    out, err = capsys.readouterr()
+    assert out == system_text(home)
+    assert "Ada likes tea." in out
+    assert err == ""
+
+
+def test_a_pipe_gets_utf8_whatever_the_locale_says(home):
+    (home / ".openclaw" / "workspace" / "SOUL.md").write_text("🦞")
+    raw = io.BytesIO()
+    screen = io.TextIOWrapper(raw, encoding="ascii")
+    with contextlib.redirect_stdout(screen):
+        assert run(["prompt"]) == 0
+    assert raw.getvalue().decode() == system_text(home)
+
+
+def test_boundary_adds_the_line_and_nothing_else(home, capsys):
+    run(["prompt", "--boundary"])
+    marked = capsys.readouterr().out
+    assert marked.count(f"\n{BOUNDARY}\n") == 1
+    assert marked.replace(f"\n{BOUNDARY}\n", "\n\n") == system_text(home)
+
+
+def test_turn_prints_the_carrier(home, capsys):
+    run(["prompt", "--turn"])
+    out = capsys.readouterr().out
+    assert out.startswith(f"{CONTEXT_BEGIN}\n## Date\n")
+    assert "agent=main" in out
+
+
+@pytest.mark.parametrize("mode", ["full", "minimal", "none"])
+def test_modes(home, capsys, mode):
+    run(["prompt", "--mode", mode])
+    assert capsys.readouterr().out == system_text(home, mode=mode)
+
+
+def test_a_group_sees_no_memory(home, capsys):
+    run(["prompt", "--session", "agent:main:telegram:group:42"])
+    out = capsys.readouterr().out
+    assert "Calm." in out
+    assert "likes tea" not in out
+
+
+def test_another_agent_has_another_home(home, capsys):
+    run(["prompt", "--agent", "work"])
+    out = capsys.readouterr().out
+    assert f"Working directory: {home}/work" in out
+    assert "Calm." not in out
+
+
+def test_json(home, capsys):
+    run(["prompt", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["text"] == system_text(home)
+    assert f"{document['aboveBoundary']}\n\n{document['belowBoundary']}" == document["text"]
+    assert document["mode"] == "full"
+    assert document["session"] == "agent:main:main"
+    assert {section["tier"] for section in document["sections"]} == {"stable", "session", "volatile"}
+
+
+def test_an_unknown_agent_is_named_with_those_there_are(home, capsys):
+    assert run(["prompt", "--agent", "ghost"]) == 78
+    assert "there is no agent 'ghost' (agents are: main, work)" in capsys.readouterr().err
+
+
+def test_agent_and_session_must_agree(home, capsys):
+    assert run(["prompt", "--agent", "work", "--session", "agent:main:main"]) == 2
+    assert "belongs to agent 'main'" in capsys.readouterr().err
+
+
+def test_a_bad_session_key_is_refused(home, capsys):
+    assert run(["prompt", "--session", "agent:"]) == 78
+    assert "is not a session key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_real_homes_are_only_read(name, tmp_path, monkeypatch, capsys):
+    real = unpack(name, tmp_path)
+    for key, value in real.env.items():
+        monkeypatch.setenv(key, value)
+    before = snapshot(real.root)
+    assert run(["prompt"]) == 0
+    assert run(["context", "detail"]) == 0
+    assert str(real.workspace) in capsys.readouterr().out
+    assert snapshot(real.root) == before
+
+
+def test_commands_that_the_prompt_names_exist():
+    named = set(re.findall(r"`homarus ([a-z]+)", command_line(StableFacts(workspace="/w"))))
+    assert named
+    assert named <= set(COMMANDS)
