@@ -13,12 +13,13 @@ from tests.fixtures.homes import HOMES, snapshot, unpack
 from tests.prompt.samples import TOOLS
 from tests.prompt.test_hostile import IMITATIONS
 
-from homarus.config.load import load_config
+from homarus.config.load import Config, load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.routes import SessionKey
 from homarus.gateway.compose import Composer, Contribution, PromptRequest
+from homarus.gateway.hooking import load_registry
 from homarus.prompt.facts import RuntimeFacts, SandboxFacts, SessionFacts, TurnFacts
 from homarus.prompt.modes import Mode
 
@@ -48,9 +49,12 @@ class Home:
         self.clock = ManualClock(NOON)
         self.composer = self.fresh()
 
+    @property
+    def config(self) -> Config:
+        return load_config(resolve_paths(self.env), self.env)
+
     def fresh(self) -> Composer:
-        paths = resolve_paths(self.env)
-        return Composer(load_config(paths, self.env), self.env, self.clock)
+        return Composer(self.config, self.env, self.clock)
 
     def prompt(self, session: str = "main", **request):
         wanted = PromptRequest(session=SessionKey.parse(session), tools=TOOLS, **request)
@@ -236,6 +240,49 @@ def test_a_workspace_whose_name_is_no_utf8(tmp_path):
     composed.prompt.system.text.encode()
     composed.carrier({})[0].encode()
     composer.report_for(composed)
+
+
+HOOK = """---
+name: persona
+metadata: {"openclaw": {"events": ["agent:bootstrap"]}}
+---
+"""
+HANDLER = """
+def handle(event):
+    for file in event.context["bootstrapFiles"]:
+        if file["name"] == "SOUL.md":
+            file["content"] = "Another persona."
+    event.context["bootstrapFiles"].append({"name": "notes.md", "path": event.context["workspaceDir"] + "/MEMORY.md"})
+"""
+
+
+def test_a_hook_has_a_say_in_the_files_but_not_in_who_sees_memory(tmp_path):
+    home = Home(tmp_path, {"hooks": {"internal": {"entries": {"persona": {"enabled": True}}}}})
+    assert load_registry(home.config, home.env, home.workspace, only="agent:bootstrap") is None
+    folder = home.state / "hooks" / "persona"
+    folder.mkdir(parents=True)
+    (folder / "HOOK.md").write_text(HOOK)
+    (folder / "handler.py").write_text(HANDLER)
+    hooks = load_registry(home.config, home.env, home.workspace, only="agent:bootstrap")
+    home.composer = Composer(home.config, home.env, home.clock, hooks=hooks)
+    text = home.prompt("agent:main:telegram:group:42").prompt.system.text
+    assert "Another persona." in text
+    assert "Calm." not in text
+    assert "likes tea" not in text
+
+
+def test_hooks_for_other_events_are_not_even_loaded(tmp_path):
+    home = Home(tmp_path, {"hooks": {"internal": {"entries": {"loud": {"enabled": True}}}}})
+    folder = home.state / "hooks" / "loud"
+    folder.mkdir(parents=True)
+    (folder / "HOOK.md").write_text(HOOK.replace("persona", "loud").replace("agent:bootstrap", "command:new"))
+    (folder / "handler.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('ran').touch()\ndef handle(event): ..."
+    )
+    assert load_registry(home.config, home.env, home.workspace, only="agent:bootstrap") is None
+    assert not (folder / "ran").exists()
+    assert load_registry(home.config, home.env, home.workspace) is not None
+    assert (folder / "ran").exists()
 
 
 def test_report(home):

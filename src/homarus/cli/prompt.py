@@ -38,7 +38,9 @@ def composed_for(
     from homarus.core.errors import ConfigError
     from homarus.core.routes import SessionKey, main_session, normalize_agent_id
     from homarus.gateway.compose import Composer, PromptRequest
+    from homarus.gateway.hooking import load_registry
     from homarus.prompt.modes import Mode
+    from homarus.workspace.agents import resolve_workspace
 
     config = app.config
     named = normalize_agent_id(agent_id) if agent_id else config.default_agent.id
@@ -48,7 +50,9 @@ def composed_for(
     known = [agent.id for agent in config.agents]
     if session.agent_id not in known:
         raise ConfigError(f"there is no agent '{session.agent_id}'", cure=f"agents are: {', '.join(known)}")
-    composer = Composer(config, app.env, app.clock)
+    workspace = resolve_workspace(config, session.agent_id, app.env)
+    hooks = load_registry(config, app.env, workspace, only="agent:bootstrap")
+    composer = Composer(config, app.env, app.clock, hooks=hooks)
     return composer, composer.prompt_for(PromptRequest(session=session, mode=Mode(mode) if mode else None))
 
 

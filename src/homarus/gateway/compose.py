@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from homarus.config.paths import expand
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
+from homarus.hooks.events import event
 from homarus.prompt.build import PrefixCache, Prompt, build
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, TurnFacts
 from homarus.prompt.gather import docs_path, machine, repo_root, text_path, today, zone_name
@@ -32,6 +33,9 @@ from homarus.workspace.bootstrap import Bootstrap, Run
 from homarus.workspace.inject import BootstrapContext
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.settings import WorkspaceSettings
+
+if TYPE_CHECKING:
+    from homarus.hooks.registry import HookRegistry
 
 _QUIET = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT})
 
@@ -87,12 +91,13 @@ class Composer:
     """Makes prompts for one home. Long-lived: files, contexts and stable parts are remembered between turns."""
 
     def __init__(
-        self, config: Config, env: Mapping[str, str], clock: Clock, *, bootstrap: Bootstrap | None = None
+        self, config: Config, env: Mapping[str, str], clock: Clock, *, hooks: HookRegistry | None = None
     ) -> None:
         self._config = config
         self._env = env
         self._clock = clock
-        self._bootstrap = bootstrap or Bootstrap(WorkspaceLoader())
+        self._hooks = hooks
+        self._bootstrap = Bootstrap(WorkspaceLoader(), hook=self._ask_hooks if hooks is not None else None)
         self._prefixes = PrefixCache()
         self._machine = machine(env)
         self._docs = docs_path()
@@ -133,6 +138,11 @@ class Composer:
         )
         carrier, _ = composed.carrier(said or {})
         return measure(composed.prompt, filled, context=composed.context, tools=request.tools, carrier=carrier)
+
+    def _ask_hooks(self, context: dict[str, Any]) -> None:
+        if self._hooks is not None:
+            key = str(context.get("sessionKey", ""))
+            self._hooks.emit_sync(event("agent:bootstrap", self._clock.now(), session_key=key, context=context))
 
     def _stable(self, request: PromptRequest, place: _Place, context: BootstrapContext) -> StableFacts:
         citations = self._config.get("memory.citations", "auto")
