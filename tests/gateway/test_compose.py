@@ -242,6 +242,17 @@ def test_a_workspace_whose_name_is_no_utf8(tmp_path):
     composer.report_for(composed)
 
 
+def test_recent_notes_ride_on_the_first_turn_of_a_private_session(home):
+    (home.workspace / "memory").mkdir()
+    (home.workspace / "memory" / "2026-03-01.md").write_text("Ada planted tomatoes.")
+    first = home.prompt(occasion="new")
+    assert "## Recent Notes (this turn)" in first.carrier({})[0]
+    assert "planted tomatoes" in first.carrier({})[0]
+    assert "planted tomatoes" not in first.prompt.system.text
+    for quiet in (home.prompt(), home.prompt("agent:main:irc:group:x", occasion="new")):
+        assert "tomatoes" not in quiet.carrier({})[0]
+
+
 HOOK = """---
 name: persona
 metadata: {"openclaw": {"events": ["agent:bootstrap"]}}

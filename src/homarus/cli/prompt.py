@@ -53,7 +53,8 @@ def composed_for(
     workspace = resolve_workspace(config, session.agent_id, app.env)
     hooks = load_registry(config, app.env, workspace, only="agent:bootstrap")
     composer = Composer(config, app.env, app.clock, hooks=hooks)
-    return composer, composer.prompt_for(PromptRequest(session=session, mode=Mode(mode) if mode else None))
+    request = PromptRequest(session=session, mode=Mode(mode) if mode else None, occasion="new")
+    return composer, composer.prompt_for(request)
 
 
 @click.command("prompt")

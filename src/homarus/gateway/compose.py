@@ -7,6 +7,7 @@ what is sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,21 @@ from homarus.config.paths import expand
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
-from homarus.hooks.events import event
 from homarus.prompt.build import PrefixCache, Prompt, build
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, TurnFacts
-from homarus.prompt.gather import docs_path, machine, repo_root, text_path, today, zone_name
+from homarus.prompt.gather import docs_path, find_zone, machine, repo_root, text_path, today, zone_name
 from homarus.prompt.modes import Mode, mode_for
 from homarus.prompt.report import About, Report, measure
+from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.tooling import tool_notes
 from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
 from homarus.prompt.volatile import Said, render_volatile
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
-from homarus.workspace.bootstrap import Bootstrap, Run
+from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
 from homarus.workspace.inject import BootstrapContext
 from homarus.workspace.loader import WorkspaceLoader
+from homarus.workspace.prelude import build_prelude
 from homarus.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     completed: bool = False
     after_compaction: bool = False
     session_id: str = ""
+    # What began the session, on its first turn: `new` or `reset`. Then the recent daily notes ride along.
+    occasion: str = ""
 
 
 class Composed(Struct, frozen=True):
@@ -96,8 +100,7 @@ class Composer:
         self._config = config
         self._env = env
         self._clock = clock
-        self._hooks = hooks
-        self._bootstrap = Bootstrap(WorkspaceLoader(), hook=self._ask_hooks if hooks is not None else None)
+        self._bootstrap = Bootstrap(WorkspaceLoader(), hook=hook_of(hooks, clock) if hooks else None)
         self._prefixes = PrefixCache()
         self._machine = machine(env)
         self._docs = docs_path()
@@ -114,10 +117,13 @@ class Composer:
             cwd=_folder(agent.get("cwd"), self._config.paths.home),
         )
         mode = request.mode or mode_for(session)
-        context = self._bootstrap.build(_run(request, place))
+        run = _run(request, place)
+        context = self._bootstrap.build(run)
         facts = PromptFacts(
             self._stable(request, place, context), request.session_facts, self._turn(request, place, context)
         )
+        if request.occasion and run.audience.sees_memory:
+            facts = replace(facts, turn=self._with_notes(facts.turn, request.occasion, place))
         prompt = build(facts, mode, cache=self._prefixes)
         return Composed(prompt, mode, facts, context, request, session, place.settings)
 
@@ -138,11 +144,6 @@ class Composer:
         )
         carrier, _ = composed.carrier(said or {})
         return measure(composed.prompt, filled, context=composed.context, tools=request.tools, carrier=carrier)
-
-    def _ask_hooks(self, context: dict[str, Any]) -> None:
-        if self._hooks is not None:
-            key = str(context.get("sessionKey", ""))
-            self._hooks.emit_sync(event("agent:bootstrap", self._clock.now(), session_key=key, context=context))
 
     def _stable(self, request: PromptRequest, place: _Place, context: BootstrapContext) -> StableFacts:
         citations = self._config.get("memory.citations", "auto")
@@ -191,6 +192,13 @@ class Composer:
             owners=turn.owners or _texts(self._config.get("commands.ownerAllowFrom")),
             provider_suffix=turn.provider_suffix or request.provider.dynamic_suffix,
         )
+
+    def _with_notes(self, turn: TurnFacts, occasion: str, place: _Place) -> TurnFacts:
+        """Add the recent daily notes; they are as private as the memory they were written for."""
+        zone, settings = find_zone(turn.zone) or UTC, place.settings.startup_context
+        notes = build_prelude(place.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
+        section = Section("Recent Notes", notes, Tier.VOLATILE, once=True)
+        return replace(turn, extras=(*turn.extras, section)) if notes else turn
 
 
 class _Place(Struct, frozen=True):

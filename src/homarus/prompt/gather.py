@@ -58,12 +58,12 @@ def zone_name(configured: object, env: Mapping[str, str], *, etc: Path = Path("/
     named = [configured] if isinstance(configured, str) else []
     link = os.path.realpath(etc / "localtime")
     found = [*named, env.get("TZ", "").removeprefix(":"), _first_line(etc / "timezone"), link.partition("zoneinfo/")[2]]
-    return next((name.strip() for name in found if _zone(name.strip()) is not None), "UTC")
+    return next((name.strip() for name in found if find_zone(name.strip()) is not None), "UTC")
 
 
 def today(now: datetime, zone: str) -> str:
     """Return weekday and date where the user is, in words that no locale changes."""
-    local = now.astimezone(_zone(zone) or UTC)
+    local = now.astimezone(find_zone(zone) or UTC)
     return f"{_DAYS[local.weekday()]} {local:%Y-%m-%d}"
 
 
@@ -75,7 +75,8 @@ def docs_path(package: Path = _PACKAGE) -> str:
     return ""
 
 
-def _zone(name: str) -> tzinfo | None:
+def find_zone(name: str) -> tzinfo | None:
+    """Return a time zone by its name, None if this machine knows none of that name."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
