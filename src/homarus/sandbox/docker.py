@@ -1,0 +1,52 @@
+"""Docker, when asked for. The options are ours and fixed: nothing in a configuration can add a dangerous one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from homarus.sandbox.spec import Access, SandboxSpec
+
+
+def command(
+    spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], name: str = "", tty: bool = False
+) -> list[str]:
+    """Return the command line that runs `argv` in a container of the spec's image."""
+    line = [
+        *(spec.binary or "docker", "run", "--rm", "--interactive", "--init", "--read-only", "--cap-drop", "ALL"),
+        *("--security-opt", "no-new-privileges", "--network", "bridge" if spec.network else "none"),
+        *("--tmpfs", "/tmp:rw,nosuid,nodev", "--tmpfs", "/run:rw,nosuid,nodev", "--hostname", "sandbox"),  # noqa: S108
+        *("--user", spec.user or "1000:1000"),
+    ]
+    line += ["--name", name] if name else []
+    line += ["--tty"] if tty else []
+    limits = spec.limits
+    line += ["--memory", str(limits.memory_bytes)] if limits.memory_bytes else []
+    line += ["--pids-limit", str(limits.processes)] if limits.processes else []
+    line += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
+    shown = [(mount.path, mount.writable) for mount in spec.mounts]
+    if spec.access is not Access.NONE:
+        shown.append((spec.workspace, spec.access is Access.RW))
+    for path, writable in shown:
+        line += ["--mount", f"type=bind,source={path},target={path}{'' if writable else ',readonly'}"]
+    for key, value in sorted(env.items()):
+        line += ["--env", f"{key}={value}"]
+    return [*line, "--workdir", cwd if spec.can_read(cwd) else "/tmp", "--", spec.image, *argv]  # noqa: S108
+
+
+def stop_command(spec: SandboxSpec, name: str) -> list[str]:
+    """Return what ends a container: killing the client alone would leave it running."""
+    return [spec.binary or "docker", "kill", name]
+
+
+@cache
+def available(binary: str = "docker") -> bool:
+    """Say whether a Docker engine answers."""
+    if shutil.which(binary) is None:
+        return False
+    try:
+        return subprocess.run([binary, "info"], capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False

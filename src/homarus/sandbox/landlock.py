@@ -1,0 +1,58 @@
+"""Landlock and seccomp: the sandbox of a Linux machine without bubblewrap. The work is done by `landlock_run`."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from homarus.sandbox.spec import Access, Backend, SandboxSpec
+
+_RUNNER = Path(__file__).with_name("landlock_run.py")
+_READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc/alternatives")
+_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/mime.types", "/etc/ssl/certs")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services")
+
+
+def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
+    """Return the command line that runs `argv` inside the spec: our own small launcher, then the command."""
+    readable = [*_READABLE, *_FILES, *(_NETWORK if spec.network else ())]
+    writable = list(_DEVICES)
+    for mount in spec.mounts:
+        (writable if mount.writable else readable).append(mount.path)
+    if spec.access is not Access.NONE:
+        (writable if spec.access is Access.RW else readable).append(spec.workspace)
+    order = {
+        "read": readable,
+        "write": writable,
+        "network": spec.network,
+        "cwd": cwd if spec.can_read(cwd) else "",
+        "env": dict(env),
+        "cpu": spec.limits.cpu_seconds,
+        "memory": spec.limits.memory_bytes,
+        "processes": spec.limits.processes,
+    }
+    return [sys.executable, "-I", "-S", str(_RUNNER), json.dumps(order), *argv]
+
+
+@cache
+def available() -> bool:
+    """Say whether this kernel takes a Landlock ruleset and our launcher can hold a command with it."""
+    if sys.platform != "linux" or platform.machine() not in {"x86_64", "aarch64"}:
+        return False
+    if ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1) < 1:
+        return False
+    spec = SandboxSpec(Backend.LANDLOCK, "/", Access.NONE)
+    line = command(
+        spec, ["/bin/sh", "-c", "! ls /root /home /proc/1 2>/dev/null"], cwd="/", env={"PATH": "/usr/bin:/bin"}
+    )
+    try:
+        return subprocess.run(line, capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False

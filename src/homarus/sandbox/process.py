@@ -1,0 +1,283 @@
+"""One running command: its output, its input, and its end. It has no way to start but inside a spec.
+
+A command and everything that it starts die together: by its process group, by its sandbox, and by a mark in its
+environment that finds what slipped out of both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import struct
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from homarus.core.cancel import Cancel
+from homarus.core.errors import ToolError
+from homarus.sandbox import bwrap, docker, landlock
+from homarus.sandbox.spec import Backend, Limits, SandboxSpec
+
+MARK = "HOMARUS_COMMAND"
+GRACE_SECONDS = 0.3
+_BLOCK = 65536
+_MAX_PIDS = 4096
+
+
+class Order(Struct, frozen=True):
+    """What to run. `argv` is what was approved, to the byte; no shell looks at it unless it names one."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    mark: str
+    tty: bool = False
+    stdin: bool = False
+
+
+class Exit(Struct, frozen=True):
+    """How a command ended: its code, or the signal that ended it."""
+
+    code: int | None
+    signal: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Say whether it ended by itself with zero."""
+        return self.code == 0
+
+
+class Child:
+    """A command that was started. Read `output` to its end, then `wait`; `kill` may come at any moment."""
+
+    def __init__(self, process: asyncio.subprocess.Process, order: Order, spec: SandboxSpec, source: int) -> None:
+        self._process = process
+        self._order = order
+        self._spec = spec
+        self._source = source  # where its output comes from: a pipe, or the near end of its terminal
+        self._killed = False
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the command or of the sandbox around it; also its process group."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Say whether it has not ended."""
+        return self._process.returncode is None
+
+    async def output(self) -> AsyncIterator[bytes]:
+        """Yield what the command prints, both streams in the order of arrival, until it and its children closed them."""
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(self._source, readable.set)
+        try:
+            while (block := _read(self._source)) != b"":
+                if block is None:
+                    readable.clear()
+                    await readable.wait()
+                else:
+                    yield block
+        finally:
+            loop.remove_reader(self._source)
+
+    async def write(self, data: bytes, *, eof: bool = False) -> None:
+        """Give the command input."""
+        if self._order.tty:
+            os.write(self._source, data + (b"\x04" if eof else b""))
+            return
+        pipe = self._process.stdin
+        if pipe is None or pipe.is_closing():
+            raise ToolError("this command takes no input", cure="start it with input or a terminal")
+        pipe.write(data)
+        with contextlib.suppress(ConnectionError):
+            await pipe.drain()
+        if eof:
+            pipe.close()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Tell the command's terminal how large it is."""
+        if self._order.tty and self._source >= 0:
+            import fcntl
+            import termios
+
+            fcntl.ioctl(self._source, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def wait(self) -> Exit:
+        """Wait for the end. Whatever the command left behind is ended too."""
+        code = await self._process.wait()
+        self._sweep(signal.SIGKILL)
+        self.close()
+        return Exit(None, -code) if code < 0 else Exit(code)
+
+    async def kill(self) -> None:
+        """End the command and everything it started: politely, and a moment later by force."""
+        if self._killed:
+            await self._process.wait()
+            return
+        self._killed = True
+        self._sweep(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            pass
+        self._sweep(signal.SIGKILL)
+        if self._spec.backend is Backend.DOCKER:
+            await _quietly(docker.stop_command(self._spec, _container(self._order)))
+        await self._process.wait()
+
+    def close(self) -> None:
+        """Let go of its output and its input."""
+        source, self._source = self._source, -1
+        if source >= 0:
+            os.close(source)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _sweep(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+        if self._spec.backend in {Backend.OFF, Backend.LANDLOCK}:
+            for pid in marked(self._order.mark):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+
+
+async def start(spec: SandboxSpec, order: Order) -> Child:
+    """Start a command inside its spec. A program that does not exist is the model's mistake and says so."""
+    env = {**order.env, MARK: order.mark}
+    line = command_line(spec, order, env)
+    source, sink = os.openpty() if order.tty else os.pipe()
+    piped = asyncio.subprocess.PIPE if order.stdin else asyncio.subprocess.DEVNULL
+    try:
+        os.set_blocking(source, False)
+        process = await asyncio.create_subprocess_exec(
+            *line,
+            stdin=sink if order.tty else piped,
+            stdout=sink,
+            stderr=sink,
+            cwd=order.cwd if spec.backend is Backend.OFF else "/",
+            env=env if spec.backend is not Backend.DOCKER else None,
+            start_new_session=True,
+        )
+    except BaseException as problem:
+        os.close(source)
+        if isinstance(problem, FileNotFoundError | PermissionError | NotADirectoryError):
+            cure = "check the command and its folder"
+            raise ToolError(f"cannot run {line[0]}: {problem.strerror}", cure=cure) from None
+        raise
+    finally:
+        os.close(sink)
+    if spec.backend in {Backend.OFF, Backend.BWRAP}:
+        _limit(process.pid, spec.limits)
+    return Child(process, order, spec, source)
+
+
+def command_line(spec: SandboxSpec, order: Order, env: Mapping[str, str]) -> list[str]:
+    """Return what is really executed: the approved argv, in the wrapping that its spec asks for."""
+    if not order.argv or not all(order.argv[:1]) or any("\x00" in part for part in order.argv):
+        raise ToolError("the command is empty or holds a NUL byte", cure="give a program and its arguments")
+    match spec.backend:
+        case Backend.BWRAP:
+            return bwrap.command(spec, order.argv, cwd=order.cwd, env=env)
+        case Backend.LANDLOCK:
+            return landlock.command(spec, order.argv, cwd=order.cwd, env=env)
+        case Backend.DOCKER:
+            return docker.command(spec, order.argv, cwd=order.cwd, env=env, name=_container(order), tty=order.tty)
+        case Backend.OFF:
+            return list(order.argv)
+
+
+def available(backend: Backend) -> bool:
+    """Say whether a backend works on this machine; each is really tried, once."""
+    match backend:
+        case Backend.BWRAP:
+            return bwrap.available()
+        case Backend.LANDLOCK:
+            return landlock.available()
+        case Backend.DOCKER:
+            return docker.available()
+        case Backend.OFF:
+            return True
+
+
+async def run(
+    spec: SandboxSpec, order: Order, *, limit: int, seconds: float, cancel: Cancel
+) -> tuple[bytes, Exit | None]:
+    """Run a command to its end and return its output, cut at `limit` bytes; None instead of an exit when time ran out."""
+    child = await start(spec, order)
+    held = bytearray()
+
+    async def drain() -> None:
+        async for block in child.output():
+            held.extend(block[: max(0, limit - len(held))])
+
+    try:
+        with cancel.interrupting():
+            async with asyncio.timeout(seconds or None):
+                await drain()
+                return bytes(held), await child.wait()
+    except TimeoutError:
+        return bytes(held), None
+    finally:
+        if child.running:
+            await child.kill()
+        child.close()
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes of ours whose environment carries this mark, wherever they went; Linux only."""
+    needle = f"{MARK}={mark}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if needle in (entry / "environ").read_bytes().split(b"\x00"):
+                found.append(int(entry.name))
+        except OSError:
+            continue  # ended meanwhile, or not ours
+        if len(found) >= _MAX_PIDS:
+            break
+    return found
+
+
+def _limit(pid: int, limits: Limits) -> None:
+    import resource
+
+    wanted = {
+        resource.RLIMIT_CPU: limits.cpu_seconds,
+        resource.RLIMIT_AS: limits.memory_bytes,
+        resource.RLIMIT_CORE: 1,
+    }
+    if not hasattr(resource, "prlimit"):
+        return  # macOS: time and output are bounded all the same
+    for what, value in wanted.items():
+        if value:
+            with contextlib.suppress(OSError, ValueError):
+                resource.prlimit(pid, what, (value, value))
+
+
+def _container(order: Order) -> str:
+    return f"homarus-{order.mark}"
+
+
+async def _quietly(argv: Sequence[str]) -> None:
+    with contextlib.suppress(OSError):
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+        )
+        await process.wait()
+
+
+def _read(source: int) -> bytes | None:
+    """Return the next block, nothing at the end, or None when there is none yet."""
+    try:
+        return os.read(source, _BLOCK)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""  # the last process with this terminal is gone

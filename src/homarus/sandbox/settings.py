@@ -1,0 +1,37 @@
+"""The configuration block `agents.defaults.sandbox`, with all defaults in one place."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+
+class DockerSettings(Struct, frozen=True, rename="camel"):
+    """What the Docker backend needs to know; everything else about the container is fixed by us."""
+
+    image: str = "debian:bookworm-slim"
+    binary: str = "docker"
+    user: str = "1000:1000"
+
+
+class SandboxSettings(Struct, frozen=True, rename="camel"):
+    """`sandbox`: unset means every session is sandboxed. OpenClaw's default was `off`; ours has to be written down."""
+
+    mode: Literal["all", "non-main", "off"] = "all"
+    backend: Literal["auto", "bwrap", "landlock", "docker", "podman", "ssh", "openshell"] = "auto"
+    workspace_access: Literal["rw", "ro", "none"] = "rw"
+    network: bool | Literal["none", "host"] = False
+    binds: list[str] = []
+    env: list[str] = []
+    cpu_seconds: int = 600
+    memory_mb: int = 2048
+    processes: int = 256
+    docker: DockerSettings = DockerSettings()
+    # What OpenClaw keeps here and we do not use stays in the file untouched.
+    scope: Any = None
+
+    @classmethod
+    def disabled(cls) -> SandboxSettings:
+        """A block that cannot be read must not open anything: the tightest sandbox there is."""
+        return cls(workspace_access="none")

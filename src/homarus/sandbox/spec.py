@@ -1,0 +1,127 @@
+"""What a command may see and use, as a value. A spec can be narrowed and never widened."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+
+class Backend(StrEnum):
+    """What enforces a spec. `off` enforces nothing and exists only by an explicit setting or approval."""
+
+    BWRAP = "bwrap"
+    LANDLOCK = "landlock"
+    DOCKER = "docker"
+    OFF = "off"
+
+
+class Access(StrEnum):
+    """What a command may do with the workspace."""
+
+    RW = "rw"
+    RO = "ro"
+    NONE = "none"
+
+
+class Limits(Struct, frozen=True):
+    """Upper bounds of one command and everything it starts. Zero means unlimited, and is the widest value there is."""
+
+    cpu_seconds: int = 600
+    memory_bytes: int = 2 << 30
+    processes: int = 256
+
+    def narrow(self, other: Limits) -> Limits:
+        """Return the tighter of both in every respect."""
+        return Limits(
+            _tighter(self.cpu_seconds, other.cpu_seconds),
+            _tighter(self.memory_bytes, other.memory_bytes),
+            _tighter(self.processes, other.processes),
+        )
+
+
+class Mount(Struct, frozen=True):
+    """A folder or file that a command sees at the same path as outside."""
+
+    path: str
+    writable: bool = False
+
+
+class SandboxSpec(Struct, frozen=True):
+    """What one turn's commands may do. Made once per turn by `resolve`; tools have no other way to run anything."""
+
+    backend: Backend
+    workspace: str
+    access: Access = Access.RW
+    network: bool = False
+    mounts: tuple[Mount, ...] = ()
+    limits: Limits = Limits()
+    env: tuple[str, ...] = ()
+    image: str = ""
+    binary: str = ""
+    user: str = ""
+
+    @property
+    def enforced(self) -> bool:
+        """Say whether anything holds a command back."""
+        return self.backend is not Backend.OFF
+
+    def can_read(self, path: str) -> bool:
+        """Say whether a path of the user's is visible inside; system folders are always readable and not meant here."""
+        if not self.enforced or (self.access is not Access.NONE and _beneath(path, self.workspace)):
+            return True
+        return any(_beneath(path, mount.path) for mount in self.mounts)
+
+    def can_write(self, path: str) -> bool:
+        """Say whether a path can be changed from inside."""
+        if not self.enforced or (self.access is Access.RW and _beneath(path, self.workspace)):
+            return True
+        return any(mount.writable and _beneath(path, mount.path) for mount in self.mounts)
+
+    def narrow(self, wish: SandboxSpec) -> SandboxSpec:
+        """Return what a child of this turn gets when it asks for `wish`: never more than this spec allows."""
+        backend = wish.backend if wish.enforced or not self.enforced else self.backend
+        source = wish if wish.enforced or not self.enforced else self
+        return replace(
+            source,
+            backend=backend,
+            workspace=wish.workspace,
+            access=self._narrow_access(wish),
+            network=self.network and wish.network,
+            mounts=tuple(kept for mount in wish.mounts if (kept := self._narrow_mount(mount))),
+            limits=self.limits.narrow(wish.limits),
+            env=tuple(name for name in wish.env if not self.enforced or name in self.env),
+        )
+
+    def contains(self, other: SandboxSpec) -> bool:
+        """Say whether `other` allows nothing that this spec forbids."""
+        if not self.enforced:
+            return True
+        visible = [] if other.access is Access.NONE else [Mount(other.workspace, other.access is Access.RW)]
+        return (
+            other.enforced
+            and (self.network or not other.network)
+            and all(self._narrow_mount(mount) == mount for mount in (*visible, *other.mounts))
+            and self.limits.narrow(other.limits) == other.limits
+            and set(other.env) <= set(self.env)
+        )
+
+    def _narrow_access(self, wish: SandboxSpec) -> Access:
+        if wish.access is Access.NONE or not self.can_read(wish.workspace):
+            return Access.NONE
+        return Access.RW if wish.access is Access.RW and self.can_write(wish.workspace) else Access.RO
+
+    def _narrow_mount(self, mount: Mount) -> Mount | None:
+        if not self.can_read(mount.path):
+            return None
+        return mount if not mount.writable or self.can_write(mount.path) else Mount(mount.path)
+
+
+def _beneath(path: str, root: str) -> bool:
+    return PurePosixPath(path).is_relative_to(root)
+
+
+def _tighter(one: int, other: int) -> int:
+    return min(one, other) if one and other else max(one, other)

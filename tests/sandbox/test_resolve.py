@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from homarus.core.errors import ConfigError, Denied
+from homarus.core.routes import SessionKey
+from homarus.sandbox.mounts import parse_binds
+from homarus.sandbox.resolve import Place, is_dangerous_variable, resolve
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import Access, Backend, Limits
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    for name in ("ws", "home/.openclaw", "home/.ssh", "data"):
+        (tmp_path / name).mkdir(parents=True)
+    return Place(SessionKey.parse("main"), tmp_path / "ws", tmp_path / "home", tmp_path / "home" / ".openclaw")
+
+
+def everything(_: Backend) -> bool:
+    return True
+
+
+def nothing(_: Backend) -> bool:
+    return False
+
+
+def test_without_a_setting_every_session_is_sandboxed(place: Place) -> None:
+    spec = resolve(SandboxSettings(), place, everything)
+    assert spec.backend is Backend.BWRAP
+    assert (spec.access, spec.network, spec.limits) == (Access.RW, False, Limits(600, 2048 << 20, 256))
+
+
+def test_the_next_backend_is_taken_where_the_first_is_missing(place: Place) -> None:
+    assert resolve(SandboxSettings(), place, lambda it: it is Backend.LANDLOCK).backend is Backend.LANDLOCK
+
+
+def test_a_missing_sandbox_never_means_the_host(place: Place) -> None:
+    for backend in ("auto", "bwrap", "docker", "ssh"):
+        with pytest.raises(Denied, match=r"\(.+\)"):
+            resolve(SandboxSettings(backend=backend), place, nothing)  # type: ignore[arg-type]
+
+
+def test_the_host_needs_an_explicit_word(place: Place) -> None:
+    assert resolve(SandboxSettings(mode="off"), place, nothing).backend is Backend.OFF
+    assert resolve(SandboxSettings(mode="non-main"), place, nothing).backend is Backend.OFF
+    group = Place(SessionKey.parse("agent:main:irc:group:x"), place.workspace, place.home, place.state_dir)
+    assert resolve(SandboxSettings(mode="non-main"), group, everything).backend is Backend.BWRAP
+
+
+def test_a_broken_block_closes_everything() -> None:
+    assert SandboxSettings.disabled().workspace_access == "none"
+    assert SandboxSettings.disabled().mode == "all"
+
+
+def test_binds_are_resolved_and_dangerous_ones_refused(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(place.home / ".ssh")
+
+    def parse(*binds: str) -> list[tuple[str, bool]]:
+        mounts = parse_binds(list(binds), home=place.home, state_dir=place.state_dir)
+        return [(mount.path, mount.writable) for mount in mounts]
+
+    assert parse(f"{tmp_path}/data", f"{tmp_path}/data:rw") == [(f"{tmp_path}/data", False), (f"{tmp_path}/data", True)]
+    bad = ["/etc", "/etc/shadow", "/", "/proc", "/var/run/docker.sock", str(place.home), f"{place.home}/.ssh"]
+    bad += [
+        str(place.state_dir),
+        f"{tmp_path}/link",
+        "relative",
+        f"{tmp_path}/data:exec",
+        f"{tmp_path}/missing",
+        "~/.ssh",
+    ]
+    for bind in bad:
+        with pytest.raises(ConfigError):
+            parse(bind)
+
+
+@pytest.mark.parametrize(
+    ("name", "dangerous"),
+    [
+        ("LD_PRELOAD", True),
+        ("ld_library_path", True),
+        ("PATH", True),
+        ("BASH_ENV", True),
+        ("GIT_CONFIG_COUNT", True),
+        ("NODE_OPTIONS", True),
+        ("A=B", True),
+        ("", True),
+        ("MY_TOKEN", False),
+        ("LANG", False),
+    ],
+)
+def test_variables_that_choose_what_runs(name: str, dangerous: bool) -> None:
+    assert is_dangerous_variable(name) is dangerous

@@ -1,0 +1,43 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
+
+PATHS = st.sampled_from(["/w", "/w/a", "/w/a/b", "/x", "/x/y", "/wide"])
+SPECS = st.builds(
+    SandboxSpec,
+    backend=st.sampled_from(Backend),
+    workspace=PATHS,
+    access=st.sampled_from(Access),
+    network=st.booleans(),
+    mounts=st.lists(st.builds(Mount, PATHS, st.booleans()), max_size=3).map(tuple),
+    limits=st.builds(Limits, *[st.integers(0, 5)] * 3),
+    env=st.lists(st.sampled_from(["A", "B", "C"]), unique=True, max_size=3).map(tuple),
+)
+
+
+@given(SPECS, SPECS)
+def test_a_child_never_gets_more_than_its_parent(parent: SandboxSpec, wish: SandboxSpec) -> None:
+    child = parent.narrow(wish)
+    assert parent.contains(child)
+    for path in ("/w/a/b/c", "/w/q", "/x/y", "/wide", "/elsewhere"):
+        assert parent.can_read(path) or not child.can_read(path)
+        assert parent.can_write(path) or not child.can_write(path)
+    assert parent.network or not child.network or not parent.enforced
+
+
+@given(SPECS, SPECS, SPECS)
+def test_a_grandchild_never_gets_more_than_its_grandparent(a: SandboxSpec, b: SandboxSpec, c: SandboxSpec) -> None:
+    assert a.contains(a.narrow(b).narrow(c))
+
+
+@given(SPECS)
+def test_asking_for_the_same_changes_nothing(spec: SandboxSpec) -> None:
+    assert spec.contains(spec)
+    if spec.enforced:
+        assert spec.narrow(spec).contains(spec)
+
+
+def test_zero_means_unlimited_and_is_the_widest() -> None:
+    assert Limits(0, 5, 9).narrow(Limits(3, 0, 7)) == Limits(3, 5, 7)
+    assert Limits(0, 0, 0).narrow(Limits(0, 0, 0)) == Limits(0, 0, 0)
