@@ -64,7 +64,7 @@ def test_problems_are_recorded_once(load):
     config = load("{ session: { enabled: 3 } }")
     config.block("session", Settings)
     config.block("session", Settings)
-    assert [(p.severity, p.key) for p in config.problems] == [("warning", "session.enabled")]
+    assert [(p.severity, p.key) for p in config.problems] == [("error", "session.enabled")]
 
 
 def test_agents_merge_defaults_with_their_entry(load):

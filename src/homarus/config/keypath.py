@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, TypeAlias
 
@@ -53,21 +52,38 @@ def format_path(path: KeyPath) -> str:
         elif _PLAIN.fullmatch(step):
             out += f".{step}" if out else step
         else:
-            out += f"[{json.dumps(step, ensure_ascii=False)}]"
+            out += f"[{_quote(step)}]"
     return out
 
 
 def lookup(document: Any, path: KeyPath, default: Any = None) -> Any:
-    """Return the value at a path, or the default where a step leads nowhere."""
+    """Return the value at a path, or the default where a step leads nowhere; `list.0` is as good as `list[0]`."""
     here = document
     for step in path:
-        if isinstance(step, str):
-            if not isinstance(here, dict) or step not in here:
+        if isinstance(here, dict):
+            name = step if step in here else str(step)
+            if name not in here:
                 return default
-        elif not isinstance(here, list) or not -len(here) <= step < len(here):
+            here = here[name]
+        elif isinstance(here, list):
+            index = as_index(step)
+            if index is None or not -len(here) <= index < len(here):
+                return default
+            here = here[index]
+        else:
             return default
-        here = here[step]
     return here
+
+
+def as_index(step: Step) -> int | None:
+    """Return a step as the index of a list, or None where it is a name."""
+    if isinstance(step, int):
+        return step
+    return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _unquote(text: str) -> str:

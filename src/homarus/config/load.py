@@ -1,139 +1,128 @@
-"""Read `openclaw.json` and give out typed blocks. Bad content never raises: it becomes a Problem and a fallback."""
+"""Read a configuration. Bad content never raises: it becomes problems, and the last good file stands in for a broken one.
+
+Reading changes no byte. A copy of the last good content is kept in the folder `homarus` of the state folder, by
+`remember_good`, and only where that folder exists already or the user changed the configuration with a command.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pyjson5
-
-from homarus.config.convert import convert
-from homarus.config.keypath import KeyPath, format_path, lookup, parse_path
-from homarus.config.migrate import migrate
+from homarus.config.env import inline_variables, layered, parse_dotenv, substitute
+from homarus.config.include import Overlay, Reader, Source
+from homarus.config.keypath import KeyPath, format_path
 from homarus.config.paths import Paths, expand
-from homarus.config.report import Notify, Problem, Severity
-from homarus.config.resolve import MAIN, merge_agent, normalize_id
+from homarus.config.report import Notify, Problem
+from homarus.config.view import AgentConfig, Config, Content
+from homarus.core.errors import StorageError
 
-T = TypeVar("T")
-MAX_BYTES = 4 * 1024 * 1024
+__all__ = ["AgentConfig", "Config", "Problem", "last_good_path", "load_config", "remember_good"]
 
-
-class AgentConfig:
-    """One agent's settings: `agents.defaults` with the agent's own entry on top."""
-
-    def __init__(self, config: Config, agent_id: str, *, default: bool, entry: dict[str, Any]) -> None:
-        self.config = config
-        self.id = agent_id
-        self.default = default
-        self.entry = entry
-        self.raw: dict[str, Any] = merge_agent(config.defaults, entry)
-
-    def get(self, path: str, default: Any = None) -> Any:
-        """Return one merged setting."""
-        return lookup(self.raw, parse_path(path), default)
-
-    def block(self, path: str, into: type[T]) -> T:
-        """Return a typed block of the merged settings; `""` is the agent itself."""
-        return self.config.convert_block(self.get(path), into, ("agents", "entries", self.id, *parse_path(path)))
-
-    @property
-    def agent_dir(self) -> Path:
-        """Return where this agent keeps its credentials; an explicit `agentDir` is honoured."""
-        named = self.raw.get("agentDir")
-        if isinstance(named, str) and named.strip():
-            return expand(named, self.config.paths.home)
-        return self.config.paths.agent_dir(self.id)
+_DOTENV_BYTES = 256 * 1024
 
 
-class Config:
-    """A loaded configuration. `raw` is what the user wrote; everything else reads the canonical form of it."""
-
-    def __init__(
-        self, paths: Paths, raw: dict[str, Any], *, problems: list[Problem], notify: Notify | None = None
-    ) -> None:
-        self.paths = paths
-        self.raw = raw
-        self.problems: list[Problem] = []
-        self._notify = notify
-        for problem in problems:
-            self._record(problem)
-        draft = migrate(raw)
-        self.document = draft.root
-        for path, message, cure in draft.notes:
-            self.report("warning", path, message, cure)
-
-    def get(self, path: str, default: Any = None) -> Any:
-        """Return a value of the canonical document."""
-        return lookup(self.document, parse_path(path), default)
-
-    def block(self, path: str, into: type[T]) -> T:
-        """Return a typed block; a bad value is reported and falls back, or disables the block where its class says so."""
-        return self.convert_block(self.get(path), into, parse_path(path))
-
-    def convert_block(self, value: Any, into: type[T], path: KeyPath) -> T:
-        """Convert a block that was read from `path`."""
-
-        def heard(where: KeyPath, reason: str) -> None:
-            self.report("warning", where, reason, "correct the value or remove the key; the default is used until then")
-
-        return convert({} if value is None else value, into, heard, path)
-
-    def report(self, severity: Severity, path: KeyPath, message: str, cure: str) -> None:
-        """Record a problem once, however often the same block is read."""
-        self._record(Problem(severity, str(self.paths.config_path), 0, format_path(path), message, cure))
-
-    def _record(self, problem: Problem) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
-            if self._notify:
-                self._notify(problem)
-
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """Return what every agent starts from."""
-        found = lookup(self.document, ("agents", "defaults"))
-        return found if isinstance(found, dict) else {}
-
-    @cached_property
-    def agents(self) -> tuple[AgentConfig, ...]:
-        """Return the roster in the user's order; there is always at least one agent, and exactly one default."""
-        entries: dict[str, Any] = lookup(self.document, ("agents", "entries")) or {MAIN: {}}
-        chosen = next((name for name, entry in entries.items() if entry.get("default") is True), next(iter(entries)))
-        return tuple(AgentConfig(self, name, default=name == chosen, entry=entry) for name, entry in entries.items())
-
-    @property
-    def default_agent(self) -> AgentConfig:
-        """Return the agent that gets what is addressed to nobody."""
-        return next(agent for agent in self.agents if agent.default)
-
-    def agent(self, agent_id: str) -> AgentConfig:
-        """Return an agent by id; one that is not in the roster runs on the defaults."""
-        wanted = normalize_id(agent_id)
-        for agent in self.agents:
-            if agent.id == wanted:
-                return agent
-        return AgentConfig(self, wanted, default=False, entry={})
+def load_config(
+    paths: Paths, env: Mapping[str, str], *, notify: Notify | None = None, overlay: Overlay | None = None
+) -> Config:
+    """Load the configuration of a home; a missing file is an empty one. `overlay` tries files before they are written."""
+    reader = _reader(paths, env, overlay)
+    source, document = reader.main(paths.config_path)
+    problems = list(reader.problems)
+    if not isinstance(document, dict):
+        problems.append(Problem("error", str(paths.config_path), 1, "", "holds no object", "wrap everything in { }"))
+        document = {}
+    fallback = None
+    if any(problem.severity == "error" for problem in problems) or (source is not None and not source.data.strip()):
+        fallback, stood_in, older = _last_good(paths, env)
+        if fallback is not None:
+            source, document = stood_in, older
+            message = f"cannot be used as it is; {fallback} stands in for it"
+            problems.append(
+                Problem("warning", str(paths.config_path), 0, "", message, "'homarus config edit' mends it")
+            )
+    elif source is None and paths.config_path.with_name(paths.config_path.name + ".bak").exists():
+        message, cure = "is missing, but a backup lies beside it", "copy the .bak file back if it was not meant to go"
+        problems.append(Problem("warning", str(paths.config_path), 0, "", message, cure))
+    content = _content(paths, env, source, document)
+    content.fallback = fallback
+    content.problems = problems + content.problems
+    return Config(content, notify=notify)
 
 
-def load_config(paths: Paths, env: Mapping[str, str], *, notify: Notify | None = None) -> Config:
-    """Read the configuration of a home; a missing file is an empty one."""
-    problems: list[Problem] = []
-    document: dict[str, Any] = {}
-    file = str(paths.config_path)
+def _content(paths: Paths, env: Mapping[str, str], source: Source | None, document: dict[str, Any]) -> Content:
+    home = layered(env, _dotenv(paths.state_dir / ".env"))
+    everything = layered(home, inline_variables(document))
+    content = Content(paths, source, document, everything)
+
+    def missing(path: KeyPath, name: str) -> None:
+        owner = source.owner(path) if source else None
+        file, line = (str(owner[0].path), owner[0].line(owner[1])) if owner else (str(paths.config_path), 0)
+        message, cure = f"the variable {name} is not set, so this key is not set", f"export {name}, or write the value"
+        content.problems.append(Problem("warning", file, line, format_path(path), message, cure))
+
+    content.raw = substitute(document, everything, missing)
+    return content
+
+
+def _reader(paths: Paths, env: Mapping[str, str], overlay: Overlay | None = None) -> Reader:
+    named = env.get("OPENCLAW_INCLUDE_ROOTS", "").split(os.pathsep)
+    roots = [expand(root, paths.home) for root in named if root.strip()]
+    return Reader(paths.config_path.parent, roots=roots, overlay=overlay)
+
+
+def _dotenv(path: Path) -> dict[str, str]:
     try:
-        with paths.config_path.open("rb") as handle:
-            text = handle.read(MAX_BYTES).decode("utf-8", "replace")
-        found = pyjson5.decode(text) if text.strip("\ufeff \t\r\n") else {}
-        if isinstance(found, dict):
-            document = found
-        else:
-            problems.append(Problem("error", file, 1, "", "holds no object", "wrap everything in { }"))
-    except FileNotFoundError:
-        pass
-    except OSError as problem:
-        problems.append(Problem("error", file, 0, "", f"cannot be read: {problem.strerror}", "check its permissions"))
-    except pyjson5.Json5DecoderException as problem:
-        problems.append(Problem("error", file, 0, "", f"is no JSON5: {problem.args[0]}", "correct that line"))
-    return Config(paths, document, problems=problems, notify=notify)
+        with path.open("rb") as handle:
+            return parse_dotenv(handle.read(_DOTENV_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        return {}
+
+
+def last_good_path(paths: Paths) -> Path:
+    """Return where the copy of the last good content lies."""
+    return paths.own_dir / "openclaw.last-good.json"
+
+
+def _last_good(paths: Paths, env: Mapping[str, str]) -> tuple[Path | None, Source | None, dict[str, Any]]:
+    beside = paths.config_path
+    for path in (
+        last_good_path(paths),
+        beside.with_name(beside.name + ".last-good"),
+        beside.with_name(beside.name + ".bak"),
+    ):
+        reader = _reader(paths, env)
+        source, document = reader.main(path)
+        usable = source is not None and source.data.strip() and isinstance(document, dict)
+        if usable and not any(problem.severity == "error" for problem in reader.problems):
+            return path, source, document
+    return None, None, {}
+
+
+def remember_good(config: Config, env: Mapping[str, str], *, explicit: bool = False) -> bool:
+    """Keep a copy of a configuration that was read without error; for commands that start the runtime or change the file.
+
+    Without `explicit` nothing is created in a home where nothing of ours lives yet. Variables stay as they were written.
+    """
+    import json
+
+    from homarus.storage.atomic import ensure_dir, write_atomic
+
+    target = last_good_path(config.paths)
+    if config.fallback is not None or not (explicit or config.paths.own_dir.is_dir()):
+        return False
+    reader = _reader(config.paths, env)
+    source, document = reader.main(config.paths.config_path)
+    if source is None or not isinstance(document, dict) or any(p.severity == "error" for p in reader.problems):
+        return False
+    data = (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace")
+    try:
+        if target.is_file() and target.read_bytes() == data:
+            return False
+        ensure_dir(target.parent)
+        write_atomic(target, data)
+    except (OSError, StorageError):
+        return False
+    return True

@@ -1,156 +1,191 @@
-"""Every spelling of every era to one canonical form: numbered, pure, in memory only.
+"""Every spelling of every era to one canonical form: numbered steps, pure, in memory only.
 
-Nothing here is written back to the user's file. Unknown keys pass through untouched. Each move is remembered, so that
-a problem with a canonical key is reported at the line where the user wrote it, in the spelling that the user chose.
+Nothing here is written back to the user's file, and unknown keys pass through untouched. Each move is remembered, so
+that a problem with a canonical key is reported at the line where the user wrote it. A step is a list of renames, or a
+function of `reshape` where the value changes its shape.
+
+The canonical form is the newest spelling, with two exceptions that make merging simple: memory search settings stand at
+`memorySearch` of the agent defaults and entries, and a model is always an object with `primary`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from homarus.config.keypath import KeyPath, lookup
-from homarus.config.resolve import merge, normalize_id
+from homarus.config import reshape
+from homarus.config.draft import Draft
+from homarus.config.keypath import KeyPath
 
-_GONE = object()
-
-
-class Draft:
-    """A document on its way to the canonical form, with the origin of everything that moved."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.root: dict[str, Any] = _copy(document)
-        self.origins: dict[KeyPath, KeyPath] = {}
-        self.notes: list[tuple[KeyPath, str, str]] = []
-
-    def get(self, *path: str) -> Any:
-        """Return the value at a path, or None."""
-        return lookup(self.root, path)
-
-    def table(self, *path: str) -> dict[str, Any]:
-        """Return the object at a path, or an empty one where there is none."""
-        value = lookup(self.root, path)
-        return value if isinstance(value, dict) else {}
-
-    def pop(self, path: KeyPath) -> Any:
-        """Take a value out of the document."""
-        parent = lookup(self.root, path[:-1])
-        return parent.pop(path[-1], _GONE) if isinstance(parent, dict) else _GONE
-
-    def lay_under(self, path: KeyPath, value: Any, origin: KeyPath) -> None:
-        """Put a value at a path where the document says nothing of its own; objects merge, what is there wins."""
-        here = self.root
-        for index, step in enumerate(path[:-1]):
-            inner = here.setdefault(str(step), {})
-            if not isinstance(inner, dict):
-                self.notes.append((path[: index + 1], "hides an older spelling below it", "make it an object"))
-                return
-            here = inner
-        last = str(path[-1])
-        here[last] = merge(value, here[last]) if last in here else value
-        self.origins.setdefault(path, origin)
-
-    def move(self, old: KeyPath, new: KeyPath) -> None:
-        """Move a value to its canonical place; a value that already stands there wins."""
-        value = self.pop(old)
-        if value is not _GONE:
-            self.lay_under(new, value, old)
+Rename = tuple[str, str]
+_OWNERS = ("agents.defaults", "agents.entries.*")
+_CHANNELS = ("channels.*", "channels.*.accounts.*")
+_TOP_CHANNELS = ("whatsapp", "telegram", "discord", "slack", "signal", "imessage", "msteams", "googlechat", "matrix")
 
 
 class Migration(NamedTuple):
-    """One numbered step. Its function changes the draft and nothing else."""
+    """One numbered step. Numbers only grow; a step that exists never changes its meaning."""
 
     number: int
     about: str
-    apply: Callable[[Draft], None]
+    renames: tuple[Rename, ...] = ()
+    apply: Callable[[Draft], None] | None = None
+
+
+def _for_each(owners: tuple[str, ...], *renames: Rename) -> tuple[Rename, ...]:
+    return tuple((f"{owner}.{old}", f"{owner}.{new}") for owner in owners for old, new in renames)
+
+
+MIGRATIONS = (
+    Migration(1, "a dotted key at the top level is a path", apply=reshape.dotted),
+    Migration(
+        2,
+        "the form before there were several agents",
+        (
+            ("routing.agents", "agents.entries"),
+            ("routing.bindings", "bindings"),
+            ("routing.queue", "messages.queue"),
+            ("routing.allowFrom", "channels.whatsapp.allowFrom"),
+            ("routing.groupChat.historyLimit", "messages.groupChat.historyLimit"),
+            ("routing.groupChat.mentionPatterns", "messages.groupChat.mentionPatterns"),
+            ("agent.tools", "tools"),
+            ("agent.elevated", "tools.elevated"),
+            ("agent.bash", "tools.exec"),
+            ("agent", "agents.defaults"),
+            ("identity", "agents.defaults.identity"),
+            ("defaultModel", "agents.defaults.model"),
+            ("heartbeat", "agents.defaults.heartbeat"),
+            ("memorySearch", "agents.defaults.memorySearch"),
+        ),
+    ),
+    Migration(3, "channels at the top level", tuple((name, f"channels.{name}") for name in _TOP_CHANNELS)),
+    Migration(4, "agents.list[] with id or agentId becomes agents.entries.<id>", apply=reshape.roster),
+    Migration(5, "a model name becomes { primary }, with older fallback and alias lists", apply=reshape.models),
+    Migration(6, "the allowlist that used to be the keys of models", apply=reshape.model_policy),
+    Migration(7, "memory search moves to the agents it belongs to", apply=reshape.memory_search),
+    Migration(
+        8,
+        "agent settings that changed their name",
+        _for_each(_OWNERS, ("embeddedPi", "embeddedAgent"), ("pdfMaxBytesMb", "pdfMaxMb")),
+        apply=reshape.sandbox,
+    ),
+    Migration(
+        9,
+        "sessions",
+        (
+            ("session.idleMinutes", "session.reset.idleMinutes"),
+            ("session.resetByType.dm", "session.resetByType.direct"),
+            ("session.threadBindings.ttlHours", "session.threadBindings.idleHours"),
+        ),
+        apply=reshape.session,
+    ),
+    Migration(
+        10, "queue modes by provider are by channel", (("messages.queue.byProvider", "messages.queue.byChannel"),)
+    ),
+    Migration(11, "chunk ranges as text, coalescing as a flag, streaming as a flag or a word", apply=reshape.streaming),
+    Migration(
+        12,
+        "block streaming per channel",
+        _for_each(
+            _CHANNELS,
+            ("blockStreaming", "streaming.block.enabled"),
+            ("blockStreamingCoalesce", "streaming.block.coalesce"),
+            ("streamMode", "streaming.mode"),
+            ("draftChunk", "streaming.preview.chunk"),
+            ("chunkMode", "streaming.chunkMode"),
+        ),
+    ),
+    Migration(
+        13,
+        "channel access",
+        (
+            *_for_each(_CHANNELS, ("dm.policy", "dmPolicy"), ("dm.allowFrom", "allowFrom")),
+            *_for_each(_CHANNELS, ("threadBindings.ttlHours", "threadBindings.idleHours")),
+            ("web.enabled", "channels.whatsapp.enabled"),
+            ("channels.telegram.requireMention", "channels.telegram.groups.*.requireMention"),
+            ("messages.messagePrefix", "channels.whatsapp.responsePrefix"),
+            ("channels.whatsapp.messagePrefix", "channels.whatsapp.responsePrefix"),
+        ),
+    ),
+    Migration(
+        14,
+        "tools",
+        (
+            ("tools.bash", "tools.exec"),
+            ("tools.exec.timeoutSec", "tools.exec.timeoutSeconds"),
+            ("tools.message.allowCrossContextSend", "tools.message.crossContext"),
+        ),
+    ),
+    Migration(
+        15,
+        "gateway and logging",
+        (
+            ("gateway.token", "gateway.auth.token"),
+            ("gateway.password", "gateway.auth.password"),
+            ("gateway.nodes.allowCommands", "gateway.nodes.commands.allow"),
+            ("gateway.nodes.denyCommands", "gateway.nodes.commands.deny"),
+            ("audit", "logging.audit"),
+            ("media", "attachments"),
+            ("messages.tts", "tts"),
+        ),
+        apply=reshape.gateway,
+    ),
+    Migration(16, "model providers and MCP servers", apply=reshape.servers),
+    Migration(17, "variables directly under env", apply=reshape.variables),
+)
 
 
 def migrate(document: dict[str, Any]) -> Draft:
     """Run all steps in order over a copy of the document."""
     draft = Draft(document)
     for step in MIGRATIONS:
-        step.apply(draft)
+        for old, new in step.renames:
+            for source, target in _concrete(draft, old, new):
+                draft.move(source, target)
+        if step.apply:
+            step.apply(draft)
     return draft
 
 
-def _dotted(draft: Draft) -> None:
-    for key in [key for key in draft.root if "." in key.strip(".")]:
-        draft.move((key,), tuple(part.strip() for part in key.split(".") if part.strip()))
+def canonical(path: KeyPath) -> KeyPath:
+    """Return where a path of any era stands in the canonical form, as far as names alone tell."""
+    for step in MIGRATIONS:
+        for old, new in step.renames:
+            path = _renamed(path, old.split("."), new.split("."))
+    for old, new in (("memory.search", "agents.defaults.memorySearch"),):
+        path = _renamed(path, old.split("."), new.split("."))
+    return path
 
 
-def _single_agent(draft: Draft) -> None:
-    if isinstance(draft.root.get("agent"), dict):
-        draft.move(("agent",), ("agents", "defaults"))
+def _renamed(path: KeyPath, old: list[str], new: list[str]) -> KeyPath:
+    if len(path) < len(old):
+        return path
+    bound = []
+    for step, wanted in zip(path, old, strict=False):
+        if wanted == "*" and isinstance(step, str):
+            bound.append(step)
+        elif wanted != step:
+            return path
+    return (*_fill(new, bound), *path[len(old) :])
 
 
-def _roster(draft: Draft) -> None:
-    agents = draft.root.get("agents")
-    if not isinstance(agents, dict):
-        return
-    listed = agents.pop("list", None)
-    named = agents.get("entries")
-    entries: dict[str, Any] = {}
-    for index, item in enumerate(listed if isinstance(listed, list) else []):
-        where: KeyPath = ("agents", "list", index)
-        if not isinstance(item, dict):
-            draft.notes.append((where, "an agent must be an object", 'write { id: "name" }'))
-            continue
-        _add_agent(draft, entries, item.get("id") or item.get("agentId") or "", item, where)
-    for name, item in named.items() if isinstance(named, dict) else ():
-        where = ("agents", "entries", name)
-        if isinstance(item, dict):
-            agent_id = normalize_id(name)
-            over = entries.pop(agent_id, None)
-            _add_agent(draft, entries, name, merge(over, item) if over else item, where)
-        elif item is not None:
-            draft.notes.append((where, "an agent must be an object", "write { } for an agent without settings"))
-    agents["entries"] = entries
+def _fill(pattern: list[str], bound: list[str]) -> KeyPath:
+    # A star that binds nothing is the name "*": the entry of a channel that stands for every group.
+    names = iter(bound)
+    return tuple(next(names, "*") if step == "*" else step for step in pattern)
 
 
-def _add_agent(draft: Draft, entries: dict[str, Any], name: Any, item: dict[str, Any], where: KeyPath) -> None:
-    agent_id = normalize_id(name if isinstance(name, str) else str(name))
-    if agent_id in entries:
-        draft.notes.append((where, f"a second agent with the id '{agent_id}' is left out", "give it another id"))
-        return
-    entries[agent_id] = {key: value for key, value in item.items() if key not in ("id", "agentId")}
-    draft.origins[("agents", "entries", agent_id)] = where
+def _concrete(draft: Draft, old: str, new: str) -> Iterator[tuple[KeyPath, KeyPath]]:
+    pattern = old.split(".")
+    for bound in list(_bindings(draft.root, pattern)):
+        yield _fill(pattern, bound), _fill(new.split("."), bound)
 
 
-def _models(draft: Draft) -> None:
-    agents = draft.table("agents")
-    owners = [agents.get("defaults"), *draft.table("agents", "entries").values()]
-    for owner in owners:
-        for key in ("model", "imageModel"):
-            if isinstance(owner, dict) and isinstance(owner.get(key), str):
-                owner[key] = {"primary": owner[key]}
-
-
-def _memory_search(draft: Draft) -> None:
-    # The newer place wins, and per-agent settings need it among the defaults that entries are merged over.
-    value = draft.pop(("memory", "search"))
-    if isinstance(value, dict):
-        old = draft.pop(("agents", "defaults", "memorySearch"))
-        draft.lay_under(("agents", "defaults", "memorySearch"), value, ("memory", "search"))
-        if isinstance(old, dict):
-            draft.lay_under(("agents", "defaults", "memorySearch"), old, ("agents", "defaults", "memorySearch"))
-
-
-def _reset(draft: Draft) -> None:
-    draft.move(("session", "idleMinutes"), ("session", "reset", "idleMinutes"))
-    draft.move(("session", "resetByType", "dm"), ("session", "resetByType", "direct"))
-
-
-MIGRATIONS = (
-    Migration(1, "a dotted key at the top level is a path", _dotted),
-    Migration(2, "agent.* becomes agents.defaults.*", _single_agent),
-    Migration(3, "agents.list[] becomes agents.entries.<id>", _roster),
-    Migration(4, "a model name becomes { primary }", _models),
-    Migration(5, "memory.search becomes agents.defaults.memorySearch", _memory_search),
-    Migration(6, "session.idleMinutes and resetByType.dm", _reset),
-)
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(inner) for key, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+def _bindings(here: Any, pattern: list[str]) -> Iterator[list[str]]:
+    if not pattern:
+        yield []
+    elif isinstance(here, dict):
+        first, rest = pattern[0], pattern[1:]
+        for name in list(here) if first == "*" else [first] if first in here else []:
+            for bound in _bindings(here[name], rest):
+                yield [name, *bound] if first == "*" else bound

@@ -1,21 +1,8 @@
-"""The agent roster: ids, the default agent, and each agent's settings as defaults with its own entry on top. Pure."""
+"""How values lie over each other: included files, agent defaults and agent entries. Pure."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
-
-MAIN = "main"
-_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_FOREIGN = re.compile(r"[^a-z0-9_-]+")
-
-
-def normalize_id(text: str, *, empty: str = MAIN) -> str:
-    """Return an agent or account id as it stands in keys and folder names."""
-    lowered = text.strip().lower()
-    if _ID.fullmatch(lowered):
-        return lowered
-    return _FOREIGN.sub("-", lowered).strip("-")[:64].rstrip("-").lstrip("_") or empty
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -33,11 +20,26 @@ def merge(base: Any, over: Any) -> Any:
     return merged
 
 
+def merge_include(base: Any, over: Any) -> Any:
+    """Lay a file over what it includes, by the rule such files were written for: lists are joined, the rest as above.
+
+    A `null` stays as it is here, because what it erases is decided later, between defaults and entries.
+    """
+    if isinstance(base, list) and isinstance(over, list):
+        return [*base, *over]
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    merged = dict(base)
+    for key, value in over.items():
+        merged[key] = merge_include(merged[key], value) if key in merged else value
+    return merged
+
+
 def merge_agent(defaults: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     """Return an agent's settings. A model of its own without fallbacks is strict: it does not inherit any."""
     merged: dict[str, Any] = merge(defaults, entry)
     for key in ("model", "imageModel"):
         own = entry.get(key)
-        if isinstance(own, dict) and own.get("primary") and "fallbacks" not in own:
+        if isinstance(own, dict) and own.get("primary") and "fallbacks" not in own and isinstance(merged[key], dict):
             merged[key] = {**merged[key], "fallbacks": []}
     return merged

@@ -1,0 +1,103 @@
+"""What may be shown of a configuration: secrets become a marker, and the marker written back keeps the old value. Pure.
+
+When in doubt it hides: a hidden name costs a look into the file, a shown key costs the key.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from homarus.core.errors import ConfigError
+
+MARKER = "__OPENCLAW_REDACTED__"
+
+_SECRET_KEY = re.compile(
+    r"token$|pass(?:word|wd|phrase|code)|secret|api_?-?keys?$|access_?-?key|priv(?:ate)?_?-?key|_key$|^keys?$"
+    r"|(?:encrypt|encryption|signing|auth|bot|license|shared)_?-?key$|credential|service_?account|authorization|bearer"
+    r"|cookie|auth_?tag|^auth_?data$|identity_?data|certificate_?data|webhook_?url|^pin$|^otp|^jwt$|^psk$",
+    re.IGNORECASE,
+)
+# Names that only sound like secrets: they say where one lies, or how it is used.
+_PLAIN_KEY = re.compile(
+    r"^secrets$|^(?:main|default|provider|row|primary|sort|cache|hot|idempotency|session)_keys?$"
+    r"|(?:provider|source|mode|file|path|ref|name|env|env_?var|type|ttl|prefix(?:es)?)$",
+    re.IGNORECASE,
+)
+# Objects whose every text may be one: request headers and variables.
+_SECRET_TABLE = re.compile(r"^(?:headers|env|vars|environment)$", re.IGNORECASE)
+_SECRET_VALUE = re.compile(
+    r"^(?:(?:sk|pk|rk|hf|gh[pousr]|github_pat|glpat|npm|tvly|gsk|nvapi|r8|xapp|xox[a-z])[-_](?=\S*\d)[-\w.]{12,}"
+    r"|(?:AKIA|ASIA|AIza|ya29\.)[-\w]{12,}|eyJ[-\w]{8,}\.[-\w.]{8,}|\d{6,}:[-\w]{30,}|bearer\s+\S{8,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    re.IGNORECASE,
+)
+_URL_PASSWORD = re.compile(r"(\w[\w+.-]*://[^\s/@:]*:)[^\s/@]+(@)")
+_URL_QUERY = re.compile(r"([?&](?:[\w-]*(?:token|key|secret|password|sig(?:nature)?))=)[^&#\s]+", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$(?:\{[A-Z_][A-Z0-9_]*\}|[A-Z][A-Z0-9_]{0,127})")
+
+
+def is_reference(value: Any) -> bool:
+    """Say whether a value only names a secret: such a value is shown as it is."""
+    if isinstance(value, str):
+        return _REFERENCE.fullmatch(value) is not None
+    return isinstance(value, dict) and value.get("source") in ("env", "file", "exec", "store") and "id" in value
+
+
+def is_secret_key(name: str) -> bool:
+    """Say whether a key by its name holds a secret."""
+    return _SECRET_KEY.search(name) is not None and _PLAIN_KEY.search(name) is None
+
+
+def redact(value: Any, key: str = "") -> Any:
+    """Return the value as it may be shown. Lengths, beginnings and ends of secrets are not shown either."""
+    if is_reference(value):
+        return value
+    if is_secret_key(key):
+        return _hide(value)
+    if isinstance(value, dict):
+        hide_all = bool(_SECRET_TABLE.search(key))
+        return {
+            name: _hide(inner) if hide_all and isinstance(inner, str) else redact(inner, name)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [redact(inner) for inner in value]
+    if isinstance(value, str):
+        return redact_text(value)
+    return value
+
+
+def redact_text(text: str) -> str:
+    """Return free text without what looks like a secret wherever it stands."""
+    if _SECRET_VALUE.search(text):
+        return MARKER
+    return _URL_QUERY.sub(rf"\g<1>{MARKER}", _URL_PASSWORD.sub(rf"\g<1>{MARKER}\g<2>", text))
+
+
+def restore(value: Any, old: Any, where: str) -> Any:
+    """Return a value that is about to be written, with the old value wherever it holds the marker."""
+    if isinstance(value, str) and MARKER in value:
+        if value == redact(old, where.rpartition(".")[2]) or (value == MARKER and isinstance(old, str | int)):
+            return old
+        raise ConfigError(
+            f"{where}: the marker {MARKER} stands for an old value, and there is none here",
+            cure="write the real value, or a reference such as ${NAME}",
+        )
+    if isinstance(value, dict):
+        inner = old if isinstance(old, dict) else {}
+        return {key: restore(item, inner.get(key), f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list):
+        items = old if isinstance(old, list) else []
+        return [restore(item, items[i] if i < len(items) else None, f"{where}[{i}]") for i, item in enumerate(value)]
+    return value
+
+
+def _hide(value: Any) -> Any:
+    if is_reference(value) or value is None or isinstance(value, bool) or value == "":
+        return value
+    if isinstance(value, dict):
+        return {name: _hide(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_hide(inner) for inner in value]
+    return MARKER

@@ -1,0 +1,236 @@
+"""A loaded configuration as the rest of the program sees it: values, typed blocks, agents, secrets, problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from homarus.config.convert import convert
+from homarus.config.draft import Draft
+from homarus.config.env import apply_overrides
+from homarus.config.include import Source
+from homarus.config.keypath import KeyPath, format_path, lookup, parse_path
+from homarus.config.migrate import canonical, migrate
+from homarus.config.paths import Paths, expand
+from homarus.config.report import Notify, Problem, Severity
+from homarus.config.resolve import merge_agent
+from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
+
+T = TypeVar("T")
+_NOTHING: Any = object()
+_CURE = "correct the value or remove the key; the default is used until then"
+_CURE_DISABLED = "correct the value or remove the key; what it belongs to stays off until then"
+
+
+class Content:
+    """What was read from disk, before anything was made of it."""
+
+    def __init__(self, paths: Paths, source: Source | None, authored: dict[str, Any], env: Mapping[str, str]) -> None:
+        self.paths = paths
+        self.source = source
+        # With everything included, and every `${NAME}` as it was written.
+        self.authored = authored
+        self.raw = authored
+        self.env = env
+        # The file that stands in for a broken one.
+        self.fallback: Path | None = None
+        self.problems: list[Problem] = []
+
+
+class AgentConfig:
+    """One agent's settings: `agents.defaults` with the agent's own entry on top."""
+
+    def __init__(self, config: Config, agent_id: str, *, default: bool, entry: dict[str, Any]) -> None:
+        self.config = config
+        self.id = agent_id
+        self.default = default
+        self.entry = entry
+        self.raw: dict[str, Any] = merge_agent(config.defaults, entry)
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return one merged setting; `null` counts as not set."""
+        found = lookup(self.raw, parse_path(path))
+        return default if found is None else found
+
+    def block(self, path: str, into: type[T]) -> T:
+        """Return a typed block of the merged settings; `""` is the agent itself."""
+        return self.config.convert_block(self.get(path), into, ("agents", "entries", self.id, *parse_path(path)))
+
+    @property
+    def agent_dir(self) -> Path:
+        """Return where this agent keeps its credentials; an explicit `agentDir` is honoured."""
+        named = self.raw.get("agentDir")
+        if isinstance(named, str) and named.strip():
+            return expand(named, self.config.paths.home)
+        return self.config.paths.agent_dir(self.id)
+
+
+class Config:
+    """A loaded configuration. `raw` is what the user wrote; everything else reads the canonical `document`."""
+
+    def __init__(self, content: Content, *, notify: Notify | None = None) -> None:
+        self.paths = content.paths
+        self.authored = content.authored
+        self.raw = content.raw
+        self.env = content.env
+        self.source = content.source
+        self.fallback = content.fallback
+        self.problems: list[Problem] = []
+        self._notify = notify
+        self._programs: dict[str, str] = {}
+        for problem in content.problems:
+            self._record(problem)
+        self._draft: Draft = migrate(content.raw)
+        self.document: dict[str, Any] = self._draft.root
+        for path, message, cure in self._draft.notes:
+            self.report("error", path, message, cure)
+        self._from_env = apply_overrides(self.document, content.env, self._bad_variable)
+        self.agents: tuple[AgentConfig, ...] = self._roster()
+
+    # Values
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return a value of the canonical document, asked for in the spelling of any era; `null` counts as not set."""
+        found = self.lookup(parse_path(path))
+        return default if found is None else found
+
+    def lookup(self, path: KeyPath) -> Any:
+        """Return the value at a parsed path, or None."""
+        found = lookup(self.document, path, _NOTHING)
+        if found is not _NOTHING:
+            return found
+        for new, old in self._draft.origins.items():
+            if path[: len(old)] == old:
+                found = lookup(self.document, (*new, *path[len(old) :]), _NOTHING)
+                if found is not _NOTHING:
+                    return found
+        return lookup(self.document, canonical(path))
+
+    def block(self, path: str, into: type[T]) -> T:
+        """Return a typed block; a bad value is reported and falls back, or disables the block where its class says so."""
+        return self.convert_block(self.get(path), into, parse_path(path))
+
+    def convert_block(self, value: Any, into: type[T], path: KeyPath) -> T:
+        """Convert a block that was read from `path`."""
+        cure = _CURE_DISABLED if hasattr(into, "disabled") else _CURE
+
+        def heard(where: KeyPath, reason: str) -> None:
+            self.report("error", where, reason, cure)
+
+        return convert({} if value is None else value, into, heard, path)
+
+    def secret(self, path: str) -> str | None:
+        """Return the secret at a path, fetched now; None where there is none. Raises ConfigError where it cannot be had.
+
+        A program is asked once for as long as this configuration is in use; the environment and files every time, so
+        that a new secret counts at once. It may take seconds: never call it on an event loop.
+        """
+        value = self.get(path)
+        return None if value in (None, "") else self.resolve(value)
+
+    def resolve(self, value: Any) -> str:
+        """Return the secret that a value of this configuration is or refers to."""
+        from homarus.config.secrets import parse_ref, resolve_secret
+
+        ref = parse_ref(value)
+        if ref is not None and ref.source == "exec" and str(ref) in self._programs:
+            return self._programs[str(ref)]
+        settings = self.document.get("secrets")
+        found = resolve_secret(value, self.env, self.paths, settings=settings if isinstance(settings, dict) else {})
+        if ref is not None and ref.source == "exec":
+            self._programs[str(ref)] = found
+        return found
+
+    @property
+    def hash(self) -> str:
+        """Return what changes when any file of the configuration changes."""
+        import hashlib
+
+        digest = hashlib.sha256()
+        for source in self.source.all() if self.source else ():
+            digest.update(hashlib.sha256(source.data).digest())
+        return digest.hexdigest()
+
+    # Agents
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Return what every agent starts from."""
+        found = lookup(self.document, ("agents", "defaults"))
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def default_agent(self) -> AgentConfig:
+        """Return the agent that gets what is addressed to nobody."""
+        return next(agent for agent in self.agents if agent.default)
+
+    def agent(self, agent_id: str) -> AgentConfig:
+        """Return an agent by id; one that is not in the roster runs on the defaults."""
+        wanted = normalize_agent_id(agent_id)
+        for agent in self.agents:
+            if agent.id == wanted:
+                return agent
+        return AgentConfig(self, wanted, default=False, entry={})
+
+    def _roster(self) -> tuple[AgentConfig, ...]:
+        found = lookup(self.document, ("agents", "entries"))
+        entries: dict[str, Any] = found if isinstance(found, dict) and found else {DEFAULT_AGENT: {}}
+        marked = [name for name, entry in entries.items() if entry.get("default") is True]
+        for name in marked[1:]:
+            self.report("warning", ("agents", "entries", name, "default"), "is a second default agent", "keep one")
+        chosen = marked[0] if marked else next(iter(entries))
+        agents: list[AgentConfig] = []
+        owners: dict[Path, str] = {}
+        for name, entry in entries.items():
+            agent = AgentConfig(self, name, default=name == chosen, entry=entry)
+            owner = owners.setdefault(agent.agent_dir, name)
+            if owner != name and not agent.default:
+                message = f"agent '{name}' is left out: agent '{owner}' has the same agentDir, so they would share credentials"
+                self.report("error", ("agents", "entries", name, "agentDir"), message, "give each agent its own folder")
+                continue
+            agents.append(agent)
+        return tuple(agents)
+
+    # Problems
+
+    def report(self, severity: Severity, path: KeyPath, message: str, cure: str) -> None:
+        """Record a problem at the line where the key was written; once, however often the same block is read."""
+        written = self.written(path)
+        file, line = self.locate(written)
+        self._record(Problem(severity, file, line, format_path(written), message, cure))
+
+    def _record(self, problem: Problem) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+            if self._notify:
+                self._notify(problem)
+
+    def _bad_variable(self, name: str, message: str) -> None:
+        self._record(Problem("error", "environment", 0, name, message, f"correct or unset {name}"))
+
+    def written(self, path: KeyPath) -> KeyPath:
+        """Return the path under which the user wrote a canonical key; of an inherited setting, that in the defaults."""
+        for _ in range(8):
+            if lookup(self.raw, path, _NOTHING) is not _NOTHING:
+                return path
+            sizes = [size for size in range(len(path), 0, -1) if path[:size] in self._draft.origins]
+            older = (*self._draft.origins[path[: sizes[0]]], *path[sizes[0] :]) if sizes else path
+            if older == path:
+                break
+            path = older
+        if path[:2] == ("agents", "entries") and len(path) > 3:
+            return self.written(("agents", "defaults", *path[3:]))
+        return path
+
+    def locate(self, written: KeyPath) -> tuple[str, int]:
+        """Return the file and the line of a key as written, or of the nearest key around it."""
+        if self.source is None:
+            return str(self.paths.config_path), 0
+        path = written
+        while path:
+            found = self.source.owner(path)
+            if found:
+                return str(found[0].path), found[0].line(found[1])
+            path = path[:-1]
+        return str(self.source.path), 0
