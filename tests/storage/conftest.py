@@ -13,7 +13,7 @@ import homarus
 CANNOT = 77  # a child's exit code for "this machine does not let me set the scene"
 
 PRELUDE = """
-import errno, json, os, resource, signal, sqlite3, stat, sys
+import contextlib, errno, json, os, resource, shutil, signal, sqlite3, stat, sys, tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from homarus.core.errors import Locked, StorageError
@@ -44,6 +44,18 @@ def mount_tmpfs(where, options):
     if libc.mount(b"tmpfs", os.fsencode(where), b"tmpfs", 0, options):
         sys.exit(77)
     return libc
+
+@contextlib.contextmanager
+def public_folder():
+    '''A folder that everybody may reach, unlike those of pytest; it belongs to whom drop_rights makes us.'''
+    path = Path(tempfile.mkdtemp(prefix="homarus-test-"))
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
 
 def drop_rights():
     '''Become nobody: root may do everything, so it cannot be refused anything.'''

@@ -139,21 +139,15 @@ def test_a_read_only_file_system(run_child):
 
 
 def test_a_folder_without_permission(run_child):
-    folder = run_child("""
-        drop = folder / "drop"
-        drop.mkdir(mode=0o777)
-        drop.chmod(0o777)
-        if os.geteuid() == 0:
-            os.chown(drop, 65534, 65534)
-            for parent in folder.parents:  # pytest's own folders are private to root
-                parent.chmod(parent.stat().st_mode | 0o011)
-        folder.chmod(0o755)
-        drop_rights()
-        write_atomic(drop / "f", b"old")
-        log = JsonlWriter.open(drop / "log")
-        log.append({"n": 1})
-        drop.chmod(0o555)
-        try:
+    run_child("""
+        with public_folder() as folder:
+            drop_rights()
+            drop = folder / "drop"
+            drop.mkdir()
+            write_atomic(drop / "f", b"old")
+            log = JsonlWriter.open(drop / "log")
+            log.append({"n": 1})
+            drop.chmod(0o555)
             for action in (
                 lambda: write_atomic(drop / "f", b"new"),
                 lambda: create_new(drop / "g", b"new"),
@@ -165,41 +159,39 @@ def test_a_folder_without_permission(run_child):
                 assert "chmod" in refused(action).cure
             assert sorted(os.listdir(drop)) == ["f", "log"]
             log.append({"n": 2})
+
             drop.chmod(0o000)
             refused(lambda: list(read_lines(drop / "log")))
             refused(log.append, {"n": 3})
             refused(Root(folder).listdir, "drop")
-        finally:
+
             drop.chmod(0o755)
-        assert (drop / "f").read_bytes() == b"old"
-        (drop / "f").chmod(0o000)
-        with Root(drop) as root:
-            assert root.read("f", max_bytes=10).kind == "io"
-            assert root.read("f", max_bytes=10).reason == "Permission denied"
-        assert len((drop / "log").read_bytes().splitlines()) == 2
+            assert (drop / "f").read_bytes() == b"old"
+            assert len((drop / "log").read_bytes().splitlines()) == 2
+            (drop / "f").chmod(0o000)
+            with Root(drop) as root:
+                found = root.read("f", max_bytes=10)
+            assert (found.kind, found.reason) == ("io", "Permission denied")
     """)
-    assert sorted(os.listdir(folder / "drop")) == ["f", "log"]
 
 
 def test_a_file_of_another_owner_keeps_owner_and_group(run_child):
     run_child("""
         if os.geteuid() != 0:
             sys.exit(77)
-        path = folder / "f"
-        path.write_bytes(b"old")
-        path.chmod(0o640)
-        os.chown(path, 1234, 4321)
-        write_atomic(path, b"new")
-        found = path.stat()
-        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 4321, 0o640)
+        with public_folder() as folder:
+            path = folder / "f"
+            path.write_bytes(b"old")
+            path.chmod(0o640)
+            os.chown(path, 1234, 4321)
+            write_atomic(path, b"new")
+            found = path.stat()
+            assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 4321, 0o640)
 
-        folder.chmod(0o777)
-        for parent in folder.parents:
-            parent.chmod(parent.stat().st_mode | 0o011)
-        drop_rights()
-        write_atomic(path, b"newer")
-        found = path.stat()
-        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (65534, 0o600), "a stranger's group must gain no right"
+            drop_rights()
+            write_atomic(path, b"newer")
+            found = path.stat()
+            assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (65534, 0o600), "a stranger's group must gain no right"
     """)
 
 

@@ -85,8 +85,8 @@ class Root:
             try:
                 before = os.fstat(fd)
                 data = _read_up_to(fd, max_bytes + 1)
-                after = os.fstat(fd)
                 real = self._real_of(fd, name)
+                after = os.fstat(fd)
             finally:
                 let_go(fd)
             if _state(before) != _state(after):

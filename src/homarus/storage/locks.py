@@ -65,7 +65,7 @@ class OwnerLock:
             os.ftruncate(fd, 0)
             write_all(fd, content)
         except BaseException:
-            _unlink_quietly(path)
+            _remove(path, fd)
             let_go(fd)
             raise
         return cls(path, fd)
@@ -81,7 +81,7 @@ class OwnerLock:
         if fd < 0:
             return
         _held.discard(self)
-        _unlink_quietly(self.path)  # while still locked: whoever takes a new file at this name is alone with it
+        _remove(self.path, fd)
         let_go(fd)
 
     def __enter__(self) -> Self:
@@ -180,9 +180,11 @@ def _locked(path: Path, owner: dict[str, Any]) -> Locked:
     return Locked(f"{shown(path)} is held by {who}{doing}", pid=pid, cure=cure)
 
 
-def _unlink_quietly(path: Path) -> None:
+def _remove(path: Path, fd: int) -> None:
+    """Remove our file while it is still locked: whoever makes a new one at this name is alone with that one."""
     try:
-        path.unlink()
+        if _same_file(fd, path):
+            path.unlink()
     except OSError:
         pass  # the name only informs; the kernel's lock goes with the descriptor
 

@@ -34,7 +34,8 @@ _CURES = {
     sqlite3.SQLITE_PERM: "give this user access to the file and its folder",
     sqlite3.SQLITE_IOERR: "the disk is full or reports an error: check it",
 }
-_creating = threading.Lock()
+_HEADER = b"SQLite format 3\0"
+_opening = threading.Lock()
 _own: dict[tuple[int, int], int] = {}  # device and inode of the databases this process has open
 
 
@@ -109,7 +110,12 @@ def open_database(
 
 
 def _open(path: Path, wanted: _Wanted) -> sqlite3.Connection:
-    _create_private(path)
+    with _opening:
+        _look_first(path)
+        return _open_prepared(path, wanted)
+
+
+def _open_prepared(path: Path, wanted: _Wanted) -> sqlite3.Connection:
     try:
         conn = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=_OwnConnection
@@ -128,17 +134,24 @@ def _open(path: Path, wanted: _Wanted) -> sqlite3.Connection:
         raise explained_error from error
 
 
-def _create_private(path: Path) -> None:
-    """Create the file before SQLite does: -wal and -shm take their permissions from it.
+def _look_first(path: Path) -> None:
+    """Do what must come before SQLite: a private file, whose permissions its logs take over, and an intact header.
 
-    An existing file is not opened: closing it again would drop the locks of every connection of this process to it.
+    SQLite removes the log beside a file that is no database, and with it what could still be saved. A file that this
+    process has open is left alone: closing a descriptor of it would drop the locks of the other connections.
     """
-    with _creating, explained("open", path):
+    with explained("open", path):
         try:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+            found = path.stat()
         except FileNotFoundError:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            return
+        if not stat.S_ISREG(found.st_mode):
+            raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+        if found.st_size and (found.st_dev, found.st_ino) not in _own:
+            with path.open("rb") as file:
+                if file.read(len(_HEADER)) != _HEADER:
+                    raise _Unusable(_damaged(path, "it is not a database"), "damaged")
 
 
 def _prepare(conn: sqlite3.Connection, path: Path, wanted: _Wanted) -> None:
