@@ -59,7 +59,25 @@ def test_parse_clean(header, values):
     assert parse(header) == (values, "")
 
 
-def test_a_colon_in_a_description_is_read_line_by_line():
+def test_one_bad_line_costs_one_value():
+    header = "name: x\ndescription: Use when: asked\nlist: [a, b]\nmetadata:\n  openclaw:\n    requires: {bins: [git]}\nbad: [\n"
+    values, problem = parse(header)
+    assert values == {
+        "name": "x",
+        "description": "Use when: asked",
+        "list": ["a", "b"],
+        "metadata": {"openclaw": {"requires": {"bins": ["git"]}}},
+        "bad": "[",
+    }
+    assert problem.startswith("not clean YAML")
+
+
+def test_many_bad_keys_are_not_tried_one_by_one():
+    values = parse("\n".join(f"k{number}: [" for number in range(5_000))).values
+    assert len(values) == 5_000
+
+
+def test_json5_over_several_lines_is_kept_as_text():
     result = parse("name: x\ndescription: Use when: the user asks\nmetadata:\n  {\n    // note\n    a: [1,],\n  }\n")
     assert result.values["description"] == "Use when: the user asks"
     assert json5(result.values["metadata"]) == {"a": [1]}

@@ -16,6 +16,7 @@ import msgspec
 MAX_HEADER_CHARS = 65_536
 _MAX_DEPTH = 40
 _MAX_NODES = 5_000
+_MAX_KEYS = 100
 # With fewer of these characters than this, and less indentation, no nesting can grow deep enough to hurt.
 _OPENERS, _FEW = "-?[{", 300
 
@@ -34,7 +35,7 @@ _CONSTANTS = {
 
 
 class Header(NamedTuple):
-    """What a block said. `problem` is empty unless the block was not clean YAML and was read line by line instead."""
+    """What a block said. `problem` is empty unless the block was not clean YAML and was read key by key instead."""
 
     values: dict[str, Any]
     problem: str = ""
@@ -61,9 +62,9 @@ def split(text: str) -> tuple[str | None, str]:
 
 
 def parse(header: str) -> Header:
-    """Return the block's values: by the cheap reader where that is certain, else by YAML, else line by line."""
+    """Return the block's values: by the cheap reader where that is certain, else by YAML, else key by key."""
     if len(header) > MAX_HEADER_CHARS:
-        return Header(_by_line(header[:MAX_HEADER_CHARS]), f"the header is longer than {MAX_HEADER_CHARS} characters")
+        return Header(_by_key(header[:MAX_HEADER_CHARS]), f"the header is longer than {MAX_HEADER_CHARS} characters")
     try:
         return Header(_simple(header))
     except _Unsure:
@@ -71,8 +72,8 @@ def parse(header: str) -> Header:
     try:
         values = _yaml(header)
     except Exception as problem:  # noqa: BLE001 - on hostile text the YAML library raises nearly anything
-        return Header(_by_line(header), f"not clean YAML: {_first_line(problem)}")
-    return Header(values) if isinstance(values, dict) else Header(_by_line(header), "the header is no mapping")
+        return Header(_by_key(header), f"not clean YAML: {_first_line(problem)}")
+    return Header(values) if isinstance(values, dict) else Header(_by_key(header), "the header is no mapping")
 
 
 def json5(text: str) -> Any:
@@ -112,7 +113,8 @@ def _simple(header: str) -> dict[str, Any]:
     stack: list[tuple[int, dict[str, Any]]] = [(0, root)]
     empty: _Empty | None = None
     for line in header.split("\n"):
-        if not line.strip() or line.lstrip().startswith("#"):
+        start = line.lstrip()[:1]
+        if not start or start == "#":
             continue
         match = _KEY.fullmatch(line)
         if match is None:
@@ -172,7 +174,8 @@ def _scalar(text: str) -> Any:
         if _WORDS.fullmatch(text):
             return [_scalar(word.strip()) for word in text[1:-1].split(",") if word.strip()]
         try:
-            return plain(msgspec.json.decode(text))
+            value = msgspec.json.decode(text)
+            return value if isinstance(value, list) and all(type(item) is str for item in value) else plain(value)
         except (ValueError, RecursionError):
             raise _Unsure from None
     if text in _CONSTANTS:
@@ -212,18 +215,36 @@ def _loader() -> Any:
     return type("HeaderLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
-def _by_line(header: str) -> dict[str, Any]:
-    """Read `key: value` lines; indented lines after an empty value belong to it, as raw text."""
-    values: dict[str, Any] = {}
-    key = ""
+def _by_key(header: str) -> dict[str, Any]:
+    """Read each top-level key alone, so that one bad line costs one value; that one becomes the text that stands there."""
+    chunks: list[tuple[str, list[str]]] = []
     for line in header.splitlines():
         match = _KEY.match(line)
         if match and not match[1]:
-            key = match[2]
-            values[key] = _unquote(line.partition(":")[2].strip())
-        elif key and line.strip():
-            values[key] = f"{values[key]}\n{line.strip()}".lstrip()
+            chunks.append((match[2], [line]))
+        elif chunks and line.strip():
+            chunks[-1][1].append(line)
+    values: dict[str, Any] = {}
+    for count, (key, lines) in enumerate(chunks):
+        values[key] = _alone(key, lines) if count < _MAX_KEYS else _as_text(lines)
     return values
+
+
+def _alone(key: str, lines: list[str]) -> Any:
+    chunk = "\n".join(lines)
+    try:
+        return _simple(chunk)[key]
+    except _Unsure:
+        pass
+    try:
+        return _yaml(chunk)[key]
+    except Exception:  # noqa: BLE001 - as in parse
+        return _as_text(lines)
+
+
+def _as_text(lines: list[str]) -> str:
+    first = _unquote(lines[0].partition(":")[2].strip())
+    return "\n".join([first, *(line.strip() for line in lines[1:])]).strip()
 
 
 def _unquote(text: str) -> str:

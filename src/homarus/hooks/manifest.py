@@ -96,6 +96,8 @@ def is_on(path: str, value: Any) -> bool:
 
 def words(value: Any) -> tuple[str, ...]:
     """Return a list of names from a list, or from one string; other values name nothing."""
+    if value is None:
+        return ()
     if isinstance(value, str):
         value = value.split(",")
     if not isinstance(value, list | tuple):
@@ -113,7 +115,9 @@ def flag(value: Any, *, default: bool) -> bool:
 
 def text_of(value: Any) -> str:
     """Return a scalar as text; a missing or nested value is empty."""
-    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    if isinstance(value, str):
+        return value.strip()
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
 def on_path(path: str) -> Callable[[str], bool]:

@@ -1,0 +1,143 @@
+"""Look through a skill's text for what malicious skills have done. Pure; it flags for a person and never acts.
+
+A finding is a reason to read the skill before using it, no proof. Honest skills do show `curl … | sh` at times.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from msgspec import Struct
+
+from homarus.skills.frontmatter import INVISIBLE, visible
+
+MAX_FINDINGS = 20
+_BLOB = 160
+# Every repetition is bounded: the text may have been written to make a search slow.
+_FETCH = r"(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod)\b"
+_SHELL = r"(?:\S{0,60}/)?(?:env\s{1,9})?(?:(?:ba|z|da|k|fi)?sh|python[\d.]{0,5}|perl|ruby|node|iex|invoke-expression|osascript)\b"
+_REST = r"[^\n]{0,300}"
+_RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
+    (
+        "pipe-to-shell",
+        ("curl", "wget", "iex", "invoke-"),
+        re.compile(
+            rf"{_FETCH}[^\n|]{{0,300}}\|\s{{0,9}}(?:sudo\s{{1,9}}(?:-\S{{1,20}}\s{{1,9}}){{0,3}})?{_SHELL}"
+            rf"|(?:\beval\b|\b{_SHELL}\s{{1,9}}(?:-\w{{1,9}}\s{{1,9}}){{0,3}})[\s\"']{{0,9}}(?:<\(|\$\(|`)\s{{0,9}}{_FETCH}"
+            rf"|\biex\b[\s(]{{0,9}}{_FETCH}",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "decode-and-run",
+        ("base64", "b64d", "xxd"),
+        re.compile(
+            rf"(?:base64\s{{1,9}}(?:-d|--decode)|xxd\s{{1,9}}-r)[^\n|]{{0,300}}\|\s{{0,9}}(?:sudo\s{{1,9}})?{_SHELL}"
+            rf"|\b(?:eval|exec)\b{_REST}(?:b64decode|base64\s{{1,9}}(?:-d|--decode))|frombase64string",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "password-archive",
+        ("passw", "pwd", " -p"),
+        re.compile(
+            rf"\bunzip\b{_REST}\s-P\s{{0,9}}\S|\b7z[ar]?\b{_REST}\s-p\S|\bunrar\b{_REST}\s-p\S"
+            r"|(?i:password[- ]protected[^\n]{0,40}(?:zip|archive|7z|rar))"
+            r"|(?i:(?:zip|7z|rar|archive)[^\n]{0,60}\b(?:password|passwd|pwd)\s?(?:is|:|=))"
+        ),
+    ),
+    (
+        "quarantine-removed",
+        ("xattr", "spctl"),
+        re.compile(rf"xattr\b{_REST}quarantine|spctl\s{{1,9}}--master-disable", re.IGNORECASE),
+    ),
+)
+_ADDRESS = re.compile(
+    r"\b[a-z][a-z0-9+.-]{1,9}://(?:[^\s/@]{1,80}@)?"
+    r"(\[[0-9a-f:.]{2,45}\]|\d{1,3}(?:\.\d{1,3}){3}|\d{8,10}|0x[0-9a-f]{8})(?=[:/\s\"'`)>]|$)",
+    re.IGNORECASE,
+)
+_RUN = re.compile(rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{_BLOB},}}")
+# Joiners and selectors that belong to emoji; after an ASCII character they belong to nothing.
+_EMOJI_JOINTS = frozenset("\u200d\ufe0e\ufe0f")
+
+
+class Finding(Struct, frozen=True):
+    """One suspicious place: which rule, which line, and what stands there."""
+
+    rule: str
+    line: int
+    excerpt: str
+
+
+def scan(text: str) -> tuple[Finding, ...]:
+    """Return the findings in a text in the order of its lines, at most twenty."""
+    lowered = text.lower()
+    found: list[Finding] = []
+
+    def add(rule: str, matches: Iterable[re.Match[str]]) -> None:
+        found.extend(_at(rule, text, match.start()) for match in islice(matches, MAX_FINDINGS))
+
+    for rule, hints, pattern in _RULES:
+        # Searching for plain words first makes a clean text cheap: this runs on every skill that is loaded.
+        for hint in hints:
+            if hint in lowered:
+                add(rule, pattern.finditer(text))
+                break
+    if "://" in text:
+        add("raw-address", (match for match in _ADDRESS.finditer(text) if _is_public(match[1])))
+    if _has_long_run(text):
+        add("encoded-blob", (match for match in _RUN.finditer(text) if _is_encoded(match[0])))
+    if not text.isascii():
+        found += islice(_invisible(text), MAX_FINDINGS)
+    return tuple(sorted(found, key=lambda each: (each.line, each.rule))[:MAX_FINDINGS])
+
+
+def _at(rule: str, text: str, position: int) -> Finding:
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    line = text[start : end if end >= 0 else len(text)]
+    return Finding(rule, text.count("\n", 0, position) + 1, visible(line, 120))
+
+
+def _is_public(host: str) -> bool:
+    """Say whether an address is somewhere else; the cloud's metadata address counts, because only theft asks it."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return True
+    if address.is_link_local:
+        return True
+    return not (address.is_private or address.is_loopback or address.is_unspecified or address.is_reserved)
+
+
+def _has_long_run(text: str) -> bool:
+    """Say whether any run without blanks is long enough to matter; looks at every 80th character, not at all of them."""
+    step = _BLOB // 2
+    for at in range(0, len(text) - step, step):
+        piece = text[at : at + step]
+        if " " not in piece and "\n" not in piece:
+            return True
+    return False
+
+
+def _is_encoded(run: str) -> bool:
+    kinds = (str.isupper, str.islower, str.isdigit)
+    return all(any(map(kind, run)) for kind in kinds)
+
+
+def _invisible(text: str) -> Iterator[Finding]:
+    """Yield one finding for each line that hides something."""
+    resume = 0
+    for match in INVISIBLE.finditer(text):
+        at, char = match.start(), match[0]
+        joint = char in _EMOJI_JOINTS and at > 0 and not text[at - 1].isascii()
+        if at < resume or joint or (char == "\ufeff" and at == 0):
+            continue
+        end = text.find("\n", at)
+        resume = end if end >= 0 else len(text)
+        place = _at("invisible-text", text, at)
+        yield Finding(place.rule, place.line, f"U+{ord(char):04X} in: {place.excerpt}")

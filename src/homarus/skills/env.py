@@ -1,0 +1,62 @@
+"""The variables that skills bring to a run: a mapping for that run's tools alone, never the process's environment.
+
+Two runs at a time, of two agents with two keys for the same service, each see their own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from homarus.core.errors import HomarusError
+from homarus.skills.settings import SkillSettings
+from homarus.skills.snapshot import Snapshot
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A skill names its own `primaryEnv`. These names would let it decide what other programs load or where they look.
+_STEERING = re.compile(
+    r"(?:LD|DYLD|OPENCLAW|HOMARUS)_.*|PYTHON.*|PERL5(?:OPT|LIB|DB)|RUBY(?:OPT|LIB)|NODE_(?:OPTIONS|PATH)|JAVA_TOOL_OPTIONS"
+    r"|GIT_(?:SSH.*|CONFIG.*|EXEC_PATH|ASKPASS|PAGER|EDITOR|EXTERNAL_DIFF|PROXY_COMMAND)|PATH|HOME|SHELL|IFS|ENV|BASH_ENV"
+    r"|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|EDITOR|VISUAL|PAGER|BROWSER|TMPDIR|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_.*"
+    r"|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE",
+    re.IGNORECASE,
+)
+
+log = logging.getLogger("homarus.skills")
+
+
+def env_for_run(
+    snapshot: Snapshot, settings: SkillSettings, env: Mapping[str, str], resolve: Callable[[Any], str]
+) -> dict[str, str]:
+    """Return what to add to a run's environment: only names that `env` does not have, the first skill's value winning.
+
+    `resolve` turns a setting into text, following a reference to a secret; one that fails is logged and left out.
+    """
+    added: dict[str, str] = {}
+
+    def offer(name: str, value: Any, key: str) -> None:
+        if not _NAME.fullmatch(name) or env.get(name) or name in added or value is None or value == "":
+            return
+        try:
+            text = json.dumps(value) if isinstance(value, int | float) else resolve(value)
+        except HomarusError as problem:
+            log.warning("skill %s: %s stays unset: %s", key, name, problem)
+            return
+        if text and "\0" not in text:
+            added[name] = text
+
+    for skill in snapshot.skills:
+        entry = settings.entry(skill.key, skill.name)
+        if entry is None or entry.enabled is False:
+            continue
+        for name, value in entry.env.items():
+            offer(name, value, skill.key)
+        if skill.primary_env and entry.api_key:
+            if _STEERING.fullmatch(skill.primary_env):
+                log.warning("skill %s may not set %s", skill.key, skill.primary_env)
+            else:
+                offer(skill.primary_env, entry.api_key, skill.key)
+    return added

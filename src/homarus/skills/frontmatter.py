@@ -1,0 +1,115 @@
+"""The header of a SKILL.md, in every form that OpenClaw and the open Agent Skills format have written. Pure, never raises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.core.frontmatter import parse, split
+from homarus.core.text import single_line
+from homarus.hooks.manifest import Requires, flag, manifest, requirements, text_of, words
+
+# Characters that a person does not see but a model reads, and those that no XML may hold.
+INVISIBLE = re.compile(
+    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+# The sizes that the open format allows.
+MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
+_TOOL = re.compile(r"[^\s,(]+(?:\([^)]*\))?")
+
+
+class SkillHeader(Struct, frozen=True):
+    """What a skill says about itself. Nothing here is a permission: `allowed_tools` is shown and otherwise ignored."""
+
+    name: str = ""
+    description: str = ""
+    requires: Requires = Requires()
+    skill_key: str = ""
+    primary_env: str = ""
+    user_invocable: bool = True
+    model_invocable: bool = True
+    dispatch_tool: str = ""
+    homepage: str = ""
+    license: str = ""
+    compatibility: str = ""
+    allowed_tools: tuple[str, ...] = ()
+    emoji: str = ""
+    install: tuple[dict[str, Any], ...] = ()
+    problem: str = ""
+
+
+def read_header(text: str) -> SkillHeader:
+    """Return the header of a whole SKILL.md; a file without one has an empty header and says so."""
+    header, _ = split(text)
+    if header is None:
+        return SkillHeader(problem="it has no front matter (a block between two lines of `---`)")
+    values, problem = parse(header)
+    block = manifest(values)
+    return SkillHeader(
+        name=visible(text_of(values.get("name")), MAX_NAME),
+        description=visible(text_of(values.get("description")), MAX_DESCRIPTION),
+        requires=requirements(block) if block else Requires(),
+        skill_key=text_of(block.get("skillKey")),
+        primary_env=text_of(block.get("primaryEnv")),
+        user_invocable=flag(_any(values, "user-invocable", "userInvocable"), default=True),
+        model_invocable=not _model_invocation_disabled(values, block),
+        dispatch_tool=_dispatch(values),
+        homepage=visible(text_of(values.get("homepage") or block.get("homepage")), 300),
+        license=visible(text_of(values.get("license")), 200),
+        compatibility=visible(text_of(values.get("compatibility")), MAX_COMPATIBILITY),
+        allowed_tools=_tools(_any(values, "allowed-tools", "allowedTools")),
+        emoji=single_line(text_of(block.get("emoji")), 8) if "emoji" in block else "",
+        install=_install(block.get("install")),
+        problem=problem,
+    )
+
+
+def visible(text: str, limit: int) -> str:
+    """Return one line that shows a person everything a model will read in it."""
+    if not text.isascii():
+        text = INVISIBLE.sub("", text)
+    return single_line(text, limit) if text else ""
+
+
+def remarks(header: SkillHeader, folder: str) -> list[str]:
+    """Return where a header leaves the open Agent Skills format: no failure, but other agents may stumble."""
+    found = []
+    if header.name and not _NAME.fullmatch(header.name):
+        found.append("the name is not lowercase letters and digits with single dashes between them")
+    if header.name and header.name != folder:
+        found.append(f"the name differs from its folder '{visible(folder, 80)}'")
+    if len(header.description) >= MAX_DESCRIPTION:
+        found.append(f"the description is cut at {MAX_DESCRIPTION} characters")
+    return found
+
+
+def _any(values: Mapping[str, Any], *names: str) -> Any:
+    return next((values[name] for name in names if name in values), None)
+
+
+def _model_invocation_disabled(values: Mapping[str, Any], block: Mapping[str, Any]) -> bool:
+    invocation = block.get("invocation")
+    nested = invocation.get("disableModelInvocation") if isinstance(invocation, dict) else None
+    plain = _any(values, "disable-model-invocation", "disableModelInvocation")
+    return flag(plain, default=False) or flag(nested, default=False)
+
+
+def _dispatch(values: Mapping[str, Any]) -> str:
+    """Return the tool that a command of this skill goes straight to, with its text as it was typed; usually none."""
+    if text_of(_any(values, "command-dispatch", "commandDispatch")) != "tool":
+        return ""
+    return text_of(_any(values, "command-tool", "commandTool"))
+
+
+def _tools(value: Any) -> tuple[str, ...]:
+    # `Bash(git add:*) Read`: blanks and commas part the names, but not inside parentheses.
+    return tuple(_TOOL.findall(value)) if isinstance(value, str) else words(value)
+
+
+def _install(value: Any) -> tuple[dict[str, Any], ...]:
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()

@@ -1,0 +1,109 @@
+"""All skills of an agent, by name: the roots merged by precedence, and kept as long as nothing on the disk changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from homarus.skills.discover import Scan, Skill, SkillRoot, Source, Stamp, scan_root
+from homarus.skills.settings import SkillLimits
+from homarus.storage.cache import BoundedCache
+
+_MAX_ROOTS = 64
+_MAX_SETS = 16
+
+
+class SkillSet(Struct, frozen=True):
+    """The skills that won, sorted by name; `shadowed` lost to a stronger place. Equal versions mean equal content."""
+
+    skills: tuple[Skill, ...] = ()
+    shadowed: tuple[Skill, ...] = ()
+    problems: tuple[str, ...] = ()
+    version: str = ""
+
+    def get(self, name: str) -> Skill | None:
+        """Return a skill by its name or its key."""
+        return next((skill for skill in self.skills if name in {skill.name, skill.key}), None)
+
+
+class SkillLibrary:
+    """A cache over `discover`: `load` gives the same object until a file, a folder or the roots change."""
+
+    def __init__(self, limits: SkillLimits | None = None) -> None:
+        self.limits = limits or SkillLimits()
+        self._scans: BoundedCache[SkillRoot, Scan] = BoundedCache(_MAX_ROOTS)
+        self._sets: BoundedCache[tuple[SkillRoot, ...], tuple[tuple[Scan, ...], SkillSet]] = BoundedCache(_MAX_SETS)
+
+    def load(self, roots: tuple[SkillRoot, ...]) -> SkillSet:
+        """Return the skills of these roots, strongest first."""
+        scans = tuple(self._scan(root) for root in roots)
+        kept = self._sets.get(roots)
+        if kept is not None and all(old is new for old, new in zip(kept[0], scans, strict=True)):
+            return kept[1]
+        merged = merge(scans, self.limits)
+        self._sets.put(roots, (scans, merged))
+        return merged
+
+    def changed(self, roots: Iterable[SkillRoot]) -> bool:
+        """Say whether `load` would look again, without looking: what a watcher asks after its events settled."""
+        return any((kept := self._scans.get(root)) is None or not is_current(kept.stamps) for root in roots)
+
+    def _scan(self, root: SkillRoot) -> Scan:
+        kept = self._scans.get(root)
+        if kept is not None and is_current(kept.stamps):
+            return kept
+        fresh = scan_root(root, self.limits)
+        self._scans.put(root, fresh)
+        return fresh
+
+
+def discover(roots: tuple[SkillRoot, ...], limits: SkillLimits | None = None) -> SkillSet:
+    """Return the skills of these roots without a cache."""
+    limits = limits or SkillLimits()
+    return merge((scan_root(root, limits) for root in roots), limits)
+
+
+def merge(scans: Iterable[Scan], limits: SkillLimits) -> SkillSet:
+    """Merge roots, strongest first: the first skill of a name wins, and a source gives no more than its share."""
+    winners: dict[str, Skill] = {}
+    shadowed: list[Skill] = []
+    problems: list[str] = []
+    loaded: dict[Source, int] = {}
+    for scan in scans:
+        problems += scan.problems
+        for skill in scan.skills:
+            count = loaded[skill.source] = loaded.get(skill.source, 0) + 1
+            if count > limits.max_skills_loaded_per_source:
+                continue
+            if skill.name in winners:
+                shadowed.append(skill)
+            else:
+                winners[skill.name] = skill
+    problems += [
+        f"{count} {source} skills; only the first {limits.max_skills_loaded_per_source} are used"
+        for source, count in loaded.items()
+        if count > limits.max_skills_loaded_per_source
+    ]
+    skills = tuple(winners[name] for name in sorted(winners))
+    digest = blake2b(
+        "\0".join(f"{each.file}\0{each.fingerprint}" for each in skills).encode("utf-8", "surrogateescape")
+    )
+    return SkillSet(skills, tuple(shadowed), tuple(problems), digest.hexdigest()[:24])
+
+
+def is_current(stamps: Iterable[Stamp]) -> bool:
+    """Say whether every path still looks as it did. One stat each: this is the whole cost of a warm listing."""
+    stat = os.stat
+    for stamp in stamps:
+        try:
+            found = stat(stamp.path)
+        except OSError:
+            if stamp.inode:
+                return False
+            continue
+        if found.st_ctime_ns != stamp.changed_ns or found.st_ino != stamp.inode:
+            return False
+    return True
