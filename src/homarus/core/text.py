@@ -12,16 +12,17 @@ _SPACES = re.compile(r"\s+")
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 
 # What only the prompt itself may say. Group 1 and 2 meet where the break goes; the backslashes between them count.
-_TOKENS = re.compile(r"(?i:(OPENCLAW\\*)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT)))")
-_FENCES = re.compile(r"(<\\*)(?i:(/?file [0-9a-f]{8}>))")
+_TOKENS = re.compile(r"(?ai:(OPENCLAW\\*)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT)))")
+_FENCES = re.compile(r"(<\\*)(?ai:(/?file [0-9a-f]{8}>))")
 _POSES = re.compile(
-    r"""(?xi) ([ \t]*\\*)            # an indent, and the breaks that are already there
-    ( \#{1,6} [ \t]+ (?: (?:dynamic [ \t]+)? project [ \t]+ context [ \t#]* \s* $   # the heading over all files
+    r"""(?xai) ([ \t]*\\*)           # an indent, and the breaks that are already there
+    ( \#{1,6} [ \t]+ (?: (?:dynamic [ \t]+)? project [ \t]+ context [ \t#]* [\s\x1c-\x1e\x85\u2028\u2029]* $   # the heading over all files
                        | ~?/ \S* [/.] \S* )                                    # the heading over one file
     | \[ (?: MISSING\] | UNREADABLE: | \.\.\.truncated, | …truncated ) )        # what stands in a file's place
     """
 )
 _FIRST = frozenset({"#", "[", "\\"})
+_HINTS = ("context", "[missing]", "[unreadable:", "truncated", "# /", "# ~", "#  ", "#\t")
 
 
 def single_line(text: str, limit: int = 300) -> str:
@@ -52,8 +53,12 @@ def neutralize(text: str) -> str:
     """
     if "<" in text:
         text = _FENCES.sub(r"\1\\\2", text)
-    if "openclaw" in text.lower():
+    lowered = text.lower()
+    if "openclaw" in lowered:
         text = _TOKENS.sub(r"\1\\\2", text)
+    # Most texts hold none of these, and looking for them costs a hundredth of going through the lines.
+    if not any(hint in lowered for hint in _HINTS):
+        return text
     lines = text.splitlines(keepends=True)
     posing = [number for number, line in enumerate(lines) if poses(line)]
     for number in posing:

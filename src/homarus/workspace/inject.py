@@ -105,8 +105,10 @@ def unreadable_marker(reason: str) -> str:
 def prompt_text(content: str) -> str:
     """Return a file's text as a prompt shows it before any cut: no front matter, plain line ends, inert."""
     text = content if "\r" not in content else content.replace("\r\n", "\n").replace("\r", "\n")
-    text = _BLANKS.sub("\n\n", _TRAILING.sub("", strip_front_matter(text).rstrip()))
-    return neutralize(text)
+    text = strip_front_matter(text).rstrip()
+    if " \n" in text or "\t\n" in text:
+        text = _TRAILING.sub("", text)
+    return neutralize(_BLANKS.sub("\n\n", text) if "\n\n\n" in text else text)
 
 
 def _is_dynamic(file: WorkspaceFile) -> bool:
