@@ -1,0 +1,150 @@
+"""Changes of the agent roster and its bindings, worked out as edits of the document that the user wrote. Pure.
+
+An edit names a place in the user's own file, in the spelling that file uses; making it there, and keeping the comments, is
+`config.edit`'s work. The order of a list of edits matters: they are made one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.config.keypath import KeyPath
+from homarus.config.resolve import MAIN
+from homarus.core.errors import ConfigError
+from homarus.core.routes import normalize_agent_id
+
+Document = Mapping[str, Any]
+
+
+class Edit(Struct, frozen=True):
+    """Set a value at a path, or remove what is there."""
+
+    path: KeyPath
+    value: Any = None
+    remove: bool = False
+
+
+def places(document: Document, agent_id: str) -> list[KeyPath]:
+    """Return where the roster names an agent, the strongest place first; the same id may stand in both rosters."""
+    entries, listed = _rosters(document)
+    found: list[KeyPath] = [("agents", "entries", name) for name in entries if normalize_agent_id(name) == agent_id]
+    for index, item in enumerate(listed):
+        if _id_of(item) == agent_id:
+            found.append(("agents", "list", index))
+    return found
+
+
+def add_agent(document: Document, agent_id: str, settings: Mapping[str, Any]) -> list[Edit]:
+    """Return the edits that add an agent. The agent that was there before, even unnamed, stays the default one."""
+    entries, listed = _rosters(document)
+    if places(document, agent_id) or (not entries and not listed and agent_id == MAIN):
+        raise ConfigError(f"there is already an agent '{agent_id}'", cure="'homarus agents list' shows them all")
+    edits: list[Edit] = []
+    if listed and not entries:
+        return [Edit(("agents", "list", len(listed)), {"id": agent_id, **settings})]
+    if not entries:
+        edits.append(Edit(("agents", "entries", MAIN), {"default": True}))
+    edits.append(Edit(("agents", "entries", agent_id), dict(settings)))
+    return edits
+
+
+def delete_agent(document: Document, agent_id: str) -> list[Edit]:
+    """Return the edits that take an agent and everything bound to it out of the configuration."""
+    found = places(document, agent_id)
+    if not found:
+        raise ConfigError(
+            f"the configuration names no agent '{agent_id}'", cure="'homarus agents list' shows those it names"
+        )
+    edits = [Edit(path, remove=True) for path in found]
+    rows = enumerate(_bindings(document))
+    bound = [index for index, row in rows if isinstance(row, dict) and _bound_to(row) == agent_id]
+    return [*edits, *(Edit(("bindings", index), remove=True) for index in reversed(bound))]
+
+
+def bind(document: Document, agent_id: str, match: Mapping[str, Any]) -> list[Edit]:
+    """Return the edit that leads what matches to an agent; one match cannot lead to two."""
+    rows = _bindings(document)
+    for row in rows:
+        if isinstance(row, dict) and row.get("match") == match:
+            owner = _bound_to(row)
+            if owner == agent_id:
+                return []
+            raise ConfigError(
+                f"{describe_match(match)} is bound to '{owner}'", cure=f"'homarus agents unbind {owner} …' frees it"
+            )
+    return [Edit(("bindings", len(rows)), {"agentId": agent_id, "match": dict(match)})]
+
+
+def unbind(document: Document, agent_id: str, match: Mapping[str, Any] | None) -> list[Edit]:
+    """Return the edits that remove an agent's bindings: those that hold all that `match` says, or every one."""
+    wanted = match or {}
+    gone = [
+        index
+        for index, row in enumerate(_bindings(document))
+        if isinstance(row, dict)
+        and _bound_to(row) == agent_id
+        and isinstance(row.get("match"), dict)
+        and all(row["match"].get(key) == value for key, value in wanted.items())
+    ]
+    if not gone:
+        what = describe_match(wanted) if wanted else "nothing"
+        raise ConfigError(f"{what} is bound to '{agent_id}'", cure="'homarus agents list' shows the bindings")
+    return [Edit(("bindings", index), remove=True) for index in reversed(gone)]
+
+
+def set_identity(document: Document, agent_id: str, values: Mapping[str, str], *, force: bool) -> list[Edit]:
+    """Return the edits of an agent's `identity` block: every value, or only those that the block names already."""
+    found = places(document, agent_id)
+    edits: list[Edit] = []
+    if not found:
+        # The unnamed default agent: it gets an entry only if that is asked for.
+        return [Edit(("agents", "entries", agent_id, "identity"), dict(values))] if force else []
+    path = found[0]
+    entry = _at(document, path)
+    known = entry.get("identity") if isinstance(entry, dict) else None
+    for key, value in values.items():
+        if force or (isinstance(known, dict) and key in known):
+            edits.append(Edit((*path, "identity", key), value))
+    return edits
+
+
+def describe_match(match: Mapping[str, Any]) -> str:
+    """Return a match as people write it: channel, account and peer."""
+    peer = match.get("peer")
+    parts = [str(match.get("channel", "any channel"))]
+    if match.get("accountId"):
+        parts.append(f"account {match['accountId']}")
+    if isinstance(peer, dict):
+        parts.append(f"{peer.get('kind', 'peer')}:{peer.get('id', '*')}")
+    known = {"channel", "accountId", "peer"}
+    return " ".join([*parts, *(f"{key}={value}" for key, value in match.items() if key not in known)])
+
+
+def _rosters(document: Document) -> tuple[dict[str, Any], list[Any]]:
+    agents = document.get("agents")
+    table: dict[str, Any] = agents if isinstance(agents, dict) else {}
+    entries, listed = table.get("entries"), table.get("list")
+    return entries if isinstance(entries, dict) else {}, listed if isinstance(listed, list) else []
+
+
+def _bindings(document: Document) -> list[Any]:
+    rows = document.get("bindings")
+    return rows if isinstance(rows, list) else []
+
+
+def _bound_to(row: Mapping[str, Any]) -> str:
+    return normalize_agent_id(str(row.get("agentId", "")))
+
+
+def _id_of(item: Any) -> str | None:
+    name = (item.get("id") or item.get("agentId")) if isinstance(item, dict) else None
+    return normalize_agent_id(name) if isinstance(name, str) else None
+
+
+def _at(document: Any, path: KeyPath) -> Any:
+    for step in path:
+        document = document[step]
+    return document
