@@ -12,9 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.config.keypath import KeyPath
-from homarus.config.resolve import MAIN
 from homarus.core.errors import ConfigError
-from homarus.core.routes import normalize_agent_id
+from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
 
 Document = Mapping[str, Any]
 
@@ -40,13 +39,13 @@ def places(document: Document, agent_id: str) -> list[KeyPath]:
 def add_agent(document: Document, agent_id: str, settings: Mapping[str, Any]) -> list[Edit]:
     """Return the edits that add an agent. The agent that was there before, even unnamed, stays the default one."""
     entries, listed = _rosters(document)
-    if places(document, agent_id) or (not entries and not listed and agent_id == MAIN):
+    if places(document, agent_id) or (not entries and not listed and agent_id == DEFAULT_AGENT):
         raise ConfigError(f"there is already an agent '{agent_id}'", cure="'homarus agents list' shows them all")
     edits: list[Edit] = []
     if listed and not entries:
         return [Edit(("agents", "list", len(listed)), {"id": agent_id, **settings})]
     if not entries:
-        edits.append(Edit(("agents", "entries", MAIN), {"default": True}))
+        edits.append(Edit(("agents", "entries", DEFAULT_AGENT), {"default": True}))
     edits.append(Edit(("agents", "entries", agent_id), dict(settings)))
     return edits
 
