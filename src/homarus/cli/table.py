@@ -18,6 +18,8 @@ class Entry(NamedTuple):
 
 
 COMMANDS: dict[str, Entry] = {
+    "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
+    "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
 }

@@ -1,0 +1,30 @@
+"""`homarus completion`: print the script that lets a shell complete our commands."""
+
+from __future__ import annotations
+
+import click
+
+from homarus.cli.app import App, pass_app
+
+_VARIABLE = "_HOMARUS_COMPLETE"
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@pass_app
+def command(app: App, shell: str) -> None:
+    """Print a completion script for your shell.
+
+    \b
+    bash:  eval "$(homarus completion bash)"        in ~/.bashrc
+    zsh:   eval "$(homarus completion zsh)"         in ~/.zshrc
+    fish:  homarus completion fish | source         in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from homarus.cli.main import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    maker = kind(cli, {}, "homarus", _VARIABLE)
+    app.out.line(maker.source_template % maker.source_vars())

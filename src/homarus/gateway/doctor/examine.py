@@ -1,0 +1,36 @@
+"""Run all checks, each contained: a check that fails is itself a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from homarus.gateway.doctor import files, home, machine
+from homarus.gateway.doctor.finding import Check, Finding, Home, Severity
+
+CHECKS: tuple[Check, ...] = (
+    machine.check_python,
+    files.check_state,
+    files.check_permissions,
+    home.check_config,
+    home.check_workspaces,
+    home.check_openclaw,
+    files.check_locks,
+    files.check_temps,
+    files.check_set_aside,
+    files.check_disk,
+    machine.check_sandbox,
+    machine.check_extras,
+)
+
+
+def examine(subject: Home, checks: Sequence[Check] = CHECKS) -> list[Finding]:
+    """Return the findings of all checks, in the order of the checks. Nothing is changed by looking."""
+    findings: list[Finding] = []
+    for check in checks:
+        try:
+            findings += check(subject)
+        except Exception as problem:  # noqa: BLE001 - one check that fails must not hide the others
+            name = check.__name__.removeprefix("check_")
+            message = f"the check itself failed: {type(problem).__name__}: {problem}"
+            findings.append(Finding(name, Severity.ERROR, message, cure="please report this"))
+    return findings
