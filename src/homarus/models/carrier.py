@@ -1,0 +1,62 @@
+"""Opaque reasoning data that a chat-completions server wants back, kept in the signature of a thinking part. Pure.
+
+Two kinds exist: OpenRouter's `reasoning_details` and Google's thought signatures on tool calls (`extra_content`). Without
+them Gemini refuses the next step of a tool loop. They go back only to the model that made them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from homarus.core.messages import Assistant, Thinking
+from homarus.models.wire import encode
+
+_JOINED = ("text", "summary", "data")
+
+
+class Carrier:
+    """Collects the opaque data of one reply."""
+
+    def __init__(self) -> None:
+        self._details: list[dict[str, Any]] = []
+        self._extra: dict[str, Any] = {}
+
+    def details(self, items: Any) -> None:
+        """Take streamed reasoning details; pieces of the same item are joined."""
+        for item in items if isinstance(items, list) else ():
+            if not isinstance(item, dict):
+                continue
+            last = self._details[-1] if self._details else None
+            if last and (last.get("type"), last.get("index")) == (item.get("type"), item.get("index")):
+                joined = {key: last.get(key, "") + item[key] for key in _JOINED if isinstance(item.get(key), str)}
+                self._details[-1] = {**last, **{k: v for k, v in item.items() if v is not None}, **joined}
+            else:
+                self._details.append(item)
+
+    def hang(self, call_id: str, content: Any) -> None:
+        """Take what a server hung on one tool call."""
+        if content and call_id:
+            self._extra[call_id] = content
+
+    @property
+    def signature(self) -> str | None:
+        """Return all of it as one text, or None when the server sent nothing of the kind."""
+        kept = {"details": self._details, "extra": self._extra}
+        kept = {key: value for key, value in kept.items() if value}
+        return encode(kept).decode() if kept else None
+
+
+def unpack(message: Assistant) -> tuple[list[Any], dict[str, Any]]:
+    """Return the reasoning details and the per-call extras of a stored reply."""
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.signature and part.signature.startswith("{"):
+            try:
+                value = msgspec.json.decode(part.signature)
+            except msgspec.DecodeError:
+                continue
+            if isinstance(value, dict):
+                details, extra = value.get("details"), value.get("extra")
+                return details if isinstance(details, list) else [], extra if isinstance(extra, dict) else {}
+    return [], {}

@@ -1,0 +1,91 @@
+"""What is known about a model and about the place it is reached at: values only, filled from the catalogue and the user."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+UNKNOWN_WINDOW = 200_000
+
+
+class Price(Struct, frozen=True, rename="camel"):
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class Quirks(Struct, frozen=True, rename="camel", kw_only=True):
+    """How one server differs from the plain protocol. Data, so that a new server needs no code; `compat` overrides it."""
+
+    max_tokens_field: str = "max_tokens"
+    # Whether `stream_options.include_usage` is understood; where it is not, some servers refuse the request.
+    supports_usage_in_streaming: bool = True
+    # How the thinking level travels: effort, openrouter, thinking (an on/off object), qwen, or none.
+    thinking_format: str = "none"
+    # The field in which earlier reasoning goes back, always or (empty) never: a rule that changed between turns
+    # would change the bytes of the history and cost the provider's cache.
+    replay_reasoning: str = ""
+    # any, mistral (exactly nine letters and digits) or alnum.
+    tool_call_ids: str = "any"
+    # Send `prompt_cache_key`, so that requests of one session reach the same cache.
+    cache_key: bool = False
+    # Put Anthropic's cache markers into chat-completion messages, for models whose name starts with one of these.
+    cache_markers_for: tuple[str, ...] = ()
+    # A user message may not follow a tool result directly (Mistral): a one-word assistant message goes between.
+    bridge_after_tool: bool = False
+    supports_tools: bool = True
+
+
+class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):
+    """One model as the catalogue and the user's configuration describe it."""
+
+    provider: str
+    id: str
+    name: str = ""
+    context_window: int = UNKNOWN_WINDOW
+    # The user's cap on what is actually filled; never more than the window.
+    context_tokens: int | None = None
+    max_output: int = 8_192
+    input: tuple[str, ...] = ("text",)
+    # The thinking levels the model takes, in rising order; empty when it does not reason.
+    levels: tuple[str, ...] = ()
+    default_level: str = ""
+    # How Anthropic's models take a level: adaptive (an effort) or budget (a number of tokens).
+    thinking: str = ""
+    price: Price | None = None
+    # Whether anybody described this model; an unknown one is used with cautious defaults.
+    known: bool = True
+
+    @property
+    def window(self) -> int:
+        """Return how many tokens may be filled."""
+        return min(self.context_tokens, self.context_window) if self.context_tokens else self.context_window
+
+    @property
+    def sees(self) -> bool:
+        """Say whether the model takes images."""
+        return "image" in self.input
+
+    @property
+    def reasons(self) -> bool:
+        """Say whether the model has thinking levels."""
+        return any(level != "off" for level in self.levels)
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """Where a model is called and with which credential. Never logged: it holds the key."""
+
+    provider: str
+    api: str
+    base_url: str
+    key: str = ""
+    # `bearer` or `x-api-key`; without a key no header is sent.
+    auth: str = "bearer"
+    headers: tuple[tuple[str, str], ...] = ()
+    quirks: Quirks = Quirks()
+    idle_timeout: float = 120.0
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.provider}, {self.base_url})"

@@ -1,0 +1,194 @@
+"""One streamed HTTP call, from request to `Stop`: the part that both wire shapes share.
+
+Everything that can go wrong on the way ends in the one `Stop`; only the task's own cancellation passes through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock, epoch_ms
+from homarus.core.errors import Cancelled, ModelError, ModelFailure
+from homarus.core.messages import Assistant, Part, StopReason, ToolCall, Usage
+from homarus.models.http import HttpClient, HttpError, Response
+from homarus.models.info import Endpoint
+from homarus.models.provider import Stop, StreamEvent
+from homarus.models.sse import SseError, SseEvent, SseParser
+
+MAX_BODY = 32 * 1024 * 1024
+# How long the tail of a finished stream may take before its connection is given up instead of kept.
+DRAIN_SECONDS = 0.2
+T = TypeVar("T")
+
+
+class Fault(Exception):
+    """A failure that the server reported inside the stream, before it is classified."""
+
+    def __init__(self, text: str, status: int | None = None, kind: ModelFailure | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.status = status
+        self.kind = kind
+
+
+class Rejected(Exception):
+    """The server answered with a status other than 200."""
+
+    def __init__(self, response: Response, body: bytes) -> None:
+        super().__init__(str(response.status))
+        self.response = response
+        self.body = body
+
+
+class Reply(Struct, frozen=True):
+    """What a decoder made of a stream that ended well."""
+
+    parts: tuple[Part, ...]
+    stop_reason: StopReason
+    usage: Usage
+
+
+class Decoder(Protocol):
+    """Turns wire events into deltas and, in the end, into the parts of a message. Knows no network."""
+
+    finished: bool
+
+    def feed(self, event: SseEvent) -> Iterable[StreamEvent]:
+        """Take one event; raises `Fault` when it reports a failure or makes no sense."""
+        ...
+
+    def feed_whole(self, body: bytes) -> Iterable[StreamEvent]:
+        """Take a reply that came in one piece, from a server that does not stream."""
+        ...
+
+    def reply(self) -> Reply:
+        """Return the complete reply; raises `Fault` when the stream was cut or a call is broken."""
+        ...
+
+    def so_far(self) -> tuple[tuple[Part, ...], Usage]:
+        """Return what arrived until now, without tool calls."""
+        ...
+
+
+class Call(Struct, frozen=True):
+    """One request, ready to be sent."""
+
+    endpoint: Endpoint
+    model: str
+    url: str
+    headers: dict[str, str]
+    body: list[bytes]
+    idle: float
+
+
+async def run(
+    call: Call, decoder: Decoder, *, http: HttpClient, clock: Clock, cancel: Cancel
+) -> AsyncIterator[StreamEvent]:
+    """Send a call and yield its events; the last one is the only `Stop`."""
+    response: Response | None = None
+    error: ModelError | None = None
+    reply: Reply | None = None
+    try:
+        response = await _guard(
+            lambda: http.request("POST", call.url, headers=call.headers, body=call.body), call, cancel
+        )
+        whole = "text/event-stream" not in response.headers.get("content-type", "text/event-stream")
+        if response.status != 200 or whole:
+            body = await _guard(partial(response.read, MAX_BODY), call, cancel)
+            if response.status != 200:
+                raise Rejected(response, body)
+            for delta in decoder.feed_whole(body):
+                yield delta
+        else:
+            parser = SseParser()
+            while not decoder.finished:
+                chunk = await _guard(response.next, call, cancel)
+                for event in parser.feed(chunk) if chunk else parser.close():
+                    for delta in decoder.feed(event):
+                        yield delta
+                if not chunk:
+                    break
+            await _drain(response)
+        reply = decoder.reply()
+    except Cancelled as problem:
+        error = ModelError(ModelFailure.ABORTED, problem.message or "stopped")
+    except (Fault, Rejected, TimeoutError, OSError, HttpError, SseError) as problem:
+        error = _broken(call, problem, clock)
+    finally:
+        if response is not None:
+            response.close()
+    yield _stop(call, decoder, reply, error, clock)
+
+
+async def _guard(work: Callable[[], Awaitable[T]], call: Call, cancel: Cancel) -> T:
+    """Await with the idle watchdog and the cancel token."""
+    with cancel.interrupting():
+        async with asyncio.timeout(call.idle):
+            return await work()
+
+
+async def _drain(response: Response) -> None:
+    """Read the end of a finished stream, so that its connection can serve the next turn."""
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while await response.next():
+                pass
+    except (TimeoutError, OSError, HttpError):
+        # The reply is complete; only the connection is lost.
+        return
+
+
+def where(call: Call) -> str:
+    """Return provider and model as they stand in messages to people."""
+    return f"{call.endpoint.provider}/{call.model}"
+
+
+def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
+    from homarus.models.errors import CURES, body_text, failure
+
+    if isinstance(problem, Rejected):
+        text, response = body_text(problem.body), problem.response
+        return failure(response.status, text, where=where(call), headers=response.headers, now=clock.now())
+    if isinstance(problem, Fault):
+        if problem.kind is None:
+            return failure(problem.status, problem.text, where=where(call), now=clock.now())
+        return ModelError(problem.kind, f"{where(call)}: {problem.text}", cure=CURES.get(problem.kind, ""))
+    if isinstance(problem, TimeoutError) and not problem.args:
+        said = f"no data for {call.idle:g} s"
+    else:
+        said = str(problem) or type(problem).__name__
+    kind = ModelFailure.TIMEOUT
+    return ModelError(kind, f"{where(call)} at {call.endpoint.base_url}: {said}", cure=CURES[kind])
+
+
+def _stop(call: Call, decoder: Decoder, reply: Reply | None, error: ModelError | None, clock: Clock) -> Stop:
+    if reply is not None and error is None:
+        parts, usage, reason = reply.parts, reply.usage, reply.stop_reason
+    else:
+        parts, usage = decoder.so_far()
+        aborted = error is not None and error.kind is ModelFailure.ABORTED
+        reason = StopReason.ABORTED if aborted else StopReason.ERROR
+    message = Assistant(
+        parts=parts,
+        timestamp=epoch_ms(clock.now()),
+        api=call.endpoint.api,
+        provider=call.endpoint.provider,
+        model=call.model,
+        usage=usage,
+        stop_reason=reason,
+        error=error.message if error else "",
+    )
+    return Stop(message, error)
+
+
+def stop_reason(parts: tuple[Part, ...], cut: bool) -> StopReason:
+    """Return why a complete reply ended; calls that stand in it are complete, also when the text was cut."""
+    if any(isinstance(part, ToolCall) for part in parts):
+        return StopReason.TOOL_USE
+    return StopReason.LENGTH if cut else StopReason.STOP

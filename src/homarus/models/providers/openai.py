@@ -1,0 +1,53 @@
+"""Models behind the chat-completions protocol, at any base URL: OpenAI, OpenRouter, Groq, Ollama, vLLM, llama.cpp …"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock
+from homarus.models.http import HttpClient
+from homarus.models.info import Endpoint, ModelInfo
+from homarus.models.provider import ModelRequest, StreamEvent
+from homarus.models.providers.base import Call, run
+from homarus.models.providers.openai_stream import OpenAIDecoder
+from homarus.models.providers.openai_wire import Fragment, body, encode_message, size_of
+from homarus.models.wire import WireCache
+
+API = "openai-completions"
+
+
+class OpenAIProvider:
+    """One model at one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, info: ModelInfo, *, http: HttpClient, clock: Clock) -> None:
+        self.endpoint = endpoint
+        self.info = info
+        self._http = http
+        self._clock = clock
+        self._wire: WireCache[Fragment] = WireCache(partial(encode_message, quirks=endpoint.quirks, info=info), size_of)
+
+    def call(self, request: ModelRequest) -> Call:
+        """Return the request as it goes out."""
+        fragments = self._wire.fragments(request.session_id, request.messages)
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        if self.endpoint.key:
+            if self.endpoint.auth == "x-api-key":
+                headers["x-api-key"] = self.endpoint.key
+            else:
+                headers["authorization"] = f"Bearer {self.endpoint.key}"
+        headers |= dict(self.endpoint.headers)
+        return Call(
+            endpoint=self.endpoint,
+            model=request.model,
+            url=f"{self.endpoint.base_url.rstrip('/')}/chat/completions",
+            headers=headers,
+            body=body(request, self.endpoint, self.info, fragments),
+            idle=request.idle_timeout or self.endpoint.idle_timeout,
+        )
+
+    def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        """Ask the model; see `ModelProvider`."""
+        decoder = OpenAIDecoder(self.info.price)
+        return run(self.call(request), decoder, http=self._http, clock=self._clock, cancel=cancel)

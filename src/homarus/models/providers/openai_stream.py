@@ -1,0 +1,184 @@
+"""Chat-completion events to deltas and parts. Pure state: no network, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from homarus.core.errors import ModelFailure
+from homarus.core.events import TextDelta, ThinkingDelta
+from homarus.core.messages import Part, Text, Thinking, ToolCall, Usage
+from homarus.models.arguments import BrokenArguments, parse_arguments
+from homarus.models.carrier import Carrier
+from homarus.models.info import Price
+from homarus.models.provider import StreamEvent, ToolCallDelta
+from homarus.models.providers.base import Fault, Reply, stop_reason
+from homarus.models.sse import SseEvent
+from homarus.models.usage import priced
+
+_decode = msgspec.json.Decoder().decode
+_REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
+
+
+class _Pending:
+    """A tool call while it is being written."""
+
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.arguments: list[str] = []
+
+
+class OpenAIDecoder:
+    """Collects one streamed chat completion."""
+
+    def __init__(self, price: Price | None = None) -> None:
+        self.finished = False
+        self._price = price
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: dict[int, _Pending] = {}
+        self._reason = ""
+        self._usage: dict[str, Any] = {}
+        self._carrier = Carrier()
+
+    def feed(self, event: SseEvent) -> Iterator[StreamEvent]:
+        """Take one event of the stream."""
+        if event.data.strip() == b"[DONE]":
+            self.finished = True
+            return
+        if not event.data.strip():
+            return
+        yield from self._take(self._object(event.data))
+
+    def feed_object(self, value: dict[str, Any]) -> Iterator[StreamEvent]:
+        """Take one event that is already an object, from a model inside this process."""
+        yield from self._take(value)
+
+    def feed_whole(self, body: bytes) -> Iterator[StreamEvent]:
+        """Take a completion that was not streamed."""
+        value = self._object(body)
+        for choice in value.get("choices") or ():
+            choice["delta"] = choice.pop("message", {})
+        yield from self._take(value)
+        self.finished = True
+
+    @staticmethod
+    def _object(data: bytes) -> dict[str, Any]:
+        try:
+            value = _decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise Fault(f"an event that is no JSON: {problem}", kind=ModelFailure.SERVER) from problem
+        if not isinstance(value, dict):
+            raise Fault("an event that is no object", kind=ModelFailure.SERVER)
+        return value
+
+    def _take(self, value: dict[str, Any]) -> Iterator[StreamEvent]:
+        if value.get("error"):
+            from homarus.models.errors import error_text
+
+            inner = value["error"]
+            code = inner.get("code") if isinstance(inner, dict) else None
+            raise Fault(error_text(value), status=code if isinstance(code, int) else None)
+        if isinstance(value.get("usage"), dict):
+            self._usage = value["usage"]
+        choices = value.get("choices")
+        if not choices:
+            return
+        choice = choices[0]
+        if isinstance(choice.get("usage"), dict):
+            self._usage = choice["usage"]
+        yield from self._delta(choice.get("delta") or {})
+        self._reason = choice.get("finish_reason") or self._reason
+
+    def _delta(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        for key in _REASONING_KEYS:
+            text = delta.get(key)
+            if isinstance(text, str) and text:
+                self._thinking.append(text)
+                yield ThinkingDelta(text)
+                break
+        self._carrier.details(delta.get("reasoning_details"))
+        text = delta.get("content") or delta.get("refusal")
+        if isinstance(text, list):
+            text = "".join(block.get("text", "") for block in text if isinstance(block, dict))
+        if isinstance(text, str) and text:
+            self._text.append(text)
+            yield TextDelta(text)
+        for position, call in enumerate(delta.get("tool_calls") or ()):
+            yield self._call(call, position)
+
+    def _call(self, call: dict[str, Any], position: int) -> ToolCallDelta:
+        index = call.get("index")
+        function = call.get("function") or {}
+        if not isinstance(index, int):
+            # Some servers send whole calls without an index: a new id is a new call.
+            known = [key for key, pending in self._calls.items() if call.get("id") and pending.id == call["id"]]
+            index = known[0] if known else len(self._calls) if call.get("id") or not self._calls else position
+        pending = self._calls.setdefault(index, _Pending())
+        pending.id = call.get("id") or pending.id
+        pending.name = pending.name or function.get("name") or ""
+        self._carrier.hang(pending.id, call.get("extra_content"))
+        fragment = function.get("arguments") or ""
+        if not isinstance(fragment, str):
+            fragment = msgspec.json.encode(fragment).decode()
+        pending.arguments.append(fragment)
+        return ToolCallDelta(index, pending.id, pending.name, fragment)
+
+    def so_far(self) -> tuple[tuple[Part, ...], Usage]:
+        """Return reasoning and text that arrived, and the usage if it did."""
+        parts: list[Part] = []
+        signature = self._carrier.signature
+        if self._thinking or signature:
+            parts.append(Thinking("".join(self._thinking), signature))
+        if self._text:
+            parts.append(Text("".join(self._text)))
+        return tuple(parts), self._counted()
+
+    def reply(self) -> Reply:
+        """Return the complete reply; a stream without an end was cut, and a call without a name or object is broken."""
+        if not self.finished and not self._reason:
+            raise Fault("the stream ended before the reply did", kind=ModelFailure.TIMEOUT)
+        if self._reason == "content_filter":
+            raise Fault("the provider's content filter stopped the reply", kind=ModelFailure.REFUSAL)
+        parts, usage = self.so_far()
+        cut = self._reason == "length"
+        calls: list[Part] = []
+        for index in sorted(self._calls):
+            pending = self._calls[index]
+            try:
+                arguments = parse_arguments("".join(pending.arguments))
+            except BrokenArguments as problem:
+                if cut:
+                    continue
+                raise Fault(
+                    f"broken arguments for tool '{pending.name}': {problem}", kind=ModelFailure.UNKNOWN
+                ) from problem
+            if pending.name:
+                calls.append(ToolCall(pending.id or f"call_{index}", pending.name, arguments))
+        parts = (*parts, *calls)
+        return Reply(parts, stop_reason(parts, cut), usage)
+
+    def _counted(self) -> Usage:
+        usage = self._usage
+        prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        details = usage.get("prompt_tokens_details")
+        details = details if isinstance(details, dict) else {}
+        read = (
+            _count(details, "cached_tokens")
+            or _count(usage, "cached_tokens")
+            or _count(usage, "prompt_cache_hit_tokens")
+        )
+        write = _count(details, "cache_write_tokens")
+        fresh = max(0, prompt - read - write)
+        cost = usage.get("cost")
+        counted = Usage(input=fresh, output=output, cache_read=read, cache_write=write)
+        return priced(counted, self._price, float(cost) if isinstance(cost, int | float) else None)
+
+
+def _count(usage: dict[str, Any], key: str) -> int:
+    value = usage.get(key)
+    return value if isinstance(value, int) and value > 0 else 0

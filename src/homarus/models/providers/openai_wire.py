@@ -1,0 +1,224 @@
+"""Chat-completion requests as bytes. Pure: the same request gives the same bytes, and `messages` always comes last.
+
+So the bytes of one turn's request are a prefix of the next one's, up to the bracket that closes the messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+from homarus.core.messages import Assistant, Image, Message, Thinking, ToolCall, ToolResult, User
+from homarus.core.tools import ToolSpec
+from homarus.models.carrier import unpack
+from homarus.models.info import Endpoint, ModelInfo, Quirks
+from homarus.models.provider import ModelRequest
+from homarus.models.wire import encode
+
+NO_OUTPUT = "(no output)"
+BLIND = "[image left out: this model takes text only]"
+FROM_TOOL = "[image from the tool result above]"
+MARK = {"type": "ephemeral"}
+
+# Settings of the user that go into the request under the same name.
+_PASSED = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "seed": "seed",
+    "serviceTier": "service_tier",
+    "provider": "provider",
+    "frequencyPenalty": "frequency_penalty",
+    "presencePenalty": "presence_penalty",
+}
+
+
+class Fragment(msgspec.Struct, frozen=True, gc=False):
+    """One message on the wire; `later` waits until all results of a batch are out, as the protocol wants them together."""
+
+    role: str
+    data: bytes
+    later: bytes = b""
+
+
+def size_of(fragment: Fragment) -> int:
+    """Return about how much memory a fragment holds."""
+    return len(fragment.data) + len(fragment.later)
+
+
+def encode_message(message: Message, quirks: Quirks, info: ModelInfo) -> Fragment:
+    """Return one message as bytes; an assistant message that says nothing gives an empty fragment."""
+    if isinstance(message, User):
+        text = f"{message.text}\n\n{message.context}" if message.context else message.text
+        content = _content(text, message.parts, sees=info.sees)
+        return Fragment("user", encode({"role": "user", "content": content}))
+    if isinstance(message, Assistant):
+        return _assistant(message, quirks, info)
+    return _result(message, quirks, sees=info.sees)
+
+
+def _assistant(message: Assistant, quirks: Quirks, info: ModelInfo) -> Fragment:
+    wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    thinking = "".join(part.text for part in message.parts if isinstance(part, Thinking))
+    if quirks.replay_reasoning and thinking and message.provider == info.provider:
+        wire[quirks.replay_reasoning] = thinking
+    own = (message.provider, message.model) == (info.provider, info.id)
+    details, extra = unpack(message) if own else ([], {})
+    if details:
+        wire["reasoning_details"] = details
+    calls = [_call(call, quirks) for call in message.calls]
+    for call, source in zip(calls, message.calls, strict=True):
+        if source.id in extra:
+            call["extra_content"] = extra[source.id]
+    if calls:
+        wire["tool_calls"] = calls
+    return Fragment("assistant", encode(wire) if calls or message.text else b"")
+
+
+def _call(call: ToolCall, quirks: Quirks) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": encode(call.arguments).decode()}
+    return {"id": wire_id(call.id, quirks.tool_call_ids), "type": "function", "function": function}
+
+
+def _result(message: ToolResult, quirks: Quirks, *, sees: bool) -> Fragment:
+    images = [part for part in message.parts if isinstance(part, Image)]
+    text = message.text or (BLIND if images and not sees else NO_OUTPUT)
+    wire = {"role": "tool", "tool_call_id": wire_id(message.call_id, quirks.tool_call_ids), "content": text}
+    later = b""
+    if images and sees:
+        later = encode({"role": "user", "content": _content(FROM_TOOL, tuple(images), sees=True)})
+    return Fragment("tool", encode(wire), later)
+
+
+def _content(text: str, parts: tuple[Any, ...], *, sees: bool) -> str | list[dict[str, Any]]:
+    images = [part for part in parts if isinstance(part, Image)]
+    if not images:
+        return text or NO_OUTPUT
+    if not sees:
+        return f"{text}\n\n{BLIND}" if text else BLIND
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    return blocks + [
+        {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}} for image in images
+    ]
+
+
+def wire_id(call_id: str, rule: str) -> str:
+    """Return a tool-call id in the form a server takes. Deterministic, so call and result still belong together."""
+    if rule == "mistral":
+        if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
+            return call_id
+        return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+    if rule == "alnum" and not re.fullmatch(r"[A-Za-z0-9]{1,40}", call_id):
+        return "call" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
+    if rule == "any" and not re.fullmatch(r"[A-Za-z0-9_.:|-]{1,64}", call_id):
+        return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
+    return call_id
+
+
+def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
+    """Return the messages in order, with images of tool results after their batch."""
+    out: list[bytes] = []
+    waiting: list[bytes] = []
+    previous = ""
+    for fragment in fragments:
+        if waiting and fragment.role != "tool":
+            out += waiting
+            waiting = []
+        if not fragment.data:
+            continue
+        if quirks.bridge_after_tool and previous == "tool" and fragment.role == "user":
+            out.append(b'{"role":"assistant","content":"Noted."}')
+        out.append(fragment.data)
+        previous = fragment.role
+        if fragment.later:
+            waiting.append(fragment.later)
+    return out + waiting
+
+
+def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str, Any]:
+    """Return everything of the request but the messages, in a fixed order."""
+    quirks = endpoint.quirks
+    body: dict[str, Any] = {"model": request.model, "stream": True}
+    if quirks.supports_usage_in_streaming:
+        body["stream_options"] = {"include_usage": True}
+    if quirks.cache_key and request.cache and request.session_id:
+        body["prompt_cache_key"] = request.session_id[:64]
+    if request.max_tokens:
+        body[quirks.max_tokens_field] = request.max_tokens
+    body |= thinking_fields(request.thinking, quirks, info)
+    params = request.params or {}
+    body |= {wire: params[name] for name, wire in _PASSED.items() if name in params}
+    if request.tools and quirks.supports_tools:
+        body["tools"] = [_tool(spec) for spec in request.tools]
+        if request.tool_choice:
+            body["tool_choice"] = _choice(request.tool_choice)
+    if request.response_schema is not None:
+        schema = {"name": "reply", "schema": request.response_schema, "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return body
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str) -> Any:
+    return choice if choice in {"auto", "none", "required"} else {"type": "function", "function": {"name": choice}}
+
+
+def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, Any]:
+    """Return the fields that carry a thinking level; none for a model without levels, and none for the empty level."""
+    if (
+        not level
+        or not info.reasons
+        or quirks.thinking_format == "none"
+        or (level == "off" and "off" not in info.levels)
+    ):
+        return {}
+    off = level == "off"
+    effort = {"off": "none", "adaptive": "high", "ultra": "max"}.get(level, level)
+    if quirks.thinking_format == "openrouter":
+        return {"reasoning": {"enabled": False} if off else {"effort": effort}}
+    if quirks.thinking_format == "thinking":
+        return {"thinking": {"type": "disabled" if off else "enabled"}}
+    if quirks.thinking_format == "qwen":
+        return {"enable_thinking": not off}
+    return {"reasoning_effort": effort}
+
+
+def body(request: ModelRequest, endpoint: Endpoint, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:
+    """Return the whole request as byte fragments, ready to be sent without being joined."""
+    marks = request.cache and request.model.startswith(endpoint.quirks.cache_markers_for or ("\0",))
+    messages = join_messages(fragments, endpoint.quirks)
+    system = _system(request, marks=marks)
+    if marks and messages:
+        messages[-1] = _marked(messages[-1])
+    if system:
+        messages.insert(0, system)
+    start = encode(head(request, endpoint, info))[:-1] + b',"messages":['
+    return [start, b",".join(messages), b"]}"]
+
+
+def _system(request: ModelRequest, *, marks: bool) -> bytes:
+    system = request.system
+    if not system.text:
+        return b""
+    if not marks:
+        return encode({"role": "system", "content": system.text})
+    texts = [text for text in (system.stable, system.session) if text]
+    blocks = [{"type": "text", "text": text, "cache_control": MARK} for text in texts]
+    return encode({"role": "system", "content": blocks})
+
+
+def _marked(message: bytes) -> bytes:
+    """Put the cache marker of the newest turn on its last block."""
+    value = msgspec.json.decode(message)
+    content = value.get("content")
+    if isinstance(content, str):
+        value["content"] = [{"type": "text", "text": content, "cache_control": MARK}]
+    elif content:
+        content[-1] = {**content[-1], "cache_control": MARK}
+    return encode(value)

@@ -1,0 +1,63 @@
+"""Frozen messages as bytes, made once: a request is joined from the fragments of the one before it plus what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from homarus.core.messages import Message
+from homarus.storage.cache import BoundedCache
+
+F = TypeVar("F")
+MAX_SESSIONS, MAX_BYTES = 64, 32 * 1024 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(value: Any) -> bytes:
+    """Return compact JSON in the order of the keys; the same value gives the same bytes in every process.
+
+    A lone surrogate (half an emoji out of a cut file) cannot be sent: it becomes `?` instead of failing the turn for ever.
+    """
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_scrub(msgspec.to_builtins(value, str_keys=True)))
+
+
+def _scrub(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_scrub(key): _scrub(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrub(item) for item in value]
+    return value
+
+
+class WireCache(Generic[F]):
+    """The fragments of the newest request of each session. Messages are frozen, so an equal message has equal bytes."""
+
+    def __init__(self, encode_message: Callable[[Message], F], size_of: Callable[[F], int]) -> None:
+        self._encode = encode_message
+        self._last: BoundedCache[str, tuple[tuple[Message, ...], list[F]]] = BoundedCache(
+            MAX_SESSIONS, MAX_BYTES, lambda entry: sum(map(size_of, entry[1]))
+        )
+
+    def fragments(self, session: str, messages: tuple[Message, ...]) -> list[F]:
+        """Return one fragment per message and encode only those that the last request of this session did not have."""
+        old_messages, old = self._last.get(session, ((), []))
+        same = _common(old_messages, messages)
+        made = old[:same] + [self._encode(message) for message in messages[same:]]
+        self._last.put(session, (messages, made))
+        return made
+
+
+def _common(old: tuple[Message, ...], new: tuple[Message, ...]) -> int:
+    size = min(len(old), len(new))
+    # Comparing tuples looks at identity first, so the usual case (one session that grows) costs microseconds.
+    if old[:size] == new[:size]:
+        return size
+    return next(i for i in range(size) if old[i] is not new[i] and old[i] != new[i])
