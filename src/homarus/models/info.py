@@ -14,6 +14,9 @@ class Price(Struct, frozen=True, rename="camel"):
     output: float = 0.0
     cache_read: float = 0.0
     cache_write: float = 0.0
+    # Some models cost more for a request whose prompt is longer than this.
+    above: int = 0
+    long: Price | None = None
 
 
 class Quirks(Struct, frozen=True, rename="camel", kw_only=True):
@@ -22,7 +25,7 @@ class Quirks(Struct, frozen=True, rename="camel", kw_only=True):
     max_tokens_field: str = "max_tokens"
     # Whether `stream_options.include_usage` is understood; where it is not, some servers refuse the request.
     supports_usage_in_streaming: bool = True
-    # How the thinking level travels: effort, openrouter, thinking (an on/off object), qwen, or none.
+    # How the thinking level travels: effort, openrouter, thinking (an on/off object), thinking+effort, qwen, or none.
     thinking_format: str = "none"
     # The field in which earlier reasoning goes back, always or (empty) never: a rule that changed between turns
     # would change the bytes of the history and cost the provider's cache.
@@ -52,7 +55,8 @@ class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):
     # The thinking levels the model takes, in rising order; empty when it does not reason.
     levels: tuple[str, ...] = ()
     default_level: str = ""
-    # How Anthropic's models take a level: adaptive (an effort) or budget (a number of tokens).
+    # How this model takes a level: for Anthropic adaptive (an effort) or budget (a number of tokens); for chat
+    # completions a thinking format that differs from its provider's.
     thinking: str = ""
     price: Price | None = None
     # Whether anybody described this model; an unknown one is used with cautious defaults.

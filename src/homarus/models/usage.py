@@ -11,6 +11,8 @@ MILLION = 1_000_000
 def priced(usage: Usage, price: Price | None, reported: float | None = None) -> Usage:
     """Return usage with its cost: by the price list, else the total that the provider reported itself, else nothing."""
     if price is not None:
+        if price.long is not None and usage.prompt > price.above:
+            price = price.long
         cost = Cost(
             input=usage.input * price.input / MILLION,
             output=usage.output * price.output / MILLION,

@@ -171,22 +171,23 @@ def _choice(choice: str) -> Any:
 
 def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, Any]:
     """Return the fields that carry a thinking level; none for a model without levels, and none for the empty level."""
-    if (
-        not level
-        or not info.reasons
-        or quirks.thinking_format == "none"
-        or (level == "off" and "off" not in info.levels)
-    ):
+    form = info.thinking or quirks.thinking_format
+    if not level or not info.reasons or form == "none" or (level == "off" and "off" not in info.levels):
         return {}
     off = level == "off"
     effort = {"off": "none", "adaptive": "high", "ultra": "max"}.get(level, level)
-    if quirks.thinking_format == "openrouter":
-        return {"reasoning": {"enabled": False} if off else {"effort": effort}}
-    if quirks.thinking_format == "thinking":
-        return {"thinking": {"type": "disabled" if off else "enabled"}}
-    if quirks.thinking_format == "qwen":
-        return {"enable_thinking": not off}
-    return {"reasoning_effort": effort}
+    switch = {"thinking": {"type": "disabled" if off else "enabled"}}
+    match form:
+        case "openrouter":
+            return {"reasoning": {"enabled": False} if off else {"effort": effort}}
+        case "thinking":
+            return switch
+        case "thinking+effort":
+            return switch if off else {**switch, "reasoning_effort": effort}
+        case "qwen":
+            return {"enable_thinking": not off}
+        case _:
+            return {"reasoning_effort": effort}
 
 
 def body(request: ModelRequest, endpoint: Endpoint, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:

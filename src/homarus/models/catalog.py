@@ -1,0 +1,162 @@
+"""Which models and providers are known: the built-in list with the user's own entries laid over it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from homarus.models.info import UNKNOWN_WINDOW, ModelInfo, Quirks
+from homarus.models.ref import ModelRef, normalize_provider
+from homarus.models.settings import ModelSettings, ModelsSettings, ProviderSettings
+
+DATA = Path(__file__).with_name("catalog.json")
+# What a model that is said to reason is taken to understand when nobody says which levels.
+REASONING_LEVELS = ("off", "low", "medium", "high")
+CHAT = "openai-completions"
+# Names other programs use for protocols that the two adapters speak.
+_APIS = {
+    "openai-responses": CHAT,
+    "ollama": CHAT,
+    "openai": CHAT,
+    "openai-chat": CHAT,
+    "anthropic": "anthropic-messages",
+}
+
+
+class ProviderInfo(Struct, frozen=True, rename="camel", kw_only=True):
+    """One provider: where it is and how it wants to be spoken to."""
+
+    name: str = ""
+    api: str = CHAT
+    base_url: str = ""
+    auth: str = "bearer"
+    env: tuple[str, ...] = ()
+    # The model that `auto` takes when this provider has a key.
+    default: str = ""
+    local: bool = False
+    quirks: Quirks = Quirks()
+
+
+@functools.cache
+def _built_in() -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.json.decode(DATA.read_bytes())
+    return data
+
+
+class Catalog:
+    """Models and providers of one configuration."""
+
+    def __init__(self, settings: ModelsSettings | None = None) -> None:
+        self.settings = settings or ModelsSettings()
+        self._own = {normalize_provider(name): value for name, value in self.settings.providers.items()}
+        self._replace = self.settings.mode == "replace"
+
+    @property
+    def updated(self) -> str:
+        """Return the month of the built-in list."""
+        return str(_built_in()["updated"])
+
+    def _known(self, provider: str) -> dict[str, Any]:
+        return {} if self._replace else _built_in()["models"].get(provider, {})
+
+    def providers(self) -> list[str]:
+        """Return all provider ids: built-in ones in their order of preference, then the user's own."""
+        known = [] if self._replace else list(_built_in()["providers"])
+        return list(dict.fromkeys([*known, *self._own]))
+
+    def own_settings(self, provider: str) -> ProviderSettings:
+        """Return what the user's configuration says about a provider."""
+        return self._own.get(normalize_provider(provider), ProviderSettings())
+
+    def provider(self, provider: str) -> ProviderInfo:
+        """Return a provider; an unknown one has no address and is asked for one later, where it is used."""
+        name = normalize_provider(provider)
+        raw = dict(_built_in()["providers"].get(name, {})) if not self._replace or name not in self._own else {}
+        own = self.own_settings(name)
+        if own.base_url:
+            raw["baseUrl"] = own.base_url
+        if own.api:
+            raw["api"] = own.api
+        raw["api"] = _APIS.get(raw.get("api", CHAT), raw.get("api", CHAT))
+        if own.auth_header or own.auth == "token":
+            raw["auth"] = "bearer"
+        quirks = {**raw.get("quirks", {}), **_compat(own.compat)}
+        if name in self._own and "env" not in raw:
+            raw["env"] = [name.upper().replace("-", "_").replace(".", "_") + "_API_KEY"]
+        return msgspec.convert({"name": name, **raw, "quirks": quirks}, ProviderInfo, strict=False)
+
+    def model(self, ref: ModelRef) -> ModelInfo:
+        """Return what is known about a model; never fails, an unknown one gets cautious defaults."""
+        known = self._known(ref.provider).get(ref.model)
+        listed = self._listed(ref)
+        raw: dict[str, Any] = {"name": ref.model, **(known or {}), "provider": ref.provider, "id": ref.model}
+        raw["known"] = known is not None or listed is not None
+        own = self.own_settings(ref.provider)
+        if own.context_window:
+            raw["contextWindow"] = own.context_window
+        if own.max_tokens:
+            raw["maxOutput"] = own.max_tokens
+        if listed is not None:
+            raw |= _described(listed, bool(known))
+        info = msgspec.convert(raw, ModelInfo)
+        return info if info.context_window > 0 else msgspec.structs.replace(info, context_window=UNKNOWN_WINDOW)
+
+    def quirks(self, ref: ModelRef) -> Quirks:
+        """Return how this model's server differs, with what the user said about this model on top."""
+        base = self.provider(ref.provider).quirks
+        listed = self._listed(ref)
+        if listed is None or not listed.compat:
+            return base
+        return msgspec.convert({**msgspec.to_builtins(base), **_compat(listed.compat)}, Quirks, strict=False)
+
+    def _listed(self, ref: ModelRef) -> ModelSettings | None:
+        return next((item for item in self.own_settings(ref.provider).models if item.id == ref.model), None)
+
+    def models(self, provider: str | None = None) -> Iterator[ModelInfo]:
+        """Yield every known model, the user's own first."""
+        for name in [normalize_provider(provider)] if provider else self.providers():
+            own = [item.id for item in self.own_settings(name).models]
+            for model in dict.fromkeys([*own, *self._known(name)]):
+                yield self.model(ModelRef(name, model))
+
+    def configured(self) -> tuple[str, ...]:
+        """Return `provider/model` of what the user's own configuration lists."""
+        return tuple(f"{name}/{item.id}" for name, value in self._own.items() for item in value.models)
+
+
+def _described(item: ModelSettings, known: bool) -> dict[str, Any]:
+    given = {
+        "name": item.name,
+        "contextWindow": item.context_window,
+        "contextTokens": item.context_tokens,
+        "maxOutput": item.max_tokens,
+        "input": item.input,
+        "levels": item.thinking_levels,
+    }
+    raw: dict[str, Any] = {key: value for key, value in given.items() if value}
+    if item.cost is not None:
+        raw["price"] = msgspec.to_builtins(item.cost)
+    if item.reasoning is False:
+        raw["levels"] = []
+    elif item.reasoning and not known and not item.thinking_levels:
+        raw["levels"] = list(REASONING_LEVELS)
+    return raw
+
+
+def _compat(given: dict[str, Any]) -> dict[str, Any]:
+    """Return OpenClaw's compat keys as quirks; unknown ones mean nothing to us and are left out."""
+    names = {field.encode_name for field in msgspec.structs.fields(Quirks)}
+    quirks = {key: value for key, value in given.items() if key in names}
+    if given.get("supportsReasoningEffort") is True and "thinkingFormat" not in given:
+        quirks["thinkingFormat"] = "effort"
+    if given.get("supportsReasoningEffort") is False:
+        quirks["thinkingFormat"] = "none"
+    form = quirks.get("thinkingFormat")
+    if form in {"openai", "deepseek", "zai"}:
+        quirks["thinkingFormat"] = {"openai": "effort", "deepseek": "thinking", "zai": "thinking"}[form]
+    return quirks

@@ -1,0 +1,64 @@
+"""The `models` block of the configuration: custom providers and their models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class CostSettings(Struct, frozen=True, rename="camel"):
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class ModelSettings(Struct, frozen=True, rename="camel", kw_only=True):
+    """One model of a provider; what is left out comes from the catalogue."""
+
+    id: str
+    name: str | None = None
+    reasoning: bool | None = None
+    input: list[str] | None = None
+    cost: CostSettings | None = None
+    context_window: int | None = None
+    context_tokens: int | None = None
+    max_tokens: int | None = None
+    thinking_levels: list[str] | None = None
+    compat: dict[str, Any] = field(default_factory=dict)
+
+
+class ProviderSettings(Struct, frozen=True, rename="camel", kw_only=True):
+    """One provider: a new one, or changes to one in the catalogue."""
+
+    base_url: str | None = None
+    api: str | None = None
+    # Text, `${NAME}`, or a secret reference.
+    api_key: Any = None
+    auth: str | None = None
+    auth_header: bool | None = None
+    headers: dict[str, Any] = field(default_factory=dict)
+    max_tokens: int | None = None
+    context_window: int | None = None
+    timeout_seconds: float | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    compat: dict[str, Any] = field(default_factory=dict)
+    models: list[ModelSettings] = field(default_factory=list)
+
+
+class ModelsSettings(Struct, frozen=True, rename="camel", kw_only=True):
+    """All of `models`. `replace` forgets the built-in catalogue, `merge` lays the user's entries over it."""
+
+    mode: str = "merge"
+    providers: dict[str, ProviderSettings] = field(default_factory=dict)
+
+
+class AuthSettings(Struct, frozen=True, rename="camel", kw_only=True):
+    """The `auth` block. Another agent's credentials are not used unless `inherit` says so (2026.9 shared the main agent's)."""
+
+    inherit: bool = False
+    order: dict[str, list[str]] = field(default_factory=dict)
+    profiles: dict[str, dict[str, Any]] = field(default_factory=dict)

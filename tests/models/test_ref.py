@@ -1,0 +1,110 @@
+"""Model references, aliases, profiles and the allowlist."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import ConfigError
+from homarus.models.ref import ModelRef, Names, allows, build_names, split_ref
+
+MODELS = {
+    "anthropic/claude-opus-5-5": {"alias": "Opus"},
+    "anthropic/claude-sonnet-5-5": {},
+    "openai/gpt-6.1-sol": {},
+    "openai/gpt-6.1-terra": {"alias": "small"},
+    "google/gemini-3.8-flash": {},
+    "vertex/claude-3@20240620": {},
+    "not a ref": {"alias": "broken"},
+}
+NAMES = build_names(MODELS, ("mock/mock-model", "other/shared", "third/shared"))
+
+
+@pytest.mark.parametrize(
+    ("text", "provider", "model", "profile", "how"),
+    [
+        ("openrouter/moonshotai/kimi-k2", "openrouter", "moonshotai/kimi-k2", "", "ref"),
+        (" Anthropic/claude-x ", "anthropic", "claude-x", "", "ref"),
+        ("z.ai/glm-5", "zai", "glm-5", "", "ref"),
+        ("Z-AI/glm-5", "zai", "glm-5", "", "ref"),
+        ("Opus", "anthropic", "claude-opus-5-5", "", "alias"),
+        ("oPUS", "anthropic", "claude-opus-5-5", "", "alias"),
+        ("sonnet", "anthropic", "claude-sonnet-5-5", "", "alias"),
+        ("gpt", "openai", "gpt-6.1-sol", "", "alias"),
+        ("small", "openai", "gpt-6.1-terra", "", "alias"),
+        ("gemini-flash", "google", "gemini-3.8-flash", "", "alias"),
+        ("mock-model", "mock", "mock-model", "", "unique"),
+        ("shared", "anthropic", "shared", "", "default"),
+        ("gpt-mini", "anthropic", "gpt-mini", "", "default"),
+        ("x/y@z", "x", "y", "z", "ref"),
+        ("opus@work", "anthropic", "claude-opus-5-5", "work", "alias"),
+        ('x/y@"openai:me@example.com"', "x", "y", "openai:me@example.com", "ref"),
+        ("x/y@'p q'", "x", "y", "p q", "ref"),
+        ("x/y@me@example.com", "x", "y", "me@example.com", "ref"),
+        ("vertex/claude-3@20240620", "vertex", "claude-3@20240620", "", "ref"),
+        ("vertex/claude-3@20240620@work", "vertex", "claude-3@20240620", "work", "ref"),
+    ],
+)
+def test_what_a_text_means(text: str, provider: str, model: str, profile: str, how: str):
+    found = NAMES.resolve(text)
+    assert found.ref == ModelRef(provider, model, profile)
+    assert found.how == how
+    assert bool(found.warning) == (how == "default")
+
+
+@pytest.mark.parametrize("text", ["", "  ", "/model", "provider/", "/", "@x", "  / "])
+def test_what_means_nothing(text: str):
+    with pytest.raises(ConfigError, match="no model"):
+        NAMES.resolve(text)
+
+
+def test_a_built_in_alias_yields_to_a_configured_one():
+    names = build_names({"anthropic/claude-opus-5": {"alias": "x"}, "local/tiny": {"alias": "opus"}}, ())
+    assert names.resolve("opus").ref.key == "local/tiny"
+    assert build_names({}, ()).resolve("opus").how == "default"
+
+
+@given(st.text(max_size=60))
+def test_any_text_resolves_or_says_why(text: str):
+    try:
+        found = NAMES.resolve(text)
+    except ConfigError:
+        return
+    assert found.ref.provider
+    assert found.ref.model
+
+
+@given(st.text(alphabet="abc/@.-", max_size=12))
+def test_splitting_keeps_everything_after_the_first_slash(text: str):
+    ref = split_ref(text)
+    if ref is not None:
+        assert text.partition("/")[2] == ref.model
+
+
+@pytest.mark.parametrize(
+    ("raw", "allowed", "forbidden"),
+    [
+        ({}, ["any/thing"], []),
+        ({"models": {"a/b": {}}}, ["a/b"], ["a/c"]),
+        ({"models": {"a/b": {}}, "modelPolicy": {}}, ["a/c"], []),
+        (
+            {"modelPolicy": {"allow": ["a/b", "opus", "x/*"]}},
+            ["a/b", "anthropic/claude-opus-5-5", "x/q"],
+            ["a/c", "y/q"],
+        ),
+        ({"modelPolicy": {"allow": ["z.ai/*"]}}, ["zai/glm"], ["x/y"]),
+        ({"modelPolicy": {"allow": "nonsense"}}, ["a/b"], []),
+    ],
+)
+def test_allowlist(raw: dict[str, object], allowed: list[str], forbidden: list[str]):
+    question = allows(raw, NAMES.resolve)
+    for text in allowed:
+        assert question(NAMES.resolve(text).ref), text
+    for text in forbidden:
+        assert not question(NAMES.resolve(text).ref), text
+
+
+def test_a_ref_reads_as_it_is_written():
+    assert str(ModelRef("a", "b/c", "p")) == "a/b/c"
+    assert Names().resolve("m").ref.provider == "anthropic"
