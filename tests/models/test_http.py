@@ -60,7 +60,7 @@ async def get(url: str, client: HttpClient | None = None, **headers: str) -> tup
         (b"HTTP/1.1 200 OK\r\n\r\nuntil the end", b"until the end"),
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
-        (b"HTTP/1.1 200\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"packed"), b"packed"),
+        (b"HTTP/1.1 200\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"packed", mtime=0), b"packed"),
         (b"HTTP/1.1 200\r\nContent-Encoding: deflate\r\n\r\n" + zlib.compress(b"packed"), b"packed"),
     ],
 )

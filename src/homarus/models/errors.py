@@ -222,3 +222,8 @@ def retry_after(headers: Mapping[str, str], text: str, now: datetime | None = No
         return sum(float(number) * _UNITS[unit.lower()] for number, unit in _SPAN.findall(found.group(1)))
     except ValueError:
         return None
+
+
+def exhausted(error: ModelError) -> bool:
+    """Say whether a rate limit is a used-up day, week or month: waiting a minute will not help."""
+    return error.kind is F.RATE_LIMIT and bool(_WINDOWS.search(error.message))

@@ -1,0 +1,209 @@
+"""Credentials: the profiles an agent stores, and keys from the environment and the configuration as a last resort.
+
+`auth-profiles.json` is OpenClaw's own file: what we do not understand in it survives every rewrite.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from homarus.core.clock import Clock, epoch_ms
+from homarus.core.errors import ModelFailure, StorageError
+from homarus.models.cooldown import Stats, after_failure, after_success
+from homarus.models.rotation import Credential, Pin, ordered
+from homarus.models.settings import AuthSettings
+
+FILE = "auth-profiles.json"
+# How often a successful use is written down; a failure is written at once.
+USED_EVERY_MS = 10 * 60 * 1000
+_SECRETS = {"api_key": ("key", "apiKey", "keyRef"), "token": ("token", "tokenRef"), "oauth": ("access",)}
+Resolve = Callable[[Any], str]
+_log = logging.getLogger(__name__)
+
+
+class AuthStore:
+    """One agent's profiles and what happened to them. Reads the file when it changed; writes under a lock, owner-only."""
+
+    def __init__(
+        self, agent_dir: Path, *, clock: Clock, resolve: Resolve = str, parent: AuthStore | None = None
+    ) -> None:
+        self.path = _place(agent_dir)
+        self._clock = clock
+        self._resolve = resolve
+        self._parent = parent
+        self._document: dict[str, Any] = {}
+        self._stamp: tuple[int, int] | None = None
+        self._loaded = False
+        # Uses that are not on disk yet, and everything about keys that no profile holds.
+        self._memory: dict[str, Stats] = {}
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = self.path.stat()
+            stamp: tuple[int, int] | None = (found.st_mtime_ns, found.st_ino)
+        except OSError:
+            stamp = None
+        if not self._loaded or stamp != self._stamp:
+            from homarus.models.auth_file import read_document
+
+            self._document, self._stamp, self._loaded = read_document(self.path), stamp, True
+        return self._document
+
+    def credentials(self, provider: str) -> list[Credential]:
+        """Return the stored profiles of a provider, those of the main agent after this agent's own where they are shared."""
+        from homarus.models.ref import normalize_provider
+
+        profiles = self._read().get("profiles")
+        found = []
+        for name, raw in profiles.items() if isinstance(profiles, dict) else ():
+            if not isinstance(raw, dict) or normalize_provider(str(raw.get("provider", ""))) != provider:
+                continue
+            kind = str(raw.get("type", "api_key"))
+            secret = next((raw[key] for key in _SECRETS.get(kind, ("key",)) if raw.get(key)), None)
+            text = self._resolve(secret) if secret is not None else ""
+            if text:
+                expires = raw.get("expires")
+                found.append(Credential(name, provider, kind, text, expires if isinstance(expires, int) else 0))
+        if self._parent is not None:
+            own = {item.id for item in found}
+            found += [item for item in self._parent.credentials(provider) if item.id not in own]
+        return found
+
+    def stored_order(self, provider: str) -> list[str] | None:
+        """Return the order that the file itself gives."""
+        order = self._read().get("order")
+        listed = order.get(provider) if isinstance(order, dict) else None
+        return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else None
+
+    def stats(self, profile: str) -> Stats:
+        """Return what happened to a credential."""
+        if profile in self._memory:
+            return self._memory[profile]
+        raw = self._read().get("usageStats")
+        entry = raw.get(profile) if isinstance(raw, dict) else None
+        if isinstance(entry, dict):
+            try:
+                return msgspec.convert({k: v for k, v in entry.items() if v is not None}, Stats)
+            except msgspec.ValidationError:
+                return Stats()
+        return self._parent.stats(profile) if self._parent is not None and not self.holds(profile) else Stats()
+
+    def holds(self, profile: str) -> bool:
+        """Say whether this agent's own file has a profile."""
+        profiles = self._read().get("profiles")
+        return isinstance(profiles, dict) and profile in profiles
+
+    def failed(self, credential: Credential, kind: ModelFailure, model: str) -> None:
+        """Note a failure that was not cured by trying again."""
+        before = self.stats(credential.id)
+        after = after_failure(before, kind, model, epoch_ms(self._clock.now()))
+        if after != before:
+            self.note(credential.id, after, write=True)
+
+    def succeeded(self, credential: Credential) -> None:
+        """Note a success; it clears every rest."""
+        before, now = self.stats(credential.id), epoch_ms(self._clock.now())
+        rested = before.error_count or before.cooldown_until or before.disabled_until
+        self.note(
+            credential.id, after_success(before, now), write=bool(rested) or now - before.last_used > USED_EVERY_MS
+        )
+
+    def note(self, profile: str, stats: Stats, *, write: bool) -> None:
+        """Remember stats, on disk if asked to; a disk that refuses does not fail the turn, memory then has to do."""
+        if not self.holds(profile):
+            if self._parent is not None and self._parent.holds(profile):
+                self._parent.note(profile, stats, write=write)
+                return
+            write = False
+        self._memory[profile] = stats
+        if not write:
+            return
+        from homarus.models.auth_file import update
+
+        entry = msgspec.to_builtins(stats)
+        fields = [field.encode_name for field in msgspec.structs.fields(Stats)]
+
+        def change(document: dict[str, Any]) -> None:
+            all_stats = document.setdefault("usageStats", {})
+            kept = {key: value for key, value in all_stats.get(profile, {}).items() if key not in fields}
+            all_stats[profile] = {**kept, **entry}
+
+        try:
+            update(self.path, change, self._clock.now())
+        except StorageError as problem:
+            _log.warning("the state of auth profile %s is kept in memory only: %s", profile, problem)
+            return
+        self._memory.pop(profile, None)
+        self._loaded = False
+
+    def put(self, profile: str, value: dict[str, Any]) -> None:
+        """Store a profile; fields of an older one with the same id that are not given again survive."""
+        from homarus.models.auth_file import update
+
+        def change(document: dict[str, Any]) -> None:
+            profiles = document.setdefault("profiles", {})
+            profiles[profile] = {**profiles.get(profile, {}), **value}
+
+        update(self.path, change, self._clock.now())
+        self._loaded = False
+
+    def remove(self, profile: str) -> bool:
+        """Delete a profile and its history; say whether there was one."""
+        from homarus.models.auth_file import update
+
+        if not self.holds(profile):
+            return False
+
+        def change(document: dict[str, Any]) -> None:
+            for part in ("profiles", "usageStats"):
+                if isinstance(document.get(part), dict):
+                    document[part].pop(profile, None)
+
+        update(self.path, change, self._clock.now())
+        self._loaded = False
+        return True
+
+
+def env_credentials(provider: str, names: tuple[str, ...], env: Mapping[str, str]) -> list[Credential]:
+    """Return keys from the environment: the plain name, its plural with a list, and its numbered forms."""
+    keys: dict[str, str] = {}
+    for name in names:
+        several = env.get(f"{name}S", "").replace(";", ",").split(",")
+        numbered = [env.get(f"{name}_{number}", "") for number in range(1, 10)]
+        for position, key in enumerate([env.get(name, ""), *several, *numbered]):
+            if key.strip() and key.strip() not in keys.values():
+                keys[f"env:{name}" + (f":{position}" if position else "")] = key.strip()
+    return [Credential(name, provider, "api_key", key) for name, key in keys.items()]
+
+
+def candidates(
+    store: AuthStore,
+    provider: str,
+    *,
+    model: str,
+    last_resort: list[Credential],
+    settings: AuthSettings,
+    now: int,
+    pin: Pin | None = None,
+) -> tuple[Credential, ...]:
+    """Return every credential for a model in the order in which to try them: profiles first, bare keys after them."""
+    stored = store.credentials(provider)
+    explicit = store.stored_order(provider) or settings.order.get(provider)
+    if not explicit:
+        named = [name for name, raw in settings.profiles.items() if raw.get("provider") == provider]
+        known = {item.id for item in stored}
+        explicit = [name for name in named if name in known] or None
+    stats = {item.id: store.stats(item.id) for item in [*stored, *last_resort]}
+    first = ordered(stored, stats, model=model, now=now, explicit=explicit, pin=pin)
+    return (*first, *ordered(last_resort, stats, model=model, now=now, explicit=[item.id for item in last_resort]))
+
+
+def _place(agent_dir: Path) -> Path:
+    """Return where the file is: in the agent's folder, or in the `agent` folder below an `agentDir` that was given short."""
+    below = agent_dir / "agent" / FILE
+    return below if below.is_file() and not (agent_dir / FILE).is_file() else agent_dir / FILE
