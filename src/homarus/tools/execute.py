@@ -1,0 +1,123 @@
+"""Run one call: find the tool, fit the arguments, pass the gate, bound the result. Total: every call gets one result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.core.clock import epoch_ms
+from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
+from homarus.core.messages import Text, ToolCall, ToolResult
+from homarus.core.text import single_line
+from homarus.tools.result import MAX_DETAIL_BYTES, bound, limit_for
+from homarus.tools.schema import fit
+from homarus.tools.tool import Tool, ToolContext, ToolOutput
+
+_log = logging.getLogger(__name__)
+# What other schools call a tool of ours.
+NAMES = {
+    "bash": "exec",
+    "shell": "exec",
+    "apply-patch": "apply_patch",
+    "automations": "cron",
+    "view_image": "image",
+    "read_file": "read",
+    "write_file": "write",
+    "edit_file": "edit",
+    "list_dir": "ls",
+}
+STOPPED = "This call was stopped before it finished. What it had done by then stays done."
+
+
+class Gate(Protocol):
+    """Says yes by returning. It may wait for a human, and raises `Denied` when the answer is no."""
+
+    def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[None]:
+        """Admit one call, exactly as it will run."""
+        ...
+
+
+class Toolbox(Struct, frozen=True):
+    """The tools of one turn, after policy: what is not in here does not exist for the model."""
+
+    tools: dict[str, Tool]
+    gate: Gate
+
+    def find(self, name: str) -> Tool | None:
+        """Return a tool by its name, or by a name that another school gives it."""
+        return self.tools.get(name) or self.tools.get(NAMES.get(name.lower(), ""))
+
+
+Run = Callable[[], Awaitable[ToolOutput]]
+
+
+async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolResult:
+    """Run one call and return its result, whatever happens: a failure is a result that says what to do about it."""
+    context = replace(context, call_id=call.id)
+    try:
+        output = await _run(call, box, context)
+    except Cancelled:
+        output = ToolOutput((Text(STOPPED),), {"status": "cancelled"}, is_error=True)
+    except Denied as problem:
+        output = _failed(f"Denied: {problem}", "denied")
+    except ToolError as problem:
+        output = _failed(str(problem), "error")
+    except HomarusError as problem:
+        output = _failed(str(problem), "failed")
+    except Exception as problem:  # noqa: BLE001 - a bug in one tool must not end the turn
+        _log.exception("tool %s failed", single_line(call.name, 64))
+        output = _failed(
+            f"{call.name} failed unexpectedly: {type(problem).__name__}: {single_line(str(problem))}", "bug"
+        )
+    parts, cut = bound(output.parts, limit_for(context.window_tokens), context.overflow_dir / f"{_safe(call.id)}.txt")
+    details = dict(output.details or {})
+    if cut:
+        details["truncated"] = True
+    return ToolResult(
+        call_id=call.id,
+        tool_name=call.name,
+        parts=parts or (Text("(no output)"),),
+        timestamp=epoch_ms(context.clock.now()),
+        is_error=output.is_error,
+        details=_small(details) or None,
+    )
+
+
+async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput:
+    tool = box.find(call.name)
+    if tool is None:
+        names = ", ".join(box.tools) or "none"
+        raise ToolError(f"there is no tool '{single_line(call.name, 64)}'", cure=f"use one of: {names}")
+    arguments = fit(call.arguments, tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
+    context.cancel.check()
+    await box.gate(tool, arguments, context)
+    context.cancel.check()
+    output = await tool.run(context, arguments)
+    if tool.taints and not output.is_error:
+        context.taint.add(tool.name)
+    return output
+
+
+def _failed(text: str, status: str) -> ToolOutput:
+    return ToolOutput((Text(text),), {"status": status}, is_error=True)
+
+
+def _safe(call_id: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_" else "-" for char in call_id)[:80] or "call"
+
+
+def _small(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return details that are worth keeping: too much of them would make every later start slow."""
+    try:
+        size = len(msgspec.json.encode(details))
+    except (TypeError, ValueError):
+        return {"persistedDetailsTruncated": True}
+    if size <= MAX_DETAIL_BYTES:
+        return dict(details)
+    kept = {key: value for key, value in details.items() if isinstance(value, int | float | bool | None)}
+    return {**kept, "persistedDetailsTruncated": True}

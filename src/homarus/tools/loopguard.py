@@ -1,0 +1,214 @@
+"""Notice when a run goes in circles. Pure but for a short memory of the run's last calls.
+
+OpenClaw has these detectors off by default; a night of identical calls costs real money, so ours are on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from homarus.core.messages import ToolCall, ToolResult
+
+HISTORY = 30
+WARN, CRITICAL, UNKNOWN, BREAKER = 10, 20, 10, 30
+AFTER_COMPACTION = 3
+COMPACTION_LOOP = "compaction_loop_persisted"
+
+_POLLS = {("process", "poll"), ("process", "log")}
+_VOLATILE = frozenset({"durationMs", "pid", "sessionId", "cwd", "messageId", "startedAt", "endedAt", "runId"})
+_NONCE = re.compile(r"\b(?:id|nonce)=[\"']?[0-9a-f]{6,}[\"']?|\b[0-9a-f]{8}-[0-9a-f-]{27}\b")
+_TIMING = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|seconds)\b")
+
+
+class LoopSettings(Struct, frozen=True, rename="camel"):
+    """`tools.loopDetection`. Unset means on; an explicit false also switches the guard after a compaction off."""
+
+    enabled: bool | None = None
+    history_size: int = HISTORY
+    warning_threshold: int = WARN
+    critical_threshold: int = CRITICAL
+    unknown_tool_threshold: int = UNKNOWN
+    global_circuit_breaker_threshold: int = BREAKER
+
+
+class Level(StrEnum):
+    """How sure we are that the run goes in circles."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Verdict(Struct, frozen=True):
+    """What to do about a call. A warning is told to the model; a critical call is not run."""
+
+    level: Level = Level.FINE
+    detector: str = ""
+    text: str = ""
+
+
+class _Past(Struct, frozen=True):
+    tool: str
+    call: str
+    outcome: str
+    known: bool
+
+
+FINE = Verdict()
+
+
+class LoopGuard:
+    """The memory of one run's calls. `check` before a call, `note` after it."""
+
+    def __init__(self, settings: LoopSettings) -> None:
+        self._settings = settings
+        self._on = settings.enabled is not False
+        self._past: deque[_Past] = deque(maxlen=max(settings.history_size, settings.global_circuit_breaker_threshold))
+        self._since_compaction: list[_Past] | None = None
+
+    def check(self, call: ToolCall, *, known: bool) -> Verdict:
+        """Judge a call before it runs; the most serious verdict wins."""
+        if not self._on:
+            return FINE
+        now = signature(call)
+        detectors: tuple[Callable[[ToolCall, str, bool], Verdict], ...] = (
+            self._unknown,
+            self._breaker,
+            self._repeat,
+            self._ping_pong,
+            self._churn,
+        )
+        verdicts = [detector(call, now, known) for detector in detectors]
+        for level in (Level.CRITICAL, Level.WARNING):
+            for verdict in verdicts:
+                if verdict.level is level:
+                    return verdict
+        return FINE
+
+    def note(self, call: ToolCall, result: ToolResult, *, known: bool) -> str:
+        """Remember a call and its outcome; return a reason when the run must end because a compaction did not help."""
+        past = _Past(call.name, signature(call), outcome(result), known)
+        self._past.append(past)
+        if self._since_compaction is None or not self._on:
+            return ""
+        self._since_compaction.append(past)
+        if len(self._since_compaction) < AFTER_COMPACTION:
+            return ""
+        window, self._since_compaction = self._since_compaction, None
+        return COMPACTION_LOOP if len(set(map(_identity, window))) == 1 else ""
+
+    def compacted(self) -> None:
+        """Watch the next calls: a run that repeats itself right after a compaction will do so for ever."""
+        self._since_compaction = []
+
+    def _unknown(self, call: ToolCall, _now: str, known: bool) -> Verdict:
+        if known:
+            return FINE
+        count = 1 + sum(not past.known and past.tool == call.name for past in self._past)
+        if count < self._settings.unknown_tool_threshold:
+            return FINE
+        return _critical("unknown_tool_repeat", f"'{call.name}' was called {count} times and does not exist")
+
+    def _breaker(self, _call: ToolCall, _now: str, _known: bool) -> Verdict:
+        count = self._settings.global_circuit_breaker_threshold
+        recent = list(self._past)[-count:]
+        if len(recent) < count or len({(past.tool, past.outcome) for past in recent}) > 1:
+            return FINE
+        return _critical("global_circuit_breaker", f"the last {count} calls all had the same outcome")
+
+    def _repeat(self, call: ToolCall, now: str, _known: bool) -> Verdict:
+        same = [past for past in self._past if past.call == now]
+        poll = (call.name, str(call.arguments.get("action", ""))) in _POLLS
+        if poll:
+            # Polling is repetition by nature: only a row of equal answers counts.
+            row = 0
+            for past in reversed(same):
+                if past.outcome != same[-1].outcome:
+                    break
+                row += 1
+            same = same[len(same) - row :]
+        name = "known_poll_no_progress" if poll else "generic_repeat"
+        count = len(same) + 1
+        if count >= self._settings.critical_threshold and len({past.outcome for past in same}) == 1:
+            return _critical(
+                name, f"'{call.name}' was called {count} times with the same arguments and the same result"
+            )
+        if count >= self._settings.warning_threshold:
+            return _warning(name, f"'{call.name}' was now called {count} times with the same arguments")
+        return FINE
+
+    def _ping_pong(self, call: ToolCall, now: str, _known: bool) -> Verdict:
+        past = list(self._past)
+        if not past or past[-1].call == now:
+            return FINE
+        other = past[-1].call
+        row = []
+        for expected, item in zip(_alternate(other, now), reversed(past), strict=False):
+            if item.call != expected:
+                break
+            row.append(item)
+        count = len(row) + 1
+        stable = all(len({item.outcome for item in row if item.call == side}) <= 1 for side in (other, now))
+        if count >= self._settings.critical_threshold and stable:
+            return _critical(
+                "ping_pong", f"the last {count} calls alternate between the same two, with the same results"
+            )
+        if count >= self._settings.warning_threshold:
+            return _warning("ping_pong", f"the last {count} calls alternate between the same two")
+        return FINE
+
+    def _churn(self, call: ToolCall, now: str, _known: bool) -> Verdict:
+        row = []
+        for past in reversed(self._past):
+            if past.tool != call.name or past.outcome != self._past[-1].outcome:
+                break
+            row.append(past)
+        variants = {past.call for past in row} | {now}
+        if len(row) + 1 < self._settings.warning_threshold or len(variants) < 3:
+            return FINE
+        return _warning(
+            "argument_churn", f"'{call.name}' gave the same result {len(row)} times, whatever the arguments"
+        )
+
+
+def signature(call: ToolCall) -> str:
+    """Return what makes two calls the same: the tool and its arguments in canonical order."""
+    return f"{call.name}:{_digest(call.arguments)}"
+
+
+def outcome(result: ToolResult) -> str:
+    """Return what makes two results the same; durations, process ids and random marks do not count."""
+    details = {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
+    text = _TIMING.sub("", _NONCE.sub("", result.text))
+    return _digest([result.is_error, details, text])
+
+
+def _digest(value: Any) -> str:
+    encoded = msgspec.json.encode(value, order="deterministic", enc_hook=str)
+    return hashlib.sha256(encoded).hexdigest()[:24]
+
+
+def _identity(past: _Past) -> tuple[str, str, str]:
+    return past.tool, past.call, past.outcome
+
+
+def _alternate(first: str, second: str) -> list[str]:
+    return [first if number % 2 == 0 else second for number in range(BREAKER * 2)]
+
+
+def _warning(detector: str, what: str) -> Verdict:
+    text = f"[Loop warning: {what}. If this brings nothing new, do something else or say what is missing.]"
+    return Verdict(Level.WARNING, detector, text)
+
+
+def _critical(detector: str, what: str) -> Verdict:
+    text = f"Not run: {what}. Stop repeating this. Answer with what you have, or say what you need."
+    return Verdict(Level.CRITICAL, detector, text)

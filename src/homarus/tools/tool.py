@@ -1,0 +1,111 @@
+"""What a tool is, and what one call of it may know. How a call is admitted and bounded is `execute`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock, Ids
+from homarus.core.messages import Part, Text, Trust
+from homarus.core.routes import Route, SessionKey
+from homarus.core.tools import Risk, ToolSpec
+from homarus.sandbox.spec import SandboxSpec
+
+
+class ToolOutput(Struct, frozen=True):
+    """What a tool gives back. The model sees `parts` only; `details` are for people, logs and tests."""
+
+    parts: tuple[Part, ...]
+    details: dict[str, Any] | None = None
+    is_error: bool = False
+
+
+def said(text: str, *, is_error: bool = False, **details: Any) -> ToolOutput:
+    """Return an output of one text."""
+    return ToolOutput((Text(text),), details or None, is_error)
+
+
+class Taint:
+    """Whether this turn has read text that nobody trusted wrote. It only grows while the turn lasts."""
+
+    def __init__(self, sources: tuple[str, ...] = ()) -> None:
+        self._sources = list(sources)
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return where the untrusted text came from, oldest first."""
+        return tuple(self._sources)
+
+    def add(self, source: str) -> None:
+        """Note that untrusted text entered the turn."""
+        if source not in self._sources and len(self._sources) < 50:
+            self._sources.append(source)
+
+
+class ToolContext(Struct, frozen=True, kw_only=True):
+    """What one turn's calls may know and use. A tool gets its services when it is made, never from here."""
+
+    agent_id: str
+    session: SessionKey
+    session_id: str
+    run_id: str
+    route: Route
+    trust: Trust
+    workspace: Path
+    cwd: Path
+    sandbox: SandboxSpec
+    env: Mapping[str, str]
+    overflow_dir: Path
+    clock: Clock
+    ids: Ids
+    cancel: Cancel
+    taint: Taint
+    depth: int = 0
+    call_id: str = ""
+    progress: Callable[[str, str], None] = lambda _call_id, _text: None
+    vision: bool = False
+    window_tokens: int = 200_000
+
+
+class RunTool(Protocol):
+    """Does the work of one call. It may raise `ToolError`, `Denied` or `Cancelled`; anything else is a bug of ours."""
+
+    def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[ToolOutput]:
+        """Run one call whose arguments fit the schema."""
+        ...
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """One tool. `risk` is the most that any call of it can do; policy decides on that, on trust and on the agent."""
+
+    spec: ToolSpec
+    risk: Risk
+    run: RunTool
+    group: str
+    # Names under which models of other schools know an argument.
+    aliases: dict[str, str] = {}
+    # Never beside another call of its batch.
+    sequential: bool = False
+    # The turn ends after the batch in which it ran.
+    ends_turn: bool = False
+    # For the owner alone, whatever a policy says.
+    owner_only: bool = False
+    # What it returns was written by strangers.
+    taints: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name that the model calls."""
+        return self.spec.name
+
+    @property
+    def replay_safe(self) -> bool:
+        """Say whether a call that a crash interrupted may simply run again."""
+        return self.risk is Risk.READ

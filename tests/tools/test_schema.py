@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homarus.core.errors import ToolError
+from homarus.tools.schema import fit, usage
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "minLength": 1},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+        "ratio": {"type": "number"},
+        "deep": {"type": "boolean"},
+        "mode": {"type": "string", "enum": ["a", "b"]},
+        "edits": {
+            "type": "array",
+            "maxItems": 2,
+            "items": {"type": "object", "properties": {"old": {"type": "string"}}, "required": ["old"]},
+        },
+        "either": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "string"}}]},
+    },
+    "required": ["path"],
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+def good(arguments: object) -> dict[str, object]:
+    return fit(arguments, SCHEMA, aliases={"file_path": "path"}, tool="t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fitted"),
+    [
+        ({"path": "a"}, {"path": "a"}),
+        ({"file_path": "a"}, {"path": "a"}),
+        ('{"path": "a"}', {"path": "a"}),
+        ({"path": "a", "limit": "5"}, {"path": "a", "limit": 5}),
+        ({"path": "a", "limit": 5.0}, {"path": "a", "limit": 5}),
+        ({"path": "a", "ratio": "0.5"}, {"path": "a", "ratio": 0.5}),
+        ({"path": "a", "deep": "true"}, {"path": "a", "deep": True}),
+        ({"path": "a", "limit": None}, {"path": "a"}),
+        ({"path": "a", "edits": '[{"old": "x"}]'}, {"path": "a", "edits": [{"old": "x"}]}),
+        ({"path": "a", "edits": {"old": "x"}}, {"path": "a", "edits": [{"old": "x"}]}),
+        ({"path": "a", "either": ["x"]}, {"path": "a", "either": ["x"]}),
+    ],
+)
+def test_what_has_one_reading_is_read_so(arguments: object, fitted: dict[str, object]) -> None:
+    assert good(arguments) == fitted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "'path' is missing"),
+        ({"path": ""}, "'path' must not be empty"),
+        ({"path": 5}, "'path' must be a text"),
+        ({"path": "a", "limit": 0}, "at least 1"),
+        ({"path": "a", "limit": 101}, "at most 100"),
+        ({"path": "a", "limit": "many"}, "a whole number"),
+        ({"path": "a", "limit": True}, "a whole number"),
+        ({"path": "a", "mode": "c"}, "one of a, b"),
+        ({"path": "a", "edits": [{}]}, "'edits[0].old' is missing"),
+        ({"path": "a", "edits": [{"old": "1"}] * 3}, "at most 2 items"),
+        ({"path": "a", "pth": "b"}, "no argument 'pth'"),
+        ({"path": "a", "either": {}}, "'either"),
+        (["path"], "must be an object"),
+        ("not json", "must be an object"),
+        (None, "must be an object"),
+    ],
+)
+def test_a_wrong_call_is_told_how_to_call_right(arguments: object, says: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        good(arguments)
+    assert says in caught.value.message
+    assert caught.value.cure.startswith("call t(path: string, limit?: integer")
+
+
+@given(JSON)
+def test_any_json_fits_or_helps(arguments: object) -> None:
+    try:
+        good(arguments)
+    except ToolError as problem:
+        assert usage(SCHEMA, "t") == problem.cure
