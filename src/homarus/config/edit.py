@@ -52,20 +52,6 @@ def unset_value(text: str, path: KeyPath) -> str:
     return text
 
 
-def patch_value(text: str, path: KeyPath, patch: Any) -> str:
-    """Lay a merge patch over the value at a path: objects merge, `null` removes, everything else replaces."""
-    root = scan(_with_document(text))
-    here = _follow(root, path)
-    if not isinstance(patch, dict) or here is None or here.kind != "object":
-        return set_value(text, path, _without_nulls(patch))
-    for key, value in patch.items():
-        if value is not None:
-            text = patch_value(text, (*path, key), value)
-        elif here.child(key) is not None:
-            text = unset_value(text, (*path, key))
-    return text
-
-
 def apply_data(document: Any, path: KeyPath, value: Any = _REMOVED) -> Any:
     """Return what the document must be after an edit, worked out on plain data; the check that an edit did that alone."""
     if not path:
@@ -160,12 +146,6 @@ def _child(node: Node | None, step: Step) -> Member | None:
 def _wrap(rest: KeyPath, value: Any) -> Any:
     for step in reversed(rest):
         value = [value] if isinstance(step, int) and step == 0 else {str(step): value}
-    return value
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     return value
 
 

@@ -19,7 +19,7 @@ from homarus.config.report import Notify, Problem
 from homarus.config.view import AgentConfig, Config, Content
 from homarus.core.errors import StorageError
 
-__all__ = ["AgentConfig", "Config", "Problem", "last_good_path", "load_config", "remember_good"]
+__all__ = ["AgentConfig", "Config", "Problem", "last_good_path", "load_config", "reader_for", "remember_good"]
 
 _DOTENV_BYTES = 256 * 1024
 
@@ -28,7 +28,7 @@ def load_config(
     paths: Paths, env: Mapping[str, str], *, notify: Notify | None = None, overlay: Overlay | None = None
 ) -> Config:
     """Load the configuration of a home; a missing file is an empty one. `overlay` tries files before they are written."""
-    reader = _reader(paths, env, overlay)
+    reader = reader_for(paths, env, overlay)
     source, document = reader.main(paths.config_path)
     problems = list(reader.problems)
     if not isinstance(document, dict):
@@ -67,7 +67,8 @@ def _content(paths: Paths, env: Mapping[str, str], source: Source | None, docume
     return content
 
 
-def _reader(paths: Paths, env: Mapping[str, str], overlay: Overlay | None = None) -> Reader:
+def reader_for(paths: Paths, env: Mapping[str, str], overlay: Overlay | None = None) -> Reader:
+    """Return a reader that may include from the folder of the configuration and from OPENCLAW_INCLUDE_ROOTS."""
     named = env.get("OPENCLAW_INCLUDE_ROOTS", "").split(os.pathsep)
     roots = [expand(root, paths.home) for root in named if root.strip()]
     return Reader(paths.config_path.parent, roots=roots, overlay=overlay)
@@ -93,7 +94,7 @@ def _last_good(paths: Paths, env: Mapping[str, str]) -> tuple[Path | None, Sourc
         beside.with_name(beside.name + ".last-good"),
         beside.with_name(beside.name + ".bak"),
     ):
-        reader = _reader(paths, env)
+        reader = reader_for(paths, env)
         source, document = reader.main(path)
         usable = source is not None and source.data.strip() and isinstance(document, dict)
         if usable and not any(problem.severity == "error" for problem in reader.problems):
@@ -113,7 +114,7 @@ def remember_good(config: Config, env: Mapping[str, str], *, explicit: bool = Fa
     target = last_good_path(config.paths)
     if config.fallback is not None or not (explicit or config.paths.own_dir.is_dir()):
         return False
-    reader = _reader(config.paths, env)
+    reader = reader_for(config.paths, env)
     source, document = reader.main(config.paths.config_path)
     if source is None or not isinstance(document, dict) or any(p.severity == "error" for p in reader.problems):
         return False

@@ -1,0 +1,329 @@
+"""`homarus config`: read, change and check `openclaw.json` without losing a comment or showing a secret."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+from homarus.core.errors import ConfigError, HomarusError
+
+if TYPE_CHECKING:
+    from homarus.config.load import Config
+    from homarus.config.write import FileChange, Operation
+
+CONFIGURATION = 78
+_PATCH_BYTES = 8 * 1024 * 1024
+
+
+@click.group(short_help="Read, change and check openclaw.json.")
+def command() -> None:
+    """Read, change and check openclaw.json.
+
+    A key path is written like agents.defaults.model, agents.list[0].id or channels["name.with.dots"], in the spelling
+    of any era. Changes keep every comment and every other byte, are checked first, and leave a .bak file.
+
+    \b
+    Examples:
+      homarus config get agents.defaults.model
+      homarus config set agents.defaults.heartbeat.every 2h
+      homarus config set gateway.auth.token --ref-source env --ref-id GATEWAY_TOKEN
+      homarus config unset channels.telegram
+      echo '{ session: { reset: { mode: "daily" } } }' | homarus config patch
+      homarus config validate
+    """
+
+
+@command.command()
+@click.argument("path", required=False, default="")
+@click.option("--effective", is_flag=True, help="Show the canonical form: newest spelling, OPENCLAW_* applied.")
+@click.option("--reveal", is_flag=True, help="Show secrets; only to a terminal, unless --yes is given too.")
+@click.option("--yes", is_flag=True, help="With --reveal: yes, also into a pipe or a file.")
+@json_option
+@pass_app
+def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: bool) -> None:
+    """Print the value at PATH, or everything. Secrets are hidden.
+
+    Text, numbers and flags are printed bare, objects and lists as JSON. A key that is not set ends with code 1.
+    """
+    from homarus.config.keypath import parse_path
+    from homarus.config.redact import redact
+
+    steps = parse_path(path)
+    if reveal and not yes and not app.out.out.isatty():
+        raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
+    value = _shown(_load(app), steps, effective=effective)
+    if value is _MISSING:
+        if as_json:
+            app.out.json({"error": f"{path} is not set"})
+            raise click.exceptions.Exit(1)
+        raise _NotSet(f"{path} is not set", cure="'homarus config get' shows what is")
+    if not reveal:
+        key = next((step for step in reversed(steps) if isinstance(step, str)), "")
+        value = redact(value, key)
+    if as_json or isinstance(value, dict | list):
+        app.out.json(value)
+    else:
+        app.out.line(
+            value if isinstance(value, str) else {None: "null", True: "true", False: "false"}.get(value, str(value))
+        )
+
+
+@command.command("set")
+@click.argument("path")
+@click.argument("value", required=False)
+@click.option("--string", "as_text", is_flag=True, help="Take VALUE as text, whatever it looks like.")
+@click.option("--strict-json", is_flag=True, help="VALUE must be JSON5; without this, other text is a string.")
+@click.option("--merge", is_flag=True, help="Lay an object over what is there instead of replacing it.")
+@click.option(
+    "--ref-source", type=click.Choice(["env", "file", "exec"]), help="Write a secret reference of this source."
+)
+@click.option("--ref-id", metavar="ID", help="What the reference names: a variable, a JSON pointer, a program's id.")
+@click.option("--ref-provider", metavar="NAME", default="default", help="Which entry of secrets.providers it uses.")
+@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
+@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
+@json_option
+@pass_app
+def set_(
+    app: App,
+    path: str,
+    value: str | None,
+    as_text: bool,
+    strict_json: bool,
+    merge: bool,
+    ref_source: str | None,
+    ref_id: str | None,
+    ref_provider: str,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Set the key at PATH to VALUE and show the difference.
+
+    VALUE is JSON5 if it reads as such (true, 5, "text", {a: 1}, [1, 2]) and text otherwise. Missing objects on the way
+    are made. A key that lives in an included file is changed there.
+    """
+    from homarus.config.keypath import parse_path
+    from homarus.config.write import Operation
+
+    if (ref_source is None) != (ref_id is None) or (ref_source is None) == (value is None):
+        raise click.UsageError("give either VALUE, or --ref-source together with --ref-id")
+    if ref_source is not None:
+        wanted: Any = {"source": ref_source, "provider": ref_provider, "id": ref_id}
+    else:
+        wanted = str(value) if as_text else parse_value(str(value), strict=strict_json)
+    steps = parse_path(path)
+    if not steps:
+        raise click.UsageError("PATH is empty; name a key")
+    _change(app, [Operation("patch" if merge else "set", steps, wanted)], dry_run=dry_run, force=force, as_json=as_json)
+
+
+@command.command()
+@click.argument("path")
+@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
+@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
+@json_option
+@pass_app
+def unset(app: App, path: str, dry_run: bool, force: bool, as_json: bool) -> None:
+    """Remove the key at PATH with its comma; comments around it stay."""
+    from homarus.config.keypath import parse_path
+    from homarus.config.write import Operation
+
+    _change(app, [Operation("unset", parse_path(path))], dry_run=dry_run, force=force, as_json=as_json)
+
+
+@command.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--file", "named", type=click.Path(path_type=Path, dir_okay=False), help="The same as FILE.")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read standard input, as without FILE.")
+@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
+@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
+@json_option
+@pass_app
+def patch(
+    app: App, file: Path | None, named: Path | None, from_stdin: bool, dry_run: bool, force: bool, as_json: bool
+) -> None:
+    """Lay a JSON5 patch from FILE or standard input over the configuration.
+
+    Objects merge, null removes a key, everything else replaces. The marker of a hidden secret keeps the old value, so
+    that what `config get` printed can be changed and sent back.
+    """
+    from homarus.config.edit import parse_text
+    from homarus.config.write import Operation
+
+    source = named or file
+    if source is not None and str(source) != "-" and not from_stdin:
+        try:
+            with source.open("rb") as handle:
+                data = handle.read(_PATCH_BYTES + 1)
+        except OSError as problem:
+            raise click.UsageError(f"cannot read {source}: {problem.strerror}") from None
+    else:
+        data = sys.stdin.buffer.read(_PATCH_BYTES + 1)
+    if len(data) > _PATCH_BYTES:
+        raise click.UsageError("the patch is larger than 8 MB")
+    wanted = parse_text(data.decode("utf-8", "replace"), str(source or "standard input"))
+    if not isinstance(wanted, dict):
+        raise click.UsageError("a patch must be an object, such as { session: { scope: 'main' } }")
+    _change(app, [Operation("patch", (), wanted)], dry_run=dry_run, force=force, as_json=as_json)
+
+
+@command.command()
+@json_option
+@pass_app
+def validate(app: App, as_json: bool) -> None:
+    """Check everything the program will read at start; ends with code 78 if something is wrong.
+
+    Unknown keys are nobody's fault: they are kept and not mentioned, unless one is nearly a known key.
+    """
+    from homarus.config.blocks import validate as check
+    from homarus.config.report import HEADERS, has_errors, table_rows
+    from homarus.config.report import as_json as plain
+
+    problems = check(_load(app))
+    bad = has_errors(problems)
+    if as_json:
+        app.out.json({"ok": not bad, "file": str(app.paths.config_path), "problems": plain(problems)})
+    elif problems:
+        app.out.table(table_rows(problems, home=str(app.paths.home)), HEADERS)
+    else:
+        app.out.line(f"{app.paths.config_path}: {app.out.style('ok', 'green')}")
+    if bad:
+        raise click.exceptions.Exit(CONFIGURATION)
+
+
+@command.command()
+@json_option
+@pass_app
+def file(app: App, as_json: bool) -> None:
+    """Print where the configuration lies; with --json also what it includes and what stands in for it."""
+    config = _load(app)
+    if not as_json:
+        app.out.line(str(app.paths.config_path))
+        return
+    included = [str(source.path) for source in config.source.all()[1:]] if config.source else []
+    app.out.json(
+        {
+            "path": str(app.paths.config_path),
+            "exists": app.paths.config_path.exists(),
+            "includes": included,
+            "standsIn": str(config.fallback) if config.fallback else None,
+            "hash": config.hash,
+        }
+    )
+
+
+@command.command()
+@click.argument("path", required=False, default="")
+@json_option
+@pass_app
+def schema(app: App, path: str, as_json: bool) -> None:
+    """Print the JSON Schema of what homarus reads, or of the part at PATH. It is JSON with and without --json.
+
+    \b
+    For your editor:
+      homarus config schema > openclaw.schema.json
+    """
+    from homarus.config.blocks import schema as build
+
+    del as_json
+    app.out.json(build(path))
+
+
+@command.command()
+@pass_app
+def edit(app: App) -> None:
+    """Open the configuration in $VISUAL or $EDITOR, check it, and write it with a backup.
+
+    What does not pass the checks can be edited again; what is given up is kept as openclaw.json.rej.
+    """
+    from homarus.cli.config_edit import edit_session
+
+    edit_session(app)
+
+
+class _NotSet(HomarusError):
+    """Asked for, but not there: a failure (code 1), not a broken configuration."""
+
+
+_MISSING: Any = object()
+
+
+def _load(app: App) -> Config:
+    from homarus.config.load import load_config
+
+    return load_config(app.paths, app.env)
+
+
+def _shown(config: Config, steps: tuple[str | int, ...], *, effective: bool) -> Any:
+    from homarus.config.keypath import lookup
+
+    if effective:
+        found = config.lookup(steps) if steps else config.document
+        return _MISSING if found is None else found
+    found = lookup(config.authored, steps, _MISSING)
+    if found is _MISSING:
+        found = lookup(config.authored, config.written(steps), _MISSING)
+    if found is _MISSING:
+        other = config.lookup(steps)
+        found = _MISSING if other is None else other
+    return found
+
+
+def parse_value(text: str, *, strict: bool = False) -> Any:
+    """Return what a value on the command line means. `+49170…` is text, though JSON5 would call it a number."""
+    import re
+
+    from homarus.config.scan import ScanError, parse
+
+    number = re.fullmatch(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|0[xX][0-9a-fA-F]+)", text.strip())
+    looks = number or text.strip() in ("true", "false", "null") or text.strip()[:1] in ("{", "[", '"', "'")
+    if not looks and not strict:
+        return text
+    try:
+        return parse(text)
+    except ScanError as problem:
+        raise click.UsageError(f"the value is no JSON5: {problem.message} (--string takes it as text)") from None
+
+
+def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: bool, as_json: bool) -> None:
+    from homarus.config.write import Planner, introduced, write
+
+    config = _load(app)
+    changes = Planner(config, app.env).changes(operations)
+    wrong = introduced(config, app.env, changes) if changes else []
+    if wrong and not force:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise ConfigError(
+            f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
+        )
+    backups = write(config, app.env, changes) if changes and not dry_run else []
+    report(app, changes, backups, dry_run=dry_run, as_json=as_json)
+
+
+def report(app: App, changes: Sequence[FileChange], backups: Sequence[Path], *, dry_run: bool, as_json: bool) -> None:
+    """Print what changed, as a diff without secrets."""
+    if as_json:
+        app.out.json(
+            {
+                "ok": True,
+                "dryRun": dry_run,
+                "files": [str(change.path) for change in changes],
+                "backups": [str(path) for path in backups],
+                "diff": "".join(change.diff for change in changes),
+            }
+        )
+        return
+    for change in changes:
+        for line in change.diff.splitlines():
+            colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+            app.out.line(app.out.style(line, colour) if colour else line)
+    if not changes:
+        app.out.line("nothing to change")
+    elif dry_run:
+        app.out.line("dry run: nothing was written")
