@@ -229,10 +229,10 @@ def schema(app: App, path: str, as_json: bool) -> None:
     For your editor:
       homarus config schema > openclaw.schema.json
     """
-    from homarus.config.blocks import schema as build
+    from homarus.config.schema import build_schema
 
     del as_json
-    app.out.json(build(path))
+    app.out.json(build_schema(path))
 
 
 @command.command()

@@ -1,4 +1,4 @@
-"""Which package owns which block, as a table of names, and what follows from it: validation and the JSON Schema.
+"""Which package owns which block, as a table of names, and the validation that follows from it.
 
 Nothing is imported before it is asked for. The owner of a block adds its line here and keeps the defaults in its class.
 A path below `agents.defaults` is checked for the defaults and, merged, for every agent; a `*` stands for every key.
@@ -18,7 +18,18 @@ from homarus.config.redact import MARKER
 from homarus.config.report import Problem
 from homarus.config.view import Config
 
-BLOCKS: dict[str, str] = {}
+BLOCKS: dict[str, str] = {
+    "env": "homarus.config.settings:EnvSettings",
+    "secrets": "homarus.config.settings:SecretsSettings",
+    "hooks.internal": "homarus.hooks.settings:HookSettings",
+    "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
+    "models": "homarus.models.settings:ModelsSettings",
+    "auth": "homarus.models.settings:AuthSettings",
+    "skills": "homarus.skills.settings:SkillSettings",
+    "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
+    "messages.queue": "homarus.queue.settings:QueueSettings",
+    "messages.inbound": "homarus.queue.settings:InboundSettings",
+}
 
 _DEFAULTS = ("agents", "defaults")
 
@@ -45,34 +56,6 @@ def validate(config: Config) -> list[Problem]:
     for path in _markers(config.document, ()):
         config.report("error", path, "holds the marker that stands for a hidden secret", "write the real value here")
     return config.problems
-
-
-def schema(path: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the whole file, or of the part at a path. Unknown keys are allowed everywhere."""
-    from homarus.core.errors import ConfigError
-
-    classes = {name: load_block(name) for name in BLOCKS}
-    found, definitions = msgspec.json.schema_components(list(classes.values()), ref_template="#/$defs/{name}")
-    root: dict[str, Any] = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "openclaw.json",
-        "type": "object",
-        "properties": {"$schema": {"type": "string"}, "$include": {}},
-    }
-    for name, part in zip(classes, found, strict=True):
-        _graft(root, name.split("."), part)
-    for steps in [name.split(".") for name in BLOCKS if name.startswith("agents.defaults.")]:
-        _graft(root, ["agents", "entries", "*", *steps[2:]], found[list(classes).index(".".join(steps))])
-    here = root
-    for step in path.split(".") if path else []:
-        here = _resolve_ref(here, definitions)
-        named = here.get("properties", {}).get(step)
-        inner = named if named is not None else here.get("additionalProperties")
-        if not isinstance(inner, dict):
-            known = ", ".join(sorted(here.get("properties", {}))) or "nothing"
-            raise ConfigError(f"no schema is known for '{path}'", cure=f"known at that level: {known}")
-        here = inner
-    return {**here, "$defs": definitions} if definitions else here
 
 
 def _instances(document: Any, steps: tuple[str, ...], at: KeyPath = ()) -> Iterator[KeyPath]:
@@ -106,43 +89,3 @@ def _markers(value: Any, path: KeyPath) -> Iterator[KeyPath]:
             yield from _markers(inner, (*path, index))
     elif value == MARKER:
         yield path
-
-
-def _graft(root: dict[str, Any], steps: list[str], part: dict[str, Any]) -> None:
-    here = root
-    for step in steps[:-1]:
-        here = _below(here, step)
-    last = steps[-1]
-    old = here["additionalProperties"] if last == "*" else here.setdefault("properties", {}).get(last)
-    if isinstance(old, dict) and old:
-        part = {"allOf": [old, part]}
-    if last == "*":
-        here["additionalProperties"] = part
-    else:
-        here["properties"][last] = part
-
-
-def _below(here: dict[str, Any], step: str) -> dict[str, Any]:
-    if step == "*":
-        inner = here.get("additionalProperties")
-        if not isinstance(inner, dict):
-            inner = here["additionalProperties"] = {"type": "object"}
-        return inner
-    table: dict[str, Any] = here.setdefault("properties", {})
-    inner = table.setdefault(step, {"type": "object"})
-    if "properties" not in inner and "$ref" in inner:
-        inner = table[step] = {"type": "object", "allOf": [inner]}
-    assert isinstance(inner, dict)
-    return inner
-
-
-def _resolve_ref(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(node)
-    for part in [node, *node.get("allOf", [])]:
-        name = str(part.get("$ref", "")).rpartition("/")[2]
-        if name in definitions:
-            target = definitions[name]
-            merged["properties"] = {**target.get("properties", {}), **merged.get("properties", {})}
-            if "additionalProperties" in target:
-                merged.setdefault("additionalProperties", target["additionalProperties"])
-    return merged
