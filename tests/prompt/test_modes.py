@@ -1,0 +1,27 @@
+"""Which session gets how much of a prompt."""
+
+from __future__ import annotations
+
+import pytest
+
+from homarus.core.routes import SessionKey
+from homarus.prompt.modes import Mode, mode_for
+
+
+@pytest.mark.parametrize(
+    ("key", "mode"),
+    [
+        ("main", Mode.FULL),
+        ("agent:main:telegram:group:1", Mode.FULL),
+        ("agent:main:cron:daily", Mode.FULL),
+        ("agent:main:hook:x", Mode.FULL),
+        ("agent:main:subagent:x", Mode.MINIMAL),
+        ("agent:main:heartbeat:x", Mode.MINIMAL),
+    ],
+)
+def test_mode_of_a_session(key, mode):
+    assert mode_for(SessionKey.parse(key)) is mode
+
+
+def test_a_session_without_a_key_gets_all():
+    assert mode_for(None) is Mode.FULL
