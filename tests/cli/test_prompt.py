@@ -29,7 +29,9 @@ def home(tmp_path, monkeypatch):
     workspace.mkdir(parents=True)
     (workspace / "SOUL.md").write_text("Calm.\n")
     (workspace / "MEMORY.md").write_text("Ada likes tea.\n")
-    config = {"agents": {"list": [{"id": "main"}, {"id": "work", "workspace": str(tmp_path / "work")}]}}
+    agents = [{"id": "main"}, {"id": "work", "workspace": str(tmp_path / "work")}]
+    # What this machine has for a sandbox must not show in these tests.
+    config = {"agents": {"defaults": {"sandbox": {"mode": "off"}}, "list": agents}}
     (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
     for name in ("OPENCLAW_STATE_DIR", "OPENCLAW_HOME", "OPENCLAW_PROFILE", "OPENCLAW_CONFIG_PATH"):
         monkeypatch.delenv(name, raising=False)
@@ -102,6 +104,15 @@ def test_json(home, capsys):
     assert document["mode"] == "full"
     assert document["session"] == "agent:main:main"
     assert {section["tier"] for section in document["sections"]} == {"stable", "session", "volatile"}
+
+
+def test_a_sandbox_that_cannot_be_had_is_a_warning_and_no_part_of_the_prompt(home, capsys):
+    config = {"agents": {"defaults": {"sandbox": {"backend": "podman"}}}}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    assert run(["prompt"]) == 0
+    out, err = capsys.readouterr()
+    assert "## Sandbox" not in out
+    assert "warning: sandbox.backend 'podman' is not supported" in err
 
 
 def test_an_unknown_agent_is_named_with_those_there_are(home, capsys):

@@ -20,8 +20,9 @@ from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.routes import SessionKey
 from homarus.gateway.compose import Composer, Contribution, PromptRequest
 from homarus.gateway.hooking import load_registry
-from homarus.prompt.facts import RuntimeFacts, SandboxFacts, SessionFacts, TurnFacts
+from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
 from homarus.prompt.modes import Mode
+from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FILES = {
@@ -148,16 +149,42 @@ def test_what_the_caller_knows_is_passed_on(home):
         turn=turn,
         session_facts=SessionFacts(engine_addition="Engine says hi.", voice="Short."),
         provider=Contribution("## Family\nX", "Suffix.", "## Tool Call Style\nMine.", "## Execution Bias\nNone."),
-        sandbox=SandboxFacts("bwrap", "/work"),
+        sandbox=SandboxSpec(Backend.BWRAP, "/work", mounts=(Mount("/data"),)),
         skills="<available_skills><skill><name>x</name></skill></available_skills>",
     )
     text, (carrier, _) = composed.prompt.system.with_boundary, composed.carrier({})
     assert f"{BOUNDARY}\nEngine says hi." in text
-    for words in ("## Family\nX", "Mine.", "Execution Bias\nNone.", "sandbox (bwrap)", "<name>x</name>", "## Voice"):
+    for words in (
+        "## Family\nX",
+        "Mine.",
+        "Execution Bias\nNone.",
+        "sandbox (bwrap)",
+        "workspace is /work;",
+        "Also visible: /data (ro)",
+        "<name>x</name>",
+        "## Voice",
+    ):
         assert words in text
     for words in ("tomatoes", "channel=irc | capabilities=none | thinking=high", "shown to the user", "Suffix."):
         assert words in carrier
     assert "model=a/b" in carrier
+
+
+def test_without_a_sandbox_no_word_about_it(home):
+    open_air = home.prompt(sandbox=SandboxSpec(Backend.OFF, str(home.workspace)))
+    assert "## Sandbox" not in open_air.prompt.system.text
+    assert not home.composer.report_for(open_air).about.sandboxed
+    boxed = home.prompt(sandbox=SandboxSpec(Backend.LANDLOCK, str(home.workspace)))
+    assert "To them the workspace" not in boxed.prompt.system.text
+    assert home.composer.report_for(boxed).about.sandboxed
+
+
+def test_a_copy_of_the_workspace_cannot_complete_the_ritual(home):
+    (home.workspace / "BOOTSTRAP.md").write_text("Hello.")
+    here = home.prompt(sandbox=SandboxSpec(Backend.BWRAP, str(home.workspace)))
+    assert "Begin it with your next reply" in here.prompt.system.text
+    copy = home.prompt(sandbox=SandboxSpec(Backend.BWRAP, str(home.workspace), access=Access.RO))
+    assert "cannot be finished in this run" in copy.prompt.system.text
 
 
 def test_another_working_directory(tmp_path):

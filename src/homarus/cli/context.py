@@ -44,10 +44,14 @@ def map_command(app: App, mode: str | None, session_key: str | None, agent_id: s
 def _show(
     app: App, what: str, as_json: bool, *, mode: str | None, session_key: str | None, agent_id: str | None
 ) -> None:
+    from homarus.gateway.estimate import window_of
+    from homarus.prompt.report import About
     from homarus.prompt.show import detail_lines, list_lines, map_lines
 
     composer, composed = composed_for(app, mode=mode, session_key=session_key, agent_id=agent_id)
-    report = composer.report_for(composed)
+    agent = app.config.agent(composed.session.agent_id)
+    window = window_of(agent, composed.facts.turn.runtime.model)
+    report = composer.report_for(composed, about=About(window=window))
     if as_json:
         app.out.json(report.to_json())
         return

@@ -35,9 +35,10 @@ def composed_for(
     app: App, *, mode: str | None, session_key: str | None, agent_id: str | None
 ) -> tuple[Composer, Composed]:
     """Return the prompt that these options name, and what made it."""
-    from homarus.core.errors import ConfigError
+    from homarus.core.errors import ConfigError, Denied
     from homarus.core.routes import SessionKey, main_session, normalize_agent_id
     from homarus.gateway.compose import Composer, PromptRequest
+    from homarus.gateway.estimate import sandbox_of
     from homarus.gateway.hooking import load_registry
     from homarus.prompt.modes import Mode
     from homarus.workspace.agents import resolve_workspace
@@ -52,8 +53,13 @@ def composed_for(
         raise ConfigError(f"there is no agent '{session.agent_id}'", cure=f"agents are: {', '.join(known)}")
     workspace = resolve_workspace(config, session.agent_id, app.env)
     hooks = load_registry(config, app.env, workspace, only="agent:bootstrap")
+    try:
+        sandbox = sandbox_of(config.agent(session.agent_id), session, workspace)
+    except (Denied, ConfigError) as problem:
+        app.out.warn(str(problem))
+        sandbox = None
     composer = Composer(config, app.env, app.clock, hooks=hooks)
-    request = PromptRequest(session=session, mode=Mode(mode) if mode else None, occasion="new")
+    request = PromptRequest(session=session, mode=Mode(mode) if mode else None, sandbox=sandbox, occasion="new")
     return composer, composer.prompt_for(request)
 
 

@@ -28,6 +28,8 @@ from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.tooling import tool_notes
 from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
 from homarus.prompt.volatile import Said, render_volatile
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import SandboxSpec
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
 from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
@@ -63,7 +65,7 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     session_facts: SessionFacts = SessionFacts()
     turn: TurnFacts = TurnFacts()
     provider: Contribution = Contribution()
-    sandbox: SandboxFacts | None = None
+    sandbox: SandboxSpec | None = None
     chat_type: str = ""
     heartbeat: bool = False
     light: bool = False
@@ -139,8 +141,8 @@ class Composer:
             workspace_dir=composed.facts.stable.workspace,
             bootstrap_max_chars=limits.file,
             bootstrap_total_max_chars=limits.total,
-            sandboxed=request.sandbox is not None,
-            sandbox_mode=str(self._config.agent(composed.session.agent_id).get("sandbox.mode", "off")),
+            sandboxed=request.sandbox is not None and request.sandbox.enforced,
+            sandbox_mode=self._config.agent(composed.session.agent_id).block("sandbox", SandboxSettings).mode,
         )
         carrier, _ = composed.carrier(said or {})
         return measure(composed.prompt, filled, context=composed.context, tools=request.tools, carrier=carrier)
@@ -155,7 +157,7 @@ class Composer:
             skills=request.skills or "",
             citations=citations if citations in {"on", "off"} else "auto",
             aliases=_aliases(place.agent),
-            sandbox=request.sandbox,
+            sandbox=self._sandbox(request.sandbox),
             ritual=context.ritual,
             files=context.files,
             files_cut=context.truncated,
@@ -163,6 +165,19 @@ class Composer:
             provider_prefix=request.provider.stable_prefix,
             tool_style=request.provider.tool_style,
             execution_bias=request.provider.execution_bias,
+        )
+
+    def _sandbox(self, spec: SandboxSpec | None) -> SandboxFacts | None:
+        if spec is None or not spec.enforced:
+            return None
+        mounts = [f"Also visible: {mount.path} ({'rw' if mount.writable else 'ro'})" for mount in spec.mounts]
+        return SandboxFacts(
+            backend=spec.backend.value,
+            workspace=spec.workspace,
+            access=spec.access.value,
+            network=spec.network,
+            elevated=self._config.get("tools.elevated.enabled") is True,
+            notes=tuple(mounts),
         )
 
     def _turn(self, request: PromptRequest, place: _Place, context: BootstrapContext) -> TurnFacts:
@@ -231,7 +246,7 @@ def _run(request: PromptRequest, place: _Place) -> Run:
         after_compaction=request.after_compaction,
         interactive=request.interactive and place.session.kind not in _QUIET,
         can_read_files=any(spec.name == "read" for spec in request.tools),
-        canonical=request.sandbox is None or request.sandbox.access == "rw",
+        canonical=request.sandbox is None or request.sandbox.can_write(str(place.workspace)),
         cwd=place.cwd,
         config=place.agent.config.document,
     )

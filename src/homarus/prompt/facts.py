@@ -22,10 +22,10 @@ class ToolNote(Struct, frozen=True):
 
 
 class SandboxFacts(Struct, frozen=True):
-    """Where commands run when they do not run on the host itself."""
+    """Where commands run when they do not run on the host itself. `workspace` is its path inside, if that differs."""
 
     backend: str
-    workspace: str
+    workspace: str = ""
     access: Literal["none", "ro", "rw"] = "rw"
     network: bool = False
     elevated: bool = False

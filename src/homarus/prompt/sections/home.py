@@ -36,11 +36,9 @@ def sandbox(facts: StableFacts) -> str:
     box = facts.sandbox
     if box is None:
         return ""
-    lines = [
-        "## Sandbox",
-        f"Commands run in a sandbox ({inline(box.backend)}), not on the host.",
-        f"In commands the workspace is {inline(box.workspace)}; file tools take paths under the working directory.",
-    ]
+    lines = ["## Sandbox", f"Commands run in a sandbox ({inline(box.backend)}), not on the host."]
+    if box.workspace and inline(box.workspace) != inline(facts.workspace):
+        lines.append(f"To them the workspace is {inline(box.workspace)}; file tools take the path above.")
     if _ACCESS[box.access]:
         lines.append(_ACCESS[box.access])
     lines.append("It has network access." if box.network else "It has no network.")
