@@ -1,0 +1,53 @@
+"""`homarus setup`: a home that is ready to use, without a question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+
+
+@click.command("setup")
+@click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
+@click.option("--non-interactive", is_flag=True, help="Never ask; setup does not ask anyway, 'homarus onboard' does.")
+@json_option
+@pass_app
+def command(app: App, workspace: Path | None, non_interactive: bool, as_json: bool) -> None:
+    """Create the state folder, the configuration and the workspace, as far as they are missing.
+
+    Nothing that exists is overwritten, and a second run changes nothing.
+    """
+    from homarus.gateway.setup import set_up
+
+    del non_interactive  # accepted for scripts that were written for OpenClaw
+    chosen = workspace.expanduser().absolute() if workspace else None
+    report = set_up(app.paths, app.env, app.clock, workspace=chosen)
+    if as_json:
+        app.out.json(
+            {
+                "stateDir": str(app.paths.state_dir),
+                "configPath": str(app.paths.config_path),
+                "configCreated": report.config_created,
+                "configChanged": list(report.config_changed),
+                "workspaces": [
+                    {"path": str(item.workspace), "created": list(item.created), "git": item.git}
+                    for item in report.workspaces
+                ],
+            }
+        )
+        return
+    out = app.out
+    out.line(f"{'created' if report.config_created else 'kept   '}  {app.paths.config_path}")
+    for key in report.config_changed:
+        out.line(f"set      {key}")
+    for item in report.workspaces:
+        what = f"wrote {', '.join(item.created)}" if item.created else "everything is in place"
+        out.line(f"{'created' if item.brand_new else 'kept   '}  {item.workspace} ({what})")
+    out.line()
+    out.line("Next:")
+    out.line(f"  {out.style('homarus onboard', 'cyan')}     choose a model; without one the offline notebook answers")
+    out.line(f"  {out.style('homarus doctor', 'cyan')}      check that all is well")
+    out.line(f"  {out.style('homarus prompt', 'cyan')}      see what your agent is told")
