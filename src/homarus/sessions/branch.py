@@ -1,0 +1,252 @@
+"""Which entries of a transcript form the active branch, however the file came to be. Pure: entries in, entries out.
+
+`walk_tail` reads from the newest line and stops early; it gives up on anything unusual. `Nodes.resolve` sees the whole
+file and always answers: a lost line costs that line alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from homarus.sessions.entry import Compaction, Entry, Leaf, MessageEntry, Reset, Unknown
+
+
+class Tail(Struct, frozen=True):
+    """The newest part of a branch, oldest entry first. `complete` says that the context needs nothing older."""
+
+    entries: tuple[Entry, ...]
+    complete: bool = True
+
+
+class _Any:
+    """Stands for "whichever entry comes next" where an id is looked for."""
+
+
+_ANY = _Any()
+
+
+def is_canonical(entry: Entry) -> bool:
+    """Say whether an entry moves the end of the branch to itself."""
+    return not isinstance(entry, Leaf | Unknown) and entry.data.get("appendMode") != "side"
+
+
+def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
+    """Follow the branch from its end to where the context begins, or return None when only the whole file can tell.
+
+    At most about `limit` bytes of entries are kept where no boundary comes sooner; the cut is then at a user's turn.
+    """
+    want: str | _Any | None = _ANY
+    chain: list[Entry] = []
+    size = off_branch = 0
+    seek: str | None = None  # the first entry that the boundary keeps
+    source = iter(newest_first)
+    for entry in source:
+        if chain and entry.parent_id == chain[0].id:
+            return None  # a child stands before its parent: the lines were moved about
+        if want is _ANY and not isinstance(entry, Leaf) and not is_canonical(entry):
+            continue
+        if want is not _ANY and entry.id != want:
+            if isinstance(entry, Reset):
+                return None  # a branch around a reset
+            off_branch += is_canonical(entry)
+            continue
+        if isinstance(entry, Leaf):
+            if not entry.target:
+                return None
+            want = entry.target
+            continue
+        chain.append(entry)
+        size += len(entry.raw)
+        if seek is None and isinstance(entry, Compaction | Reset):
+            seek = entry.first_kept
+            boundary = len(chain)
+            if not seek:
+                return Tail(tuple(reversed(chain)))
+        elif seek is not None and entry.id == seek:
+            return Tail(tuple(reversed(chain)))
+        if size >= limit and _may_cut(entry, size, limit) and seek is None:
+            return Tail(tuple(reversed(chain)), complete=False)
+        want = entry.parent_id if entry.linked else _ANY
+        if want is None:
+            break
+    if any(is_canonical(entry) for entry in source) or (want is not _ANY and want is not None and off_branch):
+        return None
+    if seek is not None:
+        del chain[boundary:]  # what was to be kept is not there: nothing before the boundary is shown
+    return Tail(tuple(reversed(chain)))
+
+
+def _may_cut(entry: Entry, size: int, limit: int) -> bool:
+    return size >= 2 * limit or (isinstance(entry, MessageEntry) and entry.role == "user")
+
+
+class Node(Struct):
+    """What navigation needs to know of one entry; the entry itself stays on disk."""
+
+    index: int
+    id: str
+    parent: str | None
+    time: int
+    offset: int
+    canonical: bool
+    linked: bool
+    kind: type[Entry]
+    target: str = ""
+
+
+class Nodes:
+    """Every entry of one file in file order, as nodes."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.nodes: list[Node] = []
+        self.by_id: dict[str, Node] = {}
+        time = 0
+        for entry in entries:
+            time = entry.time or time
+            node = Node(
+                index=len(self.nodes),
+                id=entry.id,
+                parent=entry.parent_id,
+                time=time,
+                offset=entry.offset,
+                canonical=is_canonical(entry),
+                linked=entry.linked,
+                kind=type(entry),
+                target=entry.target if isinstance(entry, Leaf) else "",
+            )
+            self.nodes.append(node)
+            self.by_id[entry.id] = node
+
+    def resolve(self) -> list[Node]:
+        """Return the active branch, oldest node first."""
+        leaf, moved = self._link()
+        self._attach_orphans()
+        if leaf is None:
+            return []
+        path = self._path(leaf if moved else self._descend(leaf))
+        return [node for node in path if node.kind is not Leaf]
+
+    def _link(self) -> tuple[Node | None, bool]:
+        """Settle each parent that the file itself gives, and return the end of the branch and whether it was moved there."""
+        leaf: Node | None = None
+        moved = False
+        reset: set[str] = set()  # the latest reset and what hangs on it
+        self.orphans: list[Node] = []
+        for node in self.nodes:
+            if self.by_id[node.id] is not node:
+                continue  # a second copy of a line stands further down
+            known = self.by_id.get(node.parent) if node.parent else None
+            orphan = node.kind is not Leaf and node.linked and bool(node.parent) and known is None
+            if node.kind is Leaf:
+                target = self.by_id.get(node.target)
+                valid = target is not None and target.index < node.index and (not reset or target.id in reset)
+                node.parent = node.target if valid else node.parent if known else leaf.id if leaf else None
+                if valid and target:
+                    leaf, moved = target, True
+            elif not node.linked:
+                node.parent = leaf.id if leaf else None
+            elif orphan:
+                self.orphans.append(node)
+            elif reset and node.canonical and (known is None or (known.index < node.index and known.id not in reset)):
+                node.parent = leaf.id if leaf else None
+            if node.kind is Reset:
+                reset = {node.id}
+            elif reset and (orphan or node.parent in reset):
+                reset.add(node.id)
+            if node.canonical:
+                leaf, moved = node, False
+        return leaf, moved
+
+    def _attach_orphans(self) -> None:
+        """Hang an entry whose parent is gone on the newest entry that is older than it, by time, then by place."""
+        if not self.orphans:
+            return
+        alive = [node for node in self.nodes if self.by_id[node.id] is node and node.kind is not Leaf]
+        order = sorted(alive, key=lambda node: (node.time, node.index))
+        ranks = [(node.time, node.index) for node in order]
+        groups = _Groups(alive, self.by_id)
+        children = self._children(alive)
+        for orphan in sorted(self.orphans, key=lambda node: (node.time, node.index)):
+            own = groups.find(orphan.id)
+            at = bisect_left(ranks, (orphan.time, orphan.index)) - 1
+            while at >= 0 and groups.find(order[at].id) == own:
+                at -= 1
+            if at < 0:
+                orphan.parent = None
+                continue
+            best = order[at]
+            seen = {best.id}
+            while later := [c for c in children.get(best.id, ()) if c.time <= orphan.time and c.id not in seen]:
+                if groups.find(later[-1].id) == own:
+                    break
+                best = later[-1]
+                seen.add(best.id)
+            orphan.parent = best.id
+            children.setdefault(best.id, []).append(orphan)
+            groups.join(own, groups.find(best.id))
+
+    def _children(self, alive: list[Node]) -> dict[str, list[Node]]:
+        children: dict[str, list[Node]] = {}
+        for node in alive:
+            if node.parent in self.by_id:
+                children.setdefault(self._real(node.parent), []).append(node)
+        return children
+
+    def _real(self, ident: str) -> str:
+        """Return the entry behind an id, past the markers that only point at it."""
+        seen: set[str] = set()
+        while (node := self.by_id[ident]).kind is Leaf and node.parent in self.by_id and ident not in seen:
+            seen.add(ident)
+            ident = node.parent
+        return ident
+
+    def _descend(self, leaf: Node) -> Node:
+        """Go on to what hangs on the last line; only lines that were moved about can have anything there."""
+        children = self._children([node for node in self.nodes if node.canonical and self.by_id[node.id] is node])
+        seen = {leaf.id}
+        while below := [c for c in children.get(leaf.id, ()) if c.id not in seen]:
+            leaf = below[-1]
+            seen.add(leaf.id)
+        return leaf
+
+    def _path(self, leaf: Node) -> list[Node]:
+        path: list[Node] = []
+        seen: set[str] = set()
+        node: Node | None = leaf
+        while node is not None and node.id not in seen:
+            seen.add(node.id)
+            path.append(node)
+            node = self.by_id.get(node.parent) if node.parent else None
+        return path[::-1]
+
+
+class _Groups:
+    """Which nodes hang together: a union-find over the links that exist."""
+
+    def __init__(self, nodes: list[Node], by_id: dict[str, Node]) -> None:
+        self._up = {
+            node.id: node.parent if node.parent is not None and node.parent in by_id else node.id
+            for node in by_id.values()
+        }
+        for node in nodes:
+            self.find(node.id)
+
+    def find(self, ident: str) -> str:
+        """Return the name of the group that a node is in."""
+        path: list[str] = []
+        seen: set[str] = set()
+        while (above := self._up[ident]) != ident and ident not in seen:
+            seen.add(ident)
+            path.append(ident)
+            ident = above
+        for passed in path:
+            self._up[passed] = ident
+        self._up[ident] = ident
+        return ident
+
+    def join(self, group: str, other: str) -> None:
+        """Make one group of two."""
+        self._up[group] = other

@@ -1,0 +1,322 @@
+"""One stored message as JSON and as a value. Reading accepts every known spelling and never raises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from homarus.core.clock import epoch_ms
+from homarus.core.messages import (
+    Assistant,
+    Cost,
+    Image,
+    Message,
+    Part,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    User,
+)
+
+Json = dict[str, Any]
+
+# Marks a result that nobody computed; OpenClaw reads the same mark.
+SYNTHETIC = "openclawSyntheticMissingToolResult"
+
+_CALLS = frozenset({"toolCall", "toolUse", "functionCall", "tool_call", "tool_use", "function_call"})
+_STOPS = {reason.value: reason for reason in StopReason} | {
+    "tool_use": StopReason.TOOL_USE,
+    "tool_calls": StopReason.TOOL_USE,
+    "end_turn": StopReason.STOP,
+    "max_tokens": StopReason.LENGTH,
+}
+_FENCE = re.compile("`{3,}")
+
+
+def to_message(data: Mapping[str, Any], *, fallback_time: int = 0) -> Message | None:
+    """Return what a stored message says to a model, or None for a role that says nothing to it."""
+    time = to_ms(data.get("timestamp")) or fallback_time
+    role = data.get("role")
+    if role == "user":
+        return _user(data, _parts(data.get("content")), time)
+    if role == "assistant":
+        return _assistant(data, time)
+    if role in {"toolResult", "tool_result", "tool"}:
+        return _result(data, time)
+    if role == "bashExecution":
+        return User(parts=(Text(_shell_text(data)),), timestamp=time)
+    if role in {"custom", "hookMessage"}:
+        return User(parts=_parts(data.get("content")), timestamp=time)
+    if role in {"compactionSummary", "branchSummary"}:
+        return User(parts=(Text(summary_text(_text(data.get("summary")))),), timestamp=time)
+    return None
+
+
+def from_message(message: Message) -> Json:
+    """Return the JSON under which a message is stored; absent values are left out."""
+    if isinstance(message, User):
+        return _drop_empty(
+            {
+                "role": "user",
+                "content": [_block(part) for part in message.parts],
+                "timestamp": message.timestamp,
+                "idempotencyKey": message.idempotency_key or None,
+                "provenance": message.provenance,
+            }
+        )
+    if isinstance(message, Assistant):
+        return _drop_empty(
+            {
+                "role": "assistant",
+                "content": [_block(part) for part in message.parts],
+                "api": message.api,
+                "provider": message.provider,
+                "model": message.model,
+                "usage": _usage_json(message.usage),
+                "stopReason": message.stop_reason.value,
+                "errorMessage": message.error or None,
+                "timestamp": message.timestamp,
+            }
+        )
+    return _drop_empty(
+        {
+            "role": "toolResult",
+            "toolCallId": message.call_id,
+            "toolName": message.tool_name,
+            "content": [_block(part) for part in message.parts],
+            "details": message.details,
+            "isError": message.is_error,
+            "timestamp": message.timestamp,
+        }
+    )
+
+
+def summary_text(summary: str) -> str:
+    """Return a summary as the model reads it: data about what came before, not a new request."""
+    return f"The earlier part of this conversation was summarised to save room:\n\n<summary>\n{summary}\n</summary>"
+
+
+def content_text(content: Any) -> str:
+    """Return the text of a stored content value, in whatever form it was given."""
+    return "".join(part.text for part in _parts(content) if isinstance(part, Text))
+
+
+def to_ms(value: Any) -> int:
+    """Return a stored moment in milliseconds; 0 for what is no moment."""
+    if isinstance(value, bool) or value is None:
+        return 0
+    if isinstance(value, int | float):
+        return int(value) if 0 < value < 1e16 else 0
+    moment = parse_iso(value) if isinstance(value, str) else None
+    return epoch_ms(moment) if moment else 0
+
+
+def parse_iso(text: str) -> datetime | None:
+    """Return a moment from ISO text, read as UTC where it names no zone, or None."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment if 1970 <= moment.year < 9999 else None
+
+
+def is_synthetic(message: Message) -> bool:
+    """Say whether a result was put in by a repair and so gives way to a real one."""
+    return isinstance(message, ToolResult) and bool((message.details or {}).get(SYNTHETIC))
+
+
+def _user(data: Mapping[str, Any], parts: tuple[Part, ...], time: int) -> User:
+    key = data.get("idempotencyKey")
+    if key is None and isinstance(extra := data.get("__openclaw"), dict):
+        key = extra.get("idempotencyKey")
+    provenance = data.get("provenance")
+    return User(
+        parts=parts,
+        timestamp=time,
+        idempotency_key=_text(key),
+        provenance=provenance if isinstance(provenance, dict) else None,
+    )
+
+
+def _assistant(data: Mapping[str, Any], time: int) -> Assistant:
+    return Assistant(
+        parts=_parts(data.get("content")),
+        timestamp=time,
+        api=_text(data.get("api")),
+        provider=_text(data.get("provider")),
+        model=_text(data.get("model")),
+        usage=to_usage(data.get("usage")),
+        stop_reason=_STOPS.get(_text(data.get("stopReason")), StopReason.STOP),
+        error=_text(data.get("errorMessage")),
+    )
+
+
+def _result(data: Mapping[str, Any], time: int) -> ToolResult:
+    details = data.get("details")
+    return ToolResult(
+        call_id=_first(data, "toolCallId", "toolUseId", "tool_call_id", "tool_use_id"),
+        tool_name=_first(data, "toolName", "name"),
+        parts=_parts(data.get("content")),
+        timestamp=time,
+        is_error=bool(data.get("isError")),
+        details=details if isinstance(details, dict) else None,
+    )
+
+
+def _parts(content: Any) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    items: Iterable[Any] = content if isinstance(content, list) else (content,) if isinstance(content, dict) else ()
+    return tuple(part for item in items if (part := _part(item)) is not None)
+
+
+def _part(block: Any) -> Part | None:
+    if isinstance(block, str):
+        return Text(block)
+    if not isinstance(block, dict):
+        return None
+    kind = block.get("type")
+    if kind == "text":
+        return Text(_text(block.get("text")))
+    if kind in {"thinking", "redacted_thinking"}:
+        signature = _first(block, "thinkingSignature", "signature", "data") or None
+        redacted = kind == "redacted_thinking" or bool(block.get("redacted"))
+        return Thinking(_text(block.get("thinking")), signature, redacted)
+    if kind == "image":
+        return _image(block)
+    if kind in _CALLS:
+        return _call(block)
+    return Text(block["text"]) if isinstance(block.get("text"), str) else None
+
+
+def _image(block: Mapping[str, Any]) -> Image | None:
+    source = block.get("source")
+    if isinstance(source, dict):
+        block = source
+    data, mime = block.get("data"), _first(block, "mimeType", "media_type", "mime_type")
+    return Image(data, mime or "image/png") if isinstance(data, str) and data else None
+
+
+def _call(block: Mapping[str, Any]) -> ToolCall | None:
+    """Return the call, or None when a cut stream left it incomplete."""
+    given = next((block[name] for name in ("arguments", "input") if name in block), _MISSING)
+    if given is _MISSING:
+        return None
+    arguments = {} if given is None else _object(given)
+    for name in ("partialJson", "partialArgs"):
+        if isinstance(rest := block.get(name), str) and rest.strip() and _object(rest) is None:
+            return None
+    if arguments is None:
+        return None
+    return ToolCall(_first(block, "id", "toolCallId", "callId", "call_id"), _text(block.get("name")), arguments)
+
+
+_MISSING = object()
+
+
+def _object(value: Any) -> Json | None:
+    if isinstance(value, str):
+        if not value.strip():
+            return {}
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def to_usage(value: Any) -> Usage:
+    """Return stored token counts; anything that is no count is zero."""
+    if not isinstance(value, dict):
+        return Usage()
+    cost = value.get("cost")
+    cost = cost if isinstance(cost, dict) else {}
+    money = [_number(cost.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite")]
+    if not any(money) and (total := _number(cost.get("total"))):
+        money[1] = total
+    return Usage(
+        input=_count(value, "input", "inputTokens"),
+        output=_count(value, "output", "outputTokens"),
+        cache_read=_count(value, "cacheRead"),
+        cache_write=_count(value, "cacheWrite"),
+        cost=Cost(*money),
+    )
+
+
+def _usage_json(usage: Usage) -> Json:
+    cost = usage.cost
+    return {
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
+        "totalTokens": usage.total,
+        "cost": {
+            "input": cost.input,
+            "output": cost.output,
+            "cacheRead": cost.cache_read,
+            "cacheWrite": cost.cache_write,
+            "total": cost.total,
+        },
+    }
+
+
+def _block(part: Part) -> Json:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Image):
+        return {"type": "image", "data": part.data, "mimeType": part.mime_type}
+    if isinstance(part, ToolCall):
+        return {"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.arguments}
+    return _drop_empty(
+        {
+            "type": "thinking",
+            "thinking": part.text,
+            "thinkingSignature": part.signature,
+            "redacted": part.redacted or None,
+        }
+    )
+
+
+def _shell_text(data: Mapping[str, Any]) -> str:
+    output = _text(data.get("output"))
+    fence = "`" * max([3, *(len(run) + 1 for run in _FENCE.findall(output))])
+    lines = [f"The user ran a command: {_text(data.get('command'))}"]
+    lines.append(f"{fence}\n{output}\n{fence}" if output else "It printed nothing.")
+    if data.get("cancelled"):
+        lines.append("It was cancelled.")
+    elif data.get("exitCode") not in {None, 0}:
+        lines.append(f"It ended with exit code {data['exitCode']}.")
+    if data.get("truncated") and (path := _text(data.get("fullOutputPath"))):
+        lines.append(f"The output is cut; all of it is in {path}.")
+    return "\n".join(lines)
+
+
+def _first(data: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := data.get(name), str) and value), "")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+    return float(value) if good else 0.0
+
+
+def _count(data: Mapping[str, Any], *names: str) -> int:
+    return next((int(found) for name in names if (found := _number(data.get(name)))), 0)
+
+
+def _drop_empty(data: Json) -> Json:
+    return {name: value for name, value in data.items() if value is not None}
