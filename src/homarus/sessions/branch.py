@@ -40,10 +40,13 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
     """
     want: str | _Any | None = _ANY
     chain: list[Entry] = []
-    size = off_branch = 0
+    size = 0
+    seen: set[str] = set()
+    aside: set[str] = set()  # the parents of what stands off the branch
     seek: str | None = None  # the first entry that the boundary keeps
     source = iter(newest_first)
     for entry in source:
+        seen.add(entry.id)
         if chain and entry.parent_id == chain[0].id:
             return None  # a child stands before its parent: the lines were moved about
         if want is _ANY and not isinstance(entry, Leaf) and not is_canonical(entry):
@@ -51,7 +54,8 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         if want is not _ANY and entry.id != want:
             if isinstance(entry, Reset):
                 return None  # a branch around a reset
-            off_branch += is_canonical(entry)
+            if is_canonical(entry):
+                aside.add(entry.parent_id or "")
             continue
         if isinstance(entry, Leaf):
             if not entry.target:
@@ -67,20 +71,18 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
                 return Tail(tuple(reversed(chain)))
         elif seek is not None and entry.id == seek:
             return Tail(tuple(reversed(chain)))
-        if size >= limit and _may_cut(entry, size, limit) and seek is None:
+        user = isinstance(entry, MessageEntry) and entry.role == "user"
+        if seek is None and size >= (limit if user else 2 * limit):
             return Tail(tuple(reversed(chain)), complete=False)
         want = entry.parent_id if entry.linked else _ANY
         if want is None:
             break
-    if any(is_canonical(entry) for entry in source) or (want is not _ANY and want is not None and off_branch):
+    lost = want is not _ANY and want is not None  # the parent of the oldest entry is not in the file
+    if (lost and aside) or any(is_canonical(entry) for entry in source) or not aside <= seen:
         return None
     if seek is not None:
         del chain[boundary:]  # what was to be kept is not there: nothing before the boundary is shown
     return Tail(tuple(reversed(chain)))
-
-
-def _may_cut(entry: Entry, size: int, limit: int) -> bool:
-    return size >= 2 * limit or (isinstance(entry, MessageEntry) and entry.role == "user")
 
 
 class Node(Struct):
@@ -94,7 +96,25 @@ class Node(Struct):
     canonical: bool
     linked: bool
     kind: type[Entry]
+    size: int
+    user: bool
+    side: bool
     target: str = ""
+    keep: str = ""
+
+
+def cut(path: list[Node], limit: int) -> tuple[list[Node], bool]:
+    """Return what the context needs of a settled branch, and whether nothing of it was left out: as `walk_tail` does."""
+    size = 0
+    for place in range(len(path) - 1, -1, -1):
+        node = path[place]
+        if node.kind in {Compaction, Reset}:
+            start = next((i for i in range(place) if node.keep and path[i].id == node.keep), place)
+            return path[start:], True
+        size += node.size
+        if size >= (limit if node.user else 2 * limit):
+            return path[place:], place == 0
+    return path, True
 
 
 class Nodes:
@@ -115,7 +135,11 @@ class Nodes:
                 canonical=is_canonical(entry),
                 linked=entry.linked,
                 kind=type(entry),
+                size=len(entry.raw),
+                user=isinstance(entry, MessageEntry) and entry.role == "user",
+                side=entry.data.get("appendMode") == "side",
                 target=entry.target if isinstance(entry, Leaf) else "",
+                keep=entry.first_kept if isinstance(entry, Compaction | Reset) else "",
             )
             self.nodes.append(node)
             self.by_id[entry.id] = node
@@ -133,25 +157,21 @@ class Nodes:
         """Settle each parent that the file itself gives, and return the end of the branch and whether it was moved there."""
         leaf: Node | None = None
         moved = False
-        reset: set[str] = set()  # the latest reset and what hangs on it
+        reset: set[str] = set()  # the latest reset and what hangs on it: no marker leads behind it
         self.orphans: list[Node] = []
         for node in self.nodes:
             if self.by_id[node.id] is not node:
                 continue  # a second copy of a line stands further down
             known = self.by_id.get(node.parent) if node.parent else None
-            orphan = node.kind is not Leaf and node.linked and bool(node.parent) and known is None
+            orphan = node.kind is not Leaf and known is None and (bool(node.parent) or not node.linked)
             if node.kind is Leaf:
                 target = self.by_id.get(node.target)
                 valid = target is not None and target.index < node.index and (not reset or target.id in reset)
                 node.parent = node.target if valid else node.parent if known else leaf.id if leaf else None
                 if valid and target:
                     leaf, moved = target, True
-            elif not node.linked:
-                node.parent = leaf.id if leaf else None
             elif orphan:
                 self.orphans.append(node)
-            elif reset and node.canonical and (known is None or (known.index < node.index and known.id not in reset)):
-                node.parent = leaf.id if leaf else None
             if node.kind is Reset:
                 reset = {node.id}
             elif reset and (orphan or node.parent in reset):
@@ -205,7 +225,8 @@ class Nodes:
 
     def _descend(self, leaf: Node) -> Node:
         """Go on to what hangs on the last line; only lines that were moved about can have anything there."""
-        children = self._children([node for node in self.nodes if node.canonical and self.by_id[node.id] is node])
+        links = [n for n in self.nodes if (n.canonical or n.kind is Unknown) and self.by_id[n.id] is n and not n.side]
+        children = self._children(links)
         seen = {leaf.id}
         while below := [c for c in children.get(leaf.id, ()) if c.id not in seen]:
             leaf = below[-1]

@@ -24,11 +24,14 @@ from homarus.core.messages import (
     Usage,
     User,
 )
+from homarus.storage.record import encode
 
 Json = dict[str, Any]
 
 # Marks a result that nobody computed; OpenClaw reads the same mark.
 SYNTHETIC = "openclawSyntheticMissingToolResult"
+# `details` are for people and logs; a large one would be read again with every turn.
+MAX_DETAILS = 16_384
 
 _CALLS = frozenset({"toolCall", "toolUse", "functionCall", "tool_call", "tool_use", "function_call"})
 _STOPS = {reason.value: reason for reason in StopReason} | {
@@ -37,6 +40,7 @@ _STOPS = {reason.value: reason for reason in StopReason} | {
     "end_turn": StopReason.STOP,
     "max_tokens": StopReason.LENGTH,
 }
+_COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 _FENCE = re.compile("`{3,}")
 
 
@@ -98,6 +102,21 @@ def from_message(message: Message) -> Json:
     )
 
 
+def cap_details(body: Json) -> Json:
+    """Return a stored message whose `details` are not larger than a note; what is cut says so."""
+    details = body.get("details")
+    if not isinstance(details, dict) or len(encode(details)) <= MAX_DETAILS:
+        return body
+    kept: Json = {}
+    room = MAX_DETAILS
+    for name, value in details.items():
+        size = len(encode({name: value}))
+        if size <= room:
+            kept[name] = value
+            room -= size
+    return {**body, "details": {**kept, "persistedDetailsTruncated": True}}
+
+
 def summary_text(summary: str) -> str:
     """Return a summary as the model reads it: data about what came before, not a new request."""
     return f"The earlier part of this conversation was summarised to save room:\n\n<summary>\n{summary}\n</summary>"
@@ -110,10 +129,8 @@ def content_text(content: Any) -> str:
 
 def to_ms(value: Any) -> int:
     """Return a stored moment in milliseconds; 0 for what is no moment."""
-    if isinstance(value, bool) or value is None:
-        return 0
     if isinstance(value, int | float):
-        return int(value) if 0 < value < 1e16 else 0
+        return int(value) if 0 < value < 1e16 and value is not True else 0
     moment = parse_iso(value) if isinstance(value, str) else None
     return epoch_ms(moment) if moment else 0
 
@@ -238,18 +255,15 @@ def to_usage(value: Any) -> Usage:
     """Return stored token counts; anything that is no count is zero."""
     if not isinstance(value, dict):
         return Usage()
+    counts = [_number(value.get(name)) for name in _COUNTS]
+    if "input" not in value and "output" not in value:
+        counts[:2] = [_number(value.get("inputTokens")), _number(value.get("outputTokens"))]
     cost = value.get("cost")
-    cost = cost if isinstance(cost, dict) else {}
-    money = [_number(cost.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite")]
-    if not any(money) and (total := _number(cost.get("total"))):
-        money[1] = total
-    return Usage(
-        input=_count(value, "input", "inputTokens"),
-        output=_count(value, "output", "outputTokens"),
-        cache_read=_count(value, "cacheRead"),
-        cache_write=_count(value, "cacheWrite"),
-        cost=Cost(*money),
-    )
+    money = [_number(cost.get(name)) for name in _COUNTS] if isinstance(cost, dict) else [0.0]
+    if isinstance(cost, dict) and not any(money):
+        money[1] = _number(cost.get("total"))
+    fresh, out, read, written = (int(count) for count in counts)
+    return Usage(fresh, out, read, written, Cost(*money))
 
 
 def _usage_json(usage: Usage) -> Json:
@@ -310,12 +324,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
-    return float(value) if good else 0.0
-
-
-def _count(data: Mapping[str, Any], *names: str) -> int:
-    return next((int(found) for name in names if (found := _number(data.get(name)))), 0)
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e15 and value is not True else 0.0
 
 
 def _drop_empty(data: Json) -> Json:

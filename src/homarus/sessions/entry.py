@@ -17,7 +17,7 @@ RUNTIME_CONTEXT = "openclaw.runtime-context"
 MODEL_SNAPSHOT = "model-snapshot"
 BOOTSTRAP_MARKER = "openclaw:bootstrap-context:full"
 
-_MARK = re.compile(rb'\{"(?:type|role|turn)":')
+_MARK = re.compile(rb'\{"type":')
 _TOKEN = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 _MOST_GLUED = 64
 
@@ -194,8 +194,8 @@ def to_header(data: Any) -> Header | None:
     if not isinstance(data, dict) or data.get("type") != "session" or not _str(data.get("id")).strip():
         return None
     version = data.get("version")
-    known = isinstance(version, int) and not isinstance(version, bool)
-    return Header(data["id"], version if known else 1, _str(data.get("timestamp")), _str(data.get("cwd")), data)
+    number = version if isinstance(version, int) and not isinstance(version, bool) else 1
+    return Header(data["id"], number, _str(data.get("timestamp")), _str(data.get("cwd")), data)
 
 
 def to_entry(data: Any, raw: bytes = b"", offset: int = -1) -> Entry | None:
@@ -233,13 +233,17 @@ def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = 
 
 def salvage(raw: bytes) -> list[Json]:
     """Return the whole records inside a damaged line: behind a gap of zero bytes, or glued to a cut one."""
+    value = decode(raw.strip(b"\0 \t\r\n"))[0]
+    if isinstance(value, dict):
+        return [value]
     found: list[Json] = []
     at = _MARK.search(raw)
     while at and len(found) < _MOST_GLUED:
         end = at.end()
         if (piece := _whole_record(raw, at.start())) is not None:
             value = decode(piece)[0]
-            if isinstance(value, dict):
+            # A block inside a message has a type too, but neither a moment nor a parent.
+            if isinstance(value, dict) and ("parentId" in value or "timestamp" in value):
                 found.append(value)
                 end = at.start() + len(piece)
         at = _MARK.search(raw, end)

@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.messages import Assistant, Image, Message, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
+from homarus.core.messages import (
+    Assistant,
+    Image,
+    Message,
+    Part,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    User,
+)
 from homarus.sessions.codec import SYNTHETIC, is_synthetic
 
-MISSING_RESULT = "No result of this call is in the session's history; this note stands in its place. It may or may not have run."
+MISSING_RESULT = (
+    "No result of this call is in the session's history; this note stands in its place. It may or may not have run."
+)
 FAILED_TURN = "[This answer failed before it was complete.]"
 EMPTY_USER = "(empty message)"
 EMPTY_RESULT = "(no output)"
@@ -49,12 +64,14 @@ OPENAI = Rules(alternate=False, user_first=False)
 OPENAI_RESPONSES = Rules(alternate=False, user_first=False, plain_ids=False, missing_result="aborted")
 
 
-def repair(messages: Iterable[Message], rules: Rules = STRICT, *, used: set[str] | None = None) -> tuple[Message, ...]:
+def repair(
+    messages: Iterable[Message], rules: Rules = STRICT, *, used: AbstractSet[str] = frozenset()
+) -> tuple[Message, ...]:
     """Return a valid history. `used` holds call ids that stand before these messages in the same request."""
     clean = [done for message in messages if (done := _clean(message)) is not None]
     paired = _settle_turns(_pair(clean, rules))
     if rules.plain_ids:
-        paired = _rename(paired, used if used is not None else set())
+        paired = _rename(paired, used)
     if rules.alternate:
         paired = _merge(paired)
     if rules.drop_prefill:
@@ -86,16 +103,13 @@ def open_calls(messages: Iterable[Message]) -> list[ToolCall]:
 
 def _clean(message: Message) -> Message | None:
     """Return a message with the parts that its role may have, or None when nothing of it is left."""
-    if isinstance(message, User):
-        parts = tuple(part for part in message.parts if isinstance(part, Text | Image) and not _blank(part))
-        return _with_parts(message, parts or (Text(EMPTY_USER),))
-    if isinstance(message, ToolResult):
-        parts = tuple(part for part in message.parts if isinstance(part, Text | Image) and not _blank(part))
-        return _with_parts(message, parts or (Text(EMPTY_RESULT),))
-    if message.provider == "openclaw" and message.model in _MIRRORS:
-        return None
-    parts = tuple(part for part in message.parts if not isinstance(part, Image) and not _blank(part) and _callable(part))
-    return _with_parts(message, parts) if parts else None
+    if isinstance(message, Assistant):
+        if message.provider == "openclaw" and message.model in _MIRRORS:
+            return None
+        said = tuple(p for p in message.parts if not isinstance(p, Image) and not _blank(p) and _callable(p))
+        return _with_parts(message, said) if said else None
+    parts = tuple(part for part in message.parts if isinstance(part, Text | Image) and not _blank(part))
+    return _with_parts(message, parts or (Text(EMPTY_USER if isinstance(message, User) else EMPTY_RESULT),))
 
 
 def _blank(part: object) -> bool:
@@ -108,7 +122,7 @@ def _callable(part: object) -> bool:
     return bool(part.id.strip() and _NAME.fullmatch(part.name))
 
 
-def _with_parts(message: Message, parts: tuple[object, ...]) -> Message:
+def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
     return message if parts == message.parts else replace(message, parts=parts)
 
 
@@ -178,8 +192,8 @@ def _frame_messages(frame: _Frame, rules: Rules) -> list[Message]:
         # A cut stream: a call with a real result did run and the model must know; the others never began.
         slots = [slot for slot in slots if slot.result is not None and not is_synthetic(slot.result)]
     if not slots:
-        parts = tuple(part for part in assistant.parts if not isinstance(part, ToolCall))
-        return [replace(assistant, parts=parts)] if parts else []
+        words = tuple(part for part in assistant.parts if not isinstance(part, ToolCall))
+        return [replace(assistant, parts=words)] if words else []
     kept = {slot.place for slot in slots}
     parts = tuple(p for place, p in enumerate(assistant.parts) if not isinstance(p, ToolCall) or place in kept)
     out: list[Message] = [_with_parts(assistant, parts)]
@@ -205,16 +219,15 @@ def _settle_turns(messages: list[Message]) -> list[Message]:
         if not said:
             continue  # thinking alone is no turn
         if message.stop_reason is StopReason.ERROR:
-            message = replace(
-                message, parts=(Text(FAILED_TURN),), stop_reason=StopReason.STOP, error="", usage=Usage()
-            )
+            message = replace(message, parts=(Text(FAILED_TURN),), stop_reason=StopReason.STOP, error="", usage=Usage())
         out.append(message)
     return out
 
 
-def _rename(messages: list[Message], used: set[str]) -> list[Message]:
+def _rename(messages: list[Message], used: AbstractSet[str]) -> list[Message]:
     """Give each call an id that is plain and new in this request, and its result the same one."""
     out: list[Message] = []
+    taken: set[str] = set()
     queue: list[tuple[str, str]] = []  # new ids (and names) of the results that follow, in order
     for message in messages:
         if isinstance(message, Assistant) and message.calls:
@@ -222,7 +235,7 @@ def _rename(messages: list[Message], used: set[str]) -> list[Message]:
             queue = []
             for part in message.parts:
                 if isinstance(part, ToolCall):
-                    ident, name = _fresh_id(part.id, used), part.name.replace(".", "_")
+                    ident, name = _fresh_id(part.id, used, taken), part.name.replace(".", "_")
                     queue.append((ident, name))
                     if (ident, name) != (part.id, part.name):
                         part = ToolCall(ident, name, part.arguments)
@@ -236,14 +249,14 @@ def _rename(messages: list[Message], used: set[str]) -> list[Message]:
     return out
 
 
-def _fresh_id(ident: str, used: set[str]) -> str:
+def _fresh_id(ident: str, used: AbstractSet[str], taken: set[str]) -> str:
     plain = ident if _ID.fullmatch(ident) else _NOT_ID.sub("_", ident)[-40:]
     name, count = plain, 1
-    while name in used:
+    while name in used or name in taken:
         count += 1
         suffix = f"_{count}"
         name = plain[: 40 - len(suffix)] + suffix
-    used.add(name)
+    taken.add(name)
     return name
 
 

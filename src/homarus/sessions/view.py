@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
@@ -18,34 +19,50 @@ from homarus.sessions.entry import (
 )
 
 
-def visible(branch: Sequence[Entry]) -> list[Entry]:
-    """Return the entries of a branch that its last compaction or reset leaves in view, that boundary first."""
-    at = next((i for i in range(len(branch) - 1, -1, -1) if isinstance(branch[i], Compaction | Reset)), None)
-    if at is None:
-        return list(branch)
-    boundary = branch[at]
-    assert isinstance(boundary, Compaction | Reset)
-    kept: list[Entry] = []
-    if boundary.first_kept:
-        start = next((i for i in range(at) if branch[i].id == boundary.first_kept), at)
-        kept = [entry for entry in branch[start:at] if not isinstance(entry, Compaction | Reset)]
-    return [boundary, *kept, *branch[at + 1 :]]
+class View(Struct, frozen=True):
+    """The part of a branch that is in view: its last boundary, what that keeps from before, and all that followed."""
+
+    boundary: Compaction | Reset | None
+    kept: tuple[Entry, ...]
+    after: tuple[Entry, ...]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all of it in the order of the conversation."""
+        return (*self.kept, *((self.boundary,) if self.boundary else ()), *self.after)
 
 
-def project(entries: Sequence[Entry]) -> list[Message]:
-    """Return what `visible` entries say, in order. The volatile text of a turn joins the user message it rode on."""
-    messages: list[Message] = []
-    quiet = _kept_by_reset(entries)
-    for place, entry in enumerate(entries):
+def visible(branch: Sequence[Entry]) -> View:
+    """Return what the last compaction or reset of a branch leaves in view."""
+    for place in range(len(branch) - 1, -1, -1):
+        boundary = branch[place]
+        if isinstance(boundary, Compaction | Reset):
+            start = next((i for i in range(place) if branch[i].id == boundary.first_kept), place)
+            kept = tuple(entry for entry in branch[start:place] if not isinstance(entry, Compaction | Reset))
+            return View(boundary, kept, tuple(branch[place + 1 :]))
+    return View(None, (), tuple(branch))
+
+
+def project(view: View) -> list[Message]:
+    """Return what is in view as messages, a summary first."""
+    messages: list[Message] = [view.boundary.message] if isinstance(view.boundary, Compaction) else []
+    words = isinstance(view.boundary, Reset)
+    speak(view.kept, messages, words_only=words)
+    speak(view.after, messages)
+    return messages
+
+
+def speak(entries: Iterable[Entry], messages: list[Message], *, words_only: bool = False) -> None:
+    """Add what entries say to a list. The volatile text of a turn joins the user message it rode on."""
+    for entry in entries:
         if isinstance(entry, CustomMessage) and entry.custom_type == RUNTIME_CONTEXT:
             _ride(messages, entry.text)
-        elif isinstance(entry, MessageEntry | Compaction | BranchSummary | CustomMessage):
+        elif isinstance(entry, MessageEntry | BranchSummary | CustomMessage):
             message = entry.message
-            if message is not None and place in quiet:
+            if message is not None and words_only:
                 message = _words_only(message)
             if message is not None:
                 messages.append(message)
-    return messages
 
 
 def _ride(messages: list[Message], context: str) -> None:
@@ -53,19 +70,6 @@ def _ride(messages: list[Message], context: str) -> None:
     if messages and isinstance(last := messages[-1], User):
         joined = f"{last.context}\n\n{context}" if last.context else context
         messages[-1] = replace(last, context=joined)
-
-
-def _kept_by_reset(entries: Sequence[Entry]) -> frozenset[int]:
-    """Return the places of entries from before a reset: of those only the words are shown, not the work."""
-    if not entries or not isinstance(entries[0], Reset):
-        return frozenset()
-    kept: list[int] = []
-    parent = entries[0].parent_id
-    by_id = {entry.id: place for place, entry in enumerate(entries) if place}
-    while parent in by_id and by_id[parent] not in kept:
-        kept.append(by_id[parent])
-        parent = entries[by_id[parent]].parent_id
-    return frozenset(kept)
 
 
 def _words_only(message: Message) -> Message | None:

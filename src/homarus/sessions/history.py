@@ -1,0 +1,92 @@
+"""The repaired history of a growing branch: what is settled is not repaired again, so a turn costs what it adds."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from homarus.core.messages import Assistant, Message, ToolResult, User
+from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, Leaf, MessageEntry, Reset
+from homarus.sessions.repair import STRICT, Rules, repair
+from homarus.sessions.view import View, project, speak
+
+
+class History:
+    """Equal at any time to `repair(project(view))` of all that it was given, for one set of rules."""
+
+    def __init__(self, view: View, rules: Rules = STRICT) -> None:
+        self.rules = rules
+        self._settled: list[Message] = []
+        self._used: set[str] = set()
+        self._open: list[Message] = []  # the turn that still goes on, not repaired
+        self._start(project(view))
+
+    def _start(self, messages: list[Message]) -> None:
+        """Settle everything before the last turn at once."""
+        turns = (i for i in range(len(messages) - 1, 0, -1) if isinstance(messages[i], User))
+        start = next((i for i in turns if isinstance(messages[i - 1], Assistant)), 0)
+        self._open = messages[:start]
+        self._settle()
+        rest, self._open = (messages if self._open else messages[start:]), []
+        if not all(self._take(message) for message in rest):
+            # A result of an earlier turn's call: only all messages together tell where it belongs.
+            self._settled, self._used, self._open = [], set(), messages
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Return the history as a provider takes it."""
+        return (*self._settled, *self._repaired())
+
+    def extend(self, entry: Entry) -> bool:
+        """Take one more entry of the branch; False when it changes what stands before it and a new history is due."""
+        if isinstance(entry, Compaction | Reset | Leaf):
+            return False
+        if not isinstance(entry, MessageEntry | BranchSummary | CustomMessage):
+            return True
+        said = self._open[-1:]
+        known = len(said)
+        speak((entry,), said)
+        self._open[-1:] = said[:known]  # the volatile text of a turn joins its user message
+        return all(self._take(message) for message in said[known:])
+
+    def _take(self, message: Message) -> bool:
+        if isinstance(message, ToolResult) and not self._called(message.call_id):
+            return False
+        if isinstance(message, User):
+            self._settle()
+        self._open.append(message)
+        return True
+
+    def _called(self, call_id: str) -> bool:
+        return any(call.id == call_id for m in self._open if isinstance(m, Assistant) for call in m.calls)
+
+    def _settle(self) -> None:
+        """Close the turn if nothing that comes later can change how it reads."""
+        if not self._open or not isinstance(self._open[-1], Assistant) or not _sound(self._open):
+            return
+        done = self._repaired()
+        if done and isinstance(done[-1], Assistant) and not done[-1].calls:
+            self._settled += done
+            self._used.update(call.id for message in done if isinstance(message, Assistant) for call in message.calls)
+            self._open = []
+
+    def _repaired(self) -> tuple[Message, ...]:
+        rules = replace(self.rules, user_first=False) if self._settled else self.rules
+        return repair(self._open, rules, used=self._used)
+
+
+def _sound(messages: list[Message]) -> bool:
+    """Say whether each call and each result has its other half in the same frame, so that none can go elsewhere."""
+    called: list[str] = []
+    owed: list[str] = []
+    for message in messages:
+        if isinstance(message, Assistant) and message.calls:
+            if owed:
+                return False
+            called = [call.id for call in message.calls]
+            owed = list(called)
+        elif isinstance(message, ToolResult):
+            if message.call_id not in called:
+                return False
+            if message.call_id in owed:
+                owed.remove(message.call_id)
+    return not owed

@@ -1,0 +1,186 @@
+"""Reading a transcript file in any form, from its tail where that is enough. Writing one is `writer`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+from msgspec import Struct
+
+from homarus.core.errors import StorageError
+from homarus.sessions.branch import Node, Nodes, Tail, cut, walk_tail
+from homarus.sessions.codec import Json
+from homarus.sessions.entry import Entry, Header, new_header, salvage, to_entry, to_header
+from homarus.sessions.legacy import upgrade
+from homarus.storage.faults import Missing, explained
+from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
+
+# How much of a branch without any boundary is held in memory: twice what a window of 200,000 tokens takes. A caller
+# with a larger model asks for more.
+WINDOW = 2 << 20
+# How far into a file its first readable line is looked for before the file counts as damaged.
+_PROBE_LINES = 64
+
+
+class Form(StrEnum):
+    """What kind of file a transcript is."""
+
+    EMPTY = "empty"
+    TREE = "tree"
+    HEADLESS = "headless"
+    OLD = "old"
+    FLAT = "flat"
+    CORRUPT = "corrupt"
+
+
+class Source(Struct, frozen=True):
+    """A transcript file and what its beginning says."""
+
+    path: Path
+    form: Form
+    header: Header
+
+    @property
+    def native(self) -> bool:
+        """Say whether its lines are entries as they stand."""
+        return self.form in {Form.TREE, Form.HEADLESS}
+
+
+def identify(path: Path) -> Source:
+    """Look at the beginning of a file and say what it is; a missing file is an empty one."""
+    unnamed = new_header(session_id_of(path), "", "")
+    seen = False
+    try:
+        for number, line in enumerate(read_lines(path)):
+            seen = True
+            for value in _values(line):
+                if header := to_header(value):
+                    return Source(path, Form.TREE if header.version >= 3 else Form.OLD, header)
+                if "type" not in value and isinstance(value.get("role"), str):
+                    return Source(path, Form.FLAT, unnamed)
+                if isinstance(value.get("type"), str):
+                    return Source(path, Form.HEADLESS if to_entry(value) else Form.OLD, unnamed)
+            if number >= _PROBE_LINES:
+                break
+    except Missing:
+        pass
+    return Source(path, Form.CORRUPT if seen else Form.EMPTY, unnamed)
+
+
+def session_id_of(path: Path) -> str:
+    """Return the session id that a transcript's file name carries, archives and topics included."""
+    name = path.name
+    for mark in (".jsonl", ".json"):
+        name = name.partition(mark)[0]
+    return name.rpartition("-topic-")[0] or name
+
+
+def read_entries(source: Source) -> Iterator[Entry]:
+    """Yield every readable entry in the order of the file, branches and all."""
+    if source.native:
+        for line in read_lines(source.path):
+            yield from _entries(line)
+    elif source.form in {Form.OLD, Form.FLAT}:
+        rows = [value for line in read_lines(source.path) for value in _values(line)]
+        yield from (entry for row in upgrade(rows) if (entry := to_entry(row)))
+
+
+def load_tail(source: Source, *, limit: int = WINDOW) -> Tail:
+    """Return the newest part of the branch, as much of it as the context needs.
+
+    The cost depends on the distance to the last boundary (or on `limit`), not on the size of the file.
+    """
+    if not source.native:
+        held = list(read_entries(source))
+        nodes, complete = cut(Nodes(held).resolve(), limit)
+        return Tail(tuple(held[node.index] for node in nodes), complete)
+    lines = read_lines_reversed(source.path)
+    tail = walk_tail((entry for line in lines for entry in reversed(_entries(line))), limit=limit)
+    if tail is not None:
+        return tail
+    nodes, complete = cut(Nodes(read_entries(source)).resolve(), limit)
+    return Tail(tuple(_pick(source, nodes)), complete)
+
+
+def load_branch(source: Source) -> Iterator[Entry]:
+    """Yield the whole active branch, oldest entry first; of a healthy file one entry at a time is in memory."""
+    if source.native:
+        yield from _pick(source, Nodes(read_entries(source)).resolve())
+    else:
+        held = list(read_entries(source))
+        yield from (held[node.index] for node in Nodes(held).resolve())
+
+
+def damaged_lines(path: Path) -> Iterator[Line]:
+    """Yield the lines that are no record."""
+    return (line for line in read_lines(path) if not isinstance(line.value, dict))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Source]:
+    """Identify a transcript that may be compressed; a compressed one is unpacked beside nothing of the user's."""
+    if path.suffix != ".zst":
+        yield identify(path)
+        return
+    folder = tempfile.mkdtemp(prefix="homarus-read-")
+    try:
+        plain = Path(folder, path.name.removesuffix(".zst"))
+        unpack(path, plain)
+        yield identify(plain)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def unpack(path: Path, target: Path) -> None:
+    """Write the plain content of a `.zst` file; a damaged one is an error, never half a transcript."""
+    import zstandard
+
+    with explained("unpack", path), path.open("rb") as packed, target.open("wb") as plain:
+        try:
+            left = b""
+            while block := left or packed.read(1 << 20):
+                frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+                while block:
+                    plain.write(frame.decompress(block))
+                    block = b"" if frame.eof else packed.read(1 << 20)
+                if not frame.eof:
+                    raise StorageError(f"cannot unpack {path}: its end is missing", cure="restore it from a backup")
+                left = frame.unused_data
+        except zstandard.ZstdError as error:
+            raise StorageError(f"cannot unpack {path}: {error}", cure="restore this archive from a backup") from error
+
+
+def _values(line: Line) -> list[Json]:
+    if isinstance(line.value, dict):
+        return [line.value]
+    return salvage(line.raw) if line.value is None else []
+
+
+def _entries(line: Line) -> list[Entry]:
+    if isinstance(line.value, dict):
+        entry = to_entry(line.value, line.raw, line.offset)
+        return [entry] if entry else []
+    return [entry for value in _values(line) if (entry := to_entry(value, offset=line.offset))]
+
+
+def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:
+    """Read the entries of these nodes, in the order of the nodes."""
+    ordered = all(before.offset < after.offset for before, after in pairwise(path))
+    wanted = {(node.offset, node.id) for node in path}
+    start = min((node.offset for node in path), default=0)
+    found = (
+        entry
+        for line in read_lines(source.path, start=start)
+        for entry in _entries(line)
+        if (entry.offset, entry.id) in wanted
+    )
+    if ordered:
+        yield from found
+    else:
+        held = {(entry.offset, entry.id): entry for entry in found}
+        yield from (held[node.offset, node.id] for node in path if (node.offset, node.id) in held)

@@ -1,0 +1,280 @@
+"""The one writer of a session: what it appended is on disk when the call returns, and the file stays valid throughout."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
+from homarus.core.errors import Cancelled, StorageError
+from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
+from homarus.sessions.codec import Json, cap_details, from_message, is_synthetic
+from homarus.sessions.convert import make_appendable
+from homarus.sessions.entry import RUNTIME_CONTEXT, Entry, MessageEntry, new_entry, new_header
+from homarus.sessions.history import History
+from homarus.sessions.log import WINDOW, Form, identify, load_tail
+from homarus.sessions.owner import own
+from homarus.sessions.repair import STRICT, Rules, missing_results, open_calls
+from homarus.sessions.view import View, project, visible
+from homarus.storage.atomic import ensure_dir
+from homarus.storage.jsonl import JsonlWriter
+from homarus.storage.record import encode
+
+_REMEMBERED_KEYS = 4096
+
+
+class SessionWriter:
+    """An open session. Nobody else can write it while this object lives, and it holds no more than a context needs.
+
+    Opening changes nothing that is readable: an older form is converted with the original kept, a torn last line stays
+    as it is and the next entry starts on a fresh line.
+    """
+
+    def __init__(
+        self, path: Path, session_id: str, *, clock: Clock, ids: Ids, cwd: str = "", window: int = WINDOW
+    ) -> None:
+        self.path = path
+        self.clock = clock
+        self._ids = ids
+        self._window = window
+        self._run = ""
+        self._file: JsonlWriter | None = None  # opened by the first append: looking at a session makes no file
+        ensure_dir(path.parent)
+        self._lock = own(path, clock.now())
+        try:
+            source = make_appendable(path, session_id, cwd, clock.now())
+            self._new = source.form is Form.EMPTY
+            self.header = new_header(session_id, iso_ms(clock.now()), cwd) if self._new else source.header
+            self._load()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _load(self) -> None:
+        """Read the branch back from its end."""
+        tail = load_tail(identify(self.path), limit=self._window)
+        self.branch: list[Entry] = list(tail.entries)
+        self.complete = tail.complete
+        self._bytes = sum(len(entry.raw) for entry in self.branch)
+        self._leaf = self.branch[-1].id if self.branch else None
+        # A short id is new only among ids that we know; where most of the file was not read, ids are long.
+        known = {entry.id for entry in self.branch}
+        self._ids_seen: set[str] | None = known if self.size <= 2 * self._bytes + 65536 else None
+        bodies = (entry.body for entry in self.branch if isinstance(entry, MessageEntry))
+        keys = (key for body in bodies if isinstance(key := body.get("idempotencyKey"), str))
+        self._keys: deque[str] = deque(keys, maxlen=_REMEMBERED_KEYS)
+        self._histories: dict[Rules, History] = {}
+        spoken = project(visible(self.branch[_last_calls(self.branch) :]))
+        self._open_calls = open_calls(spoken)
+        self._frame = _last_frame(spoken)
+
+    @property
+    def session_id(self) -> str:
+        """Return the id in the header."""
+        return self.header.id
+
+    @property
+    def leaf(self) -> str | None:
+        """Return the id of the entry that the next one will hang on."""
+        return self._leaf
+
+    @property
+    def view(self) -> View:
+        """Return what of the branch is in view of a model."""
+        return visible(self.branch)
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls that wait for their result."""
+        return tuple(self._open_calls)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the file."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def history(self, rules: Rules = STRICT) -> tuple[Message, ...]:
+        """Return what a model is sent: valid for its provider, and equal before a message and after a restart."""
+        if rules not in self._histories:
+            self._histories[rules] = History(self.view, rules)
+        return self._histories[rules].messages
+
+    def knows(self, idempotency_key: str) -> bool:
+        """Say whether a message with this key is in the session already: a retry must not be stored twice."""
+        return bool(idempotency_key) and idempotency_key in self._keys
+
+    def begin_run(self, run_id: str) -> None:
+        """Make this run the only one that may append; a run that it superseded is refused from now on."""
+        self._run = run_id
+
+    def append_message(self, message: Message, *, durable: bool = True, run_id: str = "") -> Entry:
+        """Store a message and return its entry. Calls that would be left without a result get one first."""
+        self._check_run(run_id)
+        fresh: list[Entry] = []
+        stand_ins: list[ToolResult] = []
+        if isinstance(message, ToolResult):
+            self._check_result(message)
+        else:
+            stand_ins = missing_results(self._open_calls, epoch_ms(self.clock.now()))
+        for result in stand_ins:
+            fresh.append(self._entry("message", {"message": from_message(result)}, fresh))
+        fresh.append(self._entry("message", {"message": cap_details(from_message(message))}, fresh))
+        stored = fresh[-1]
+        if isinstance(message, User) and message.context:
+            carrier: Json = {"customType": RUNTIME_CONTEXT, "content": message.context, "display": False}
+            fresh.append(self._entry("custom_message", carrier, fresh))
+        self._write(fresh, durable)
+        for spoken in (*stand_ins, message):
+            self._follow(spoken)
+        return stored
+
+    def append(self, kind: str, fields: Json, *, durable: bool = True, run_id: str = "") -> Entry:
+        """Store an entry that is no message: a model change, a label, a note, a compaction, a reset."""
+        if kind in {"message", "leaf", "session"}:
+            raise ValueError(f"{kind} entries have their own method")
+        self._check_run(run_id)
+        entry = self._entry(kind, fields, [])
+        self._write([entry], durable)
+        return entry
+
+    def compact(self, summary: str, first_kept: str, tokens_before: int, **more: Any) -> Entry:
+        """Store a summary of everything before `first_kept`; nothing of it is removed from the file."""
+        kept = first_kept or None
+        fields = {"summary": summary, "firstKeptEntryId": kept, "tokensBefore": tokens_before, **more}
+        return self.append("compaction", fields)
+
+    def move_leaf(self, target: str) -> None:
+        """Continue from another entry, as an undo does. What came after it stays in the file, on a branch of its own."""
+        # Readers that do not know this line follow its parent, and so come to the same place.
+        entry = self._entry("leaf", {"targetId": target}, [], parent=target)
+        self._append([entry], durable=True)
+        self._load()
+        if self._leaf != target:
+            raise StorageError(f"{self.path} has no entry {target} to go back to", cure="take an id from this branch")
+
+    def sync(self) -> None:
+        """Make everything that was appended without `durable` durable."""
+        if self._file:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Let go of the file and of the right to write it; a second call does nothing."""
+        if self._file:
+            self._file.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_run(self, run_id: str) -> None:
+        if run_id and self._run and run_id != self._run:
+            raise Cancelled(f"run {run_id} was superseded by run {self._run}")
+
+    def _check_result(self, result: ToolResult) -> None:
+        if any(call.id == result.call_id for call in self._open_calls):
+            return
+        before = self._frame.get(result.call_id)
+        if before is not None and is_synthetic(before) and not is_synthetic(result):
+            return  # a real result replaces one that stood in for it
+        what = "already has its result" if before else "is not open"
+        raise StorageError(f"call {result.call_id} {what} in {self.path.name}", cure="append each result once")
+
+    def _entry(self, kind: str, fields: Json, before: Sequence[Entry], parent: str | None = None) -> Entry:
+        above = parent or (before[-1].id if before else self._leaf)
+        return new_entry(kind, self._new_id(), above, iso_ms(self.clock.now()), fields)
+
+    def _new_id(self) -> str:
+        if self._ids_seen is None:
+            return self._ids.uuid()
+        ident = self._ids.short()
+        while ident in self._ids_seen:
+            ident = self._ids.short()
+        self._ids_seen.add(ident)
+        return ident
+
+    def _append(self, entries: Sequence[Entry], durable: bool) -> None:
+        if self._file is None:
+            self._file = JsonlWriter.open(self.path)
+        lines = [entry.raw for entry in entries]
+        self._file.append_many([encode(self.header.data), *lines] if self._new else lines, durable=durable)
+        self._new = False
+
+    def _write(self, entries: list[Entry], durable: bool) -> None:
+        """Append to the file first; what is in memory follows only when that succeeded."""
+        self._append(entries, durable)
+        for entry in entries:
+            self.branch.append(entry)
+            self._bytes += len(entry.raw)
+            self._leaf = entry.id
+            self._histories = {rules: seen for rules, seen in self._histories.items() if seen.extend(entry)}
+            if entry.type in {"compaction", "reset"}:
+                self._forget_older()
+        if self._bytes > 2 * self._window:
+            self._slide()
+
+    def _forget_older(self) -> None:
+        self.branch = list(self.view.entries)
+        self._bytes = sum(len(entry.raw) for entry in self.branch)
+        self.complete = True
+
+    def _slide(self) -> None:
+        """Let go of the oldest half of a branch that nobody compacts, at the start of a turn."""
+        size, place = 0, len(self.branch)
+        while place > 0 and size < self._window:
+            place -= 1
+            size += len(self.branch[place].raw)
+        starts = (i for i in range(place, len(self.branch)) if _is_user(self.branch[i]))
+        keep = next(starts, place)
+        if keep and not any(entry.type in {"compaction", "reset"} for entry in self.branch):
+            self.branch = self.branch[keep:]
+            self._bytes = sum(len(entry.raw) for entry in self.branch)
+            self.complete = False
+            self._ids_seen = None
+            self._histories = {}
+
+    def _follow(self, message: Message) -> None:
+        if isinstance(message, ToolResult):
+            match = next((call for call in self._open_calls if call.id == message.call_id), None)
+            if match:
+                self._open_calls.remove(match)
+            self._frame[message.call_id] = message
+            return
+        if isinstance(message, User) and message.idempotency_key:
+            self._keys.append(message.idempotency_key)
+        self._open_calls = open_calls([message])
+        if isinstance(message, Assistant) and message.calls:
+            self._frame = {}
+
+
+def _is_user(entry: Entry) -> bool:
+    return isinstance(entry, MessageEntry) and entry.role == "user"
+
+
+def _last_calls(branch: Sequence[Entry]) -> int:
+    """Return the place of the last assistant message with calls; only what follows it can matter to an append."""
+    for place in range(len(branch) - 1, -1, -1):
+        entry = branch[place]
+        if isinstance(entry, MessageEntry) and entry.role == "assistant":
+            message = entry.message
+            if isinstance(message, Assistant) and message.calls:
+                return place
+    return 0
+
+
+def _last_frame(messages: Sequence[Message]) -> dict[str, ToolResult]:
+    """Return the results of the last message with calls, by call id."""
+    found: dict[str, ToolResult] = {}
+    for message in messages:
+        if isinstance(message, Assistant) and message.calls:
+            found = {}
+        elif isinstance(message, ToolResult):
+            found[message.call_id] = message
+    return found
