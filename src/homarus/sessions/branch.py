@@ -89,6 +89,8 @@ class Node(Struct):
     """What navigation needs to know of one entry; the entry itself stays on disk."""
 
     index: int
+    first: int
+    """The place of the first line with this id: a line may stand in the file twice."""
     id: str
     parent: str | None
     time: int
@@ -126,8 +128,11 @@ class Nodes:
         time = 0
         for entry in entries:
             time = entry.time or time
+            index = len(self.nodes)
+            earlier = self.by_id.get(entry.id)
             node = Node(
-                index=len(self.nodes),
+                index=index,
+                first=earlier.first if earlier else index,
                 id=entry.id,
                 parent=entry.parent_id,
                 time=time,
@@ -166,7 +171,7 @@ class Nodes:
             orphan = node.kind is not Leaf and known is None and (bool(node.parent) or not node.linked)
             if node.kind is Leaf:
                 target = self.by_id.get(node.target)
-                valid = target is not None and target.index < node.index and (not reset or target.id in reset)
+                valid = target is not None and target.first < node.index and (not reset or target.id in reset)
                 node.parent = node.target if valid else node.parent if known else leaf.id if leaf else None
                 if valid and target:
                     leaf, moved = target, True
