@@ -1,0 +1,126 @@
+"""Read and write the bullets of a `## Retain` section. Pure; a line that does not parse is still plain text.
+
+    - O(c=0.9,t=2025-11) @Peter: Prefers short replies on WhatsApp.
+
+Kinds are W (world), B (experience), O (opinion) and S (observation). Unknown attributes are kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from hashlib import sha256
+
+from msgspec import Struct
+
+from homarus.core.text import fold
+
+KINDS = {"W": "world", "B": "experience", "O": "opinion", "S": "observation"}
+LETTERS = {name: letter for letter, name in KINDS.items()}
+RETAIN_HEADING = re.compile(r"^(#{2,3})\s+retain\s*:?\s*#*\s*$", re.IGNORECASE)
+_BULLET = re.compile(r"^\s{0,3}[-*+]\s+(?P<rest>\S.*)$")
+_KIND = re.compile(r"^(?P<kind>[WBOS])(?:\((?P<attrs>[^()]*)\))?(?=[\s:@]|$)\s*")
+_ENTITY = re.compile(r"^@(?:\{(?P<free>[^{}]{1,80})\}|(?P<slug>[^\W\d_](?:[\w.-]*\w)?))\s*")
+_INLINE = re.compile(r"(?<![\w@/.:`])@(?:\{([^{}]{1,80})\}|([^\W\d_](?:[\w.-]*\w)?)(?![\w/@]))")
+_CODE_SPAN = re.compile(r"(`+)(?:.+?)\1")
+_OPINION = re.compile(r"\b(?:prefers?|likes?|wants?|thinks?|should|hates?|loves?|dislikes?)\b", re.IGNORECASE)
+_FIRST_PERSON = re.compile(r"^(?:i|we|my|our)\b", re.IGNORECASE)
+_PRONOUN = re.compile(r"^(?:he|she|it|they|this|that|these|those|his|her|its|their)\b", re.IGNORECASE)
+
+
+class Bullet(Struct, frozen=True):
+    """One retained fact as it stands in the file."""
+
+    kind: str  # world | experience | opinion | observation
+    text: str
+    entities: tuple[str, ...] = ()
+    attrs: tuple[tuple[str, str], ...] = ()
+    inferred: bool = False
+
+    def attr(self, name: str) -> str | None:
+        """Return an attribute's text, or None."""
+        return next((value for key, value in self.attrs if key == name), None)
+
+    @property
+    def confidence(self) -> float | None:
+        """Return c of an opinion within 0 and 1; other kinds have none."""
+        given = self.attr("c")
+        if given is None or self.kind != "opinion":
+            return None
+        try:
+            return min(1.0, max(0.0, float(given)))
+        except ValueError:
+            return None
+
+    @property
+    def id(self) -> str:
+        """Return a name that survives moves of the line: it depends on kind, entities and words only."""
+        given = self.attr("id")
+        return given or fact_id(self.kind, self.entities, self.text)
+
+
+def fact_id(kind: str, entities: tuple[str, ...], text: str) -> str:
+    """Return the first ten base32 characters of the hash of what the fact says."""
+    said = "|".join((LETTERS.get(kind, kind), *sorted(map(fold, entities)), " ".join(fold(text).split())))
+    return base64.b32encode(sha256(said.encode()).digest()).decode()[:10].lower()
+
+
+def parse_bullet(line: str) -> Bullet | None:
+    """Return the bullet on a line of a Retain section, or None when the line is no bullet at all."""
+    match = _BULLET.match(line)
+    if not match:
+        return None
+    rest = match["rest"].strip()
+    kind, attrs = "", ()
+    if head := _KIND.match(rest):
+        kind, rest = KINDS[head["kind"]], rest[head.end() :]
+        attrs = _attributes(head["attrs"] or "")
+    entities: list[str] = []
+    while found := _ENTITY.match(rest):
+        entities.append(found["free"] or found["slug"])
+        rest = rest[found.end() :]
+    rest = rest.removeprefix(":").strip()
+    if not rest:
+        return None
+    everyone = tuple(dict.fromkeys([*entities, *entities_in(rest)]))
+    return Bullet(kind or _infer(rest, everyone), rest, everyone, attrs, inferred=not kind)
+
+
+def _attributes(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = (part.partition("=") for part in text.split(",") if part.strip())
+    return tuple((key.strip(), value.strip()) for key, _, value in pairs)
+
+
+def _infer(text: str, entities: tuple[str, ...]) -> str:
+    if entities and _OPINION.search(text):
+        return "opinion"
+    return "experience" if _FIRST_PERSON.match(text) else "world"
+
+
+def entities_in(text: str) -> tuple[str, ...]:
+    """Return the @entities of free text; code spans, mail addresses and npm scopes hold none."""
+    if "@" not in text:
+        return ()
+    plain = _CODE_SPAN.sub(" ", text)
+    return tuple(dict.fromkeys(free or slug for free, slug in _INLINE.findall(plain)))
+
+
+def lint(bullet: Bullet) -> tuple[str, ...]:
+    """Return what would make this fact hard to use later; nothing here stops it from being kept."""
+    found = []
+    if _PRONOUN.match(bullet.text):
+        found.append("starts with a pronoun: name who or what is meant")
+    if len(bullet.text.split()) < 4:
+        found.append("fewer than four words: write a sentence that makes sense alone")
+    if bullet.attr("c") is not None and bullet.kind != "opinion":
+        found.append("c= counts for opinions (O) only")
+    return tuple(found)
+
+
+def format_bullet(bullet: Bullet) -> str:
+    """Return the line to append to a Retain section; it parses back to the same bullet."""
+    attrs = ",".join(f"{key}={value}" for key, value in bullet.attrs)
+    head = LETTERS[bullet.kind] + (f"({attrs})" if attrs else "")
+    leading = [name for name in bullet.entities if name not in entities_in(bullet.text)]
+    names = "".join(f" @{name}" if re.fullmatch(r"[^\W\d_](?:[\w.-]*\w)?", name) else f" @{{{name}}}" for name in leading)
+    return f"- {head}{names}: {' '.join(bullet.text.split())}"

@@ -1,0 +1,214 @@
+"""Write the derived index: one file in, its rows out, all in the caller's transaction. Decides nothing about when."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from homarus.core.text import slug
+from homarus.memory.chunk import Chunk
+from homarus.memory.files import Found
+from homarus.memory.lines import PATH, Unit, note_day
+from homarus.memory.schema import GAP
+from homarus.memory.terms import search_text
+from homarus.memory.transcripts import Tail
+
+_PATH_WORD = re.compile(r"[^\W_]+")
+_LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities, text, terms"
+
+
+class IndexWriter:
+    """Puts files into the tables and takes them out. Never commits: the caller groups what belongs together."""
+
+    def __init__(self, conn: sqlite3.Connection, now_ms: int) -> None:
+        self.conn = conn
+        self.now_ms = now_ms
+        highest = conn.execute("SELECT max(id) FROM lines").fetchone()[0]
+        self.next_id = (highest or 0) + GAP + 1
+
+    def put_note(self, item: Found, digest: str, units: list[Unit], chunks: Sequence[Chunk]) -> None:
+        """Replace everything the index knows about a note."""
+        self.drop(item.source, item.path)
+        file = self._file(item, digest, units, state="")
+        self._lines(file, units, path=item.path)
+        self._names(file, units)
+        self._facts(file, item.path, units)
+        self._chunks(item, chunks)
+
+    def put_transcript(self, item: Found, units: list[Unit], tail: Tail) -> None:
+        """Replace a transcript, or add to it when `units` continue what is there."""
+        state = msgspec.json.encode(tail).decode()
+        file = self._file(item, tail.head, units, state=state)
+        self._lines(file, units, path=item.path)
+        self._names(file, units)
+
+    def extend_transcript(self, file: int, item: Found, units: list[Unit], tail: Tail) -> bool:
+        """Add new messages behind the old ones; False when other rows already follow them."""
+        last = self.conn.execute("SELECT last_id FROM files WHERE id = ?", (file,)).fetchone()[0]
+        state = msgspec.json.encode(tail).decode()
+        if units and last + GAP + 1 < self.next_id:
+            return False
+        if units:
+            self.next_id = last + 1
+            self._lines(file, units, path="")
+            self._names(file, units)
+        self.conn.execute(
+            "UPDATE files SET stamp = ?, size = ?, mtime = ?, state = ?, last_id = ?, lines = lines + ?, words = words + ? WHERE id = ?",
+            (item.stamp, item.size, item.mtime, state, last + len(units), len(units), sum(u.size for u in units), file),
+        )
+        return True
+
+    def touch(self, file: int, item: Found) -> None:
+        """Note that a file was looked at and says the same as before."""
+        self.conn.execute(
+            "UPDATE files SET stamp = ?, size = ?, mtime = ? WHERE id = ?", (item.stamp, item.size, item.mtime, file)
+        )
+
+    def drop(self, source: str, path: str) -> None:
+        """Remove a file's rows; nothing happens when it has none."""
+        row = self.conn.execute(
+            "SELECT id, first_id, last_id FROM files WHERE source = ? AND path = ?", (source, path)
+        ).fetchone()
+        if row is None:
+            return
+        file, first, last = row
+        run = self.conn.execute
+        run(
+            "INSERT INTO lines_fts(lines_fts, rowid, text) SELECT 'delete', id, text FROM lines_search WHERE id BETWEEN ? AND ?",
+            (first, last),
+        )
+        run("DELETE FROM line_vec WHERE id BETWEEN ? AND ?", (first, last))
+        run("DELETE FROM lines WHERE id BETWEEN ? AND ?", (first, last))
+        run(
+            "INSERT INTO chunks_fts(chunks_fts, rowid, text) SELECT 'delete', rowid, text FROM chunks WHERE source = ? AND path = ?",
+            (source, path),
+        )
+        run("DELETE FROM chunks WHERE source = ? AND path = ?", (source, path))
+        for table in ("names", "facts", "entities", "fact_entities"):
+            run(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608 - names from the line above
+        run("DELETE FROM files WHERE id = ?", (file,))
+
+    def clear(self) -> None:
+        """Empty every table but the cache of embeddings, which a rebuild draws from."""
+        self.conn.execute("INSERT INTO lines_fts(lines_fts) VALUES('delete-all')")
+        self.conn.execute("INSERT INTO chunks_fts(chunks_fts) VALUES('delete-all')")
+        for table in ("lines", "line_vec", "word_vec", "chunks", "names", "facts", "entities", "fact_entities", "files"):
+            self.conn.execute(f"DELETE FROM {table}")  # noqa: S608 - names from the line above
+        self.next_id = GAP + 1
+
+    def _file(self, item: Found, digest: str, units: list[Unit], state: str) -> int:
+        day = note_day(item.path)
+        first = self.next_id
+        last = first + GAP - 1 + len(units)
+        cursor = self.conn.execute(
+            "INSERT INTO files(path, source, hash, mtime, size, stamp, first_id, last_id, lines, words, day, state)"
+            " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(item.path, item.source, digest, item.mtime, item.size, item.stamp, first, last, len(units)),
+                *(sum(unit.size for unit in units), day.toordinal() if day else None, state),
+            ),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def _lines(self, file: int, units: list[Unit], *, path: str) -> None:
+        """Store the path as the root of all headings, then the lines; `path` is empty when they continue a file."""
+        rows: list[tuple[object, ...]] = []
+        root: int | None = None
+        if path:
+            root = self.next_id
+            label = " ".join(_PATH_WORD.findall(path.removesuffix(".md")))
+            rows.append((root, file, 0, None, None, None, "", "path", PATH, 0, 0, None, "", label, _extra(label)))
+            self.next_id += GAP
+        base = self.next_id
+        sizes = [unit.size for unit in units]
+        for at, unit in enumerate(units):
+            rows.append(
+                (
+                    *(base + at, file, unit.line, unit.day, unit.first, unit.last, unit.speaker, unit.kind, unit.flags),
+                    *(unit.size, sum(sizes[max(0, at - 2) : at + 3])),
+                    base + unit.head if unit.head is not None else root,
+                    *("\x1f".join(unit.entities), unit.text, _extra(unit.text)),
+                )
+            )
+        self.next_id = base + len(units)
+        marks = ", ".join("?" * 15)
+        self.conn.executemany(f"INSERT INTO lines({_LINE_COLUMNS}) VALUES({marks})", rows)  # noqa: S608 - constants
+        self.conn.executemany("INSERT INTO lines_fts(rowid, text) VALUES(?, ?)", [(r[0], r[14] or r[13]) for r in rows])
+        self.next_id += GAP
+
+    def _names(self, file: int, units: list[Unit]) -> None:
+        counted = Counter((unit.speaker, "speaker") for unit in units if unit.speaker)
+        counted.update((name, "entity") for unit in units for name in unit.entities)
+        self.conn.executemany(
+            "INSERT INTO names(file, name, role, lines) VALUES(?, ?, ?, ?)"
+            " ON CONFLICT(file, name, role) DO UPDATE SET lines = lines + excluded.lines",
+            [(file, name, role, count) for (name, role), count in counted.items()],
+        )
+
+    def _facts(self, file: int, path: str, units: list[Unit]) -> None:
+        facts: list[list[object]] = []
+        links: set[tuple[int, str, str, str]] = set()
+        previous = None
+        for unit in units:
+            bullet = unit.bullet
+            if bullet is None:
+                continue
+            if previous is bullet and facts:
+                facts[-1][6] = unit.line  # a continuation line
+                continue
+            previous = bullet
+            facts.append(
+                [
+                    *(bullet.id, file, bullet.kind, bullet.text, path, unit.line, unit.line, unit.day, unit.first),
+                    *(unit.last, unit.precision, bullet.confidence, "owner", bullet.attr("sup") or ""),
+                ]
+            )
+            links.update((file, bullet.id, slug(name) or name, "subject") for name in bullet.entities)
+        self.conn.executemany(
+            "INSERT OR REPLACE INTO facts(id, file, kind, text, path, line, end_line, mentioned_on, occ_from, occ_to,"
+            " precision, confidence, origin, supersedes) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            facts,
+        )
+        self.conn.executemany("INSERT OR IGNORE INTO fact_entities VALUES(?, ?, ?, ?)", sorted(links))
+
+    def put_entity(self, path: str, name: str, kind: str, aliases: Iterable[str]) -> None:
+        """Remember the names that an entity page gives."""
+        row = self.conn.execute("SELECT id FROM files WHERE source = 'memory' AND path = ?", (path,)).fetchone()
+        self.conn.execute(
+            "INSERT OR REPLACE INTO entities(slug, name, kind, aliases, file) VALUES(?, ?, ?, ?, ?)",
+            (slug(name) or name, name, kind, json.dumps(list(aliases), ensure_ascii=False), row[0]),
+        )
+
+    def _chunks(self, item: Found, chunks: Sequence[Chunk]) -> None:
+        insert = (
+            "INSERT OR IGNORE INTO chunks(id, path, source, start_line, end_line, hash, model, text, updated_at)"
+            " VALUES(?, ?, ?, ?, ?, ?, '', ?, ?)"
+        )
+        self.conn.executemany(
+            insert,
+            [
+                (chunk_id(item, chunk), item.path, item.source, chunk.start_line, chunk.end_line, chunk.hash, chunk.text, self.now_ms)
+                for chunk in chunks
+            ],
+        )
+        self.conn.execute(
+            "INSERT INTO chunks_fts(rowid, text) SELECT rowid, text FROM chunks WHERE source = ? AND path = ?",
+            (item.source, item.path),
+        )
+
+
+def chunk_id(item: Found, chunk: Chunk) -> str:
+    """Return a name for a chunk that depends on where it is and what it says."""
+    return sha256(f"{item.source}:{item.path}:{chunk.start_line}:{chunk.end_line}:{chunk.hash}".encode()).hexdigest()
+
+
+def _extra(text: str) -> str | None:
+    searched = search_text(text)
+    return None if searched == text else searched

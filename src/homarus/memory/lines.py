@@ -1,0 +1,238 @@
+"""Read a note into lines with what ranking needs: who speaks, which day, which kind, under which heading. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import cache
+
+from msgspec import Struct
+
+from homarus.memory.bank.grammar import KINDS, RETAIN_HEADING, Bullet, entities_in, parse_bullet
+from homarus.memory.terms import content_words
+from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
+
+QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN = (1 << bit for bit in range(8))
+SLICE = 2000  # a longer line becomes several units with one line number
+LABELS = frozenset(
+    "todo note notes decision decided idea question answer q a fix bug warning tip reminder summary context goal plan "
+    "status next done action actions result results remember important update why how what source link links tags date "
+    "name kind aliases title".split()
+)
+
+_BULLET = re.compile(r"^\s*(?:>\s*)*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|^\s*(?:>\s*)+")
+_HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
+_FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})")
+_SPEAKER = re.compile(
+    r"^(?:\[?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?\]?[\s,–-]*)?(?:\*\*|__)?(?P<name>[^\W\d_][\w .'’-]{0,30}?)(?:\*\*|__)?:(?:\*\*|__)?\s"
+)
+_COMMENT = re.compile(r"^\s*<!--.*?-->\s*$")
+_WORDY = re.compile(r"[^\W_]")
+
+
+class Unit(Struct):
+    """One line (or slice of a long line) of one file."""
+
+    line: int
+    text: str
+    day: int | None = None  # proleptic ordinal of the day it was written on
+    first: int | None = None  # the days it speaks of, where it names any
+    last: int | None = None
+    precision: str = ""
+    speaker: str = ""
+    flags: int = 0
+    kind: str = "note"
+    entities: tuple[str, ...] = ()
+    size: int = 0  # content words
+    head: int | None = None  # index of the heading above it, in the same list
+    bullet: Bullet | None = None
+
+
+def parse_note(path: str, lines: list[str]) -> list[Unit]:
+    """Return the units of a note, headings included, in file order; blank lines and lone comments are left out."""
+    return _Reader(path).read(lines)
+
+
+def body_of(text: str) -> str:
+    """Return a line without its speaker label."""
+    match = _SPEAKER.match(text)
+    return text[match.end() :] if match else text
+
+
+def strip_bullet(line: str) -> str:
+    """Return a line without list marks, quote marks and check boxes."""
+    return _BULLET.sub("", line, count=1).strip()
+
+
+def speaker_of(text: str) -> str:
+    """Return the name before the first colon, if it looks like one."""
+    match = _SPEAKER.match(text)
+    if not match:
+        return ""
+    name = match["name"].strip()
+    first = name[0]
+    if not (first.isupper() or not first.islower()) or len(name.split()) > 3 or name.lower() in {"http", "https"}:
+        return ""
+    return name
+
+
+def note_day(path: str) -> date | None:
+    """Return the day in a note's path: the last one, so that a dated folder does not win over a dated file."""
+    found = list(iso_days(path))
+    return found[-1] if found else None
+
+
+@cache
+def _proper() -> re.Pattern[str]:
+    return re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+
+
+@cache
+def _number() -> re.Pattern[str]:
+    return re.compile(
+        r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|twice|once|hundred|couple)\b", re.I
+    )
+
+
+def line_flags(text: str) -> int:
+    """Return what can be said of a line without its neighbours."""
+    flags = QUESTION if "?" in text[-80:] or "？" in text[-80:] else 0
+    if has_time_word(text):
+        flags |= TIME
+    if _number().search(text):
+        flags |= NUMBER
+    if _proper().search(text):
+        flags |= PROPER
+    return flags
+
+
+class _Reader:
+    """The state of one pass: fences, headings, the open Retain section and the day that holds."""
+
+    def __init__(self, path: str) -> None:
+        self.units: list[Unit] = []
+        self.day = note_day(path)
+        self.file_day = self.day
+        self.heads: list[tuple[int, int]] = []  # (level, index of the heading's unit)
+        self.fence = ""
+        self.retain = 0  # level of the open Retain heading
+        self.bullet: Bullet | None = None
+        self.front = False
+
+    def read(self, lines: list[str]) -> list[Unit]:
+        for number, raw in enumerate(lines, 1):
+            if self._structure(number, raw):
+                continue
+            if not _WORDY.search(raw) or _COMMENT.match(raw):
+                if not raw.strip():
+                    self.bullet = None
+                continue
+            self._content(number, raw)
+        return self.units
+
+    def _structure(self, number: int, raw: str) -> bool:
+        """Handle fences, front matter and headings; say whether the line is used up."""
+        if number == 1 and raw.rstrip() == "---":
+            self.front = True
+            return True
+        if self.front:
+            self.front = raw.rstrip() not in {"---", "..."}
+            return not self.front
+        if fence := _FENCE.match(raw):
+            mark = fence[1]
+            if not self.fence:
+                self.fence = mark
+            elif mark[0] == self.fence[0] and len(mark) >= len(self.fence) and not raw.strip().strip(mark[0]):
+                self.fence = ""
+            return not _WORDY.search(raw)
+        if self.fence:
+            return False
+        heading = _HEADING.match(raw)
+        if heading and heading[2]:
+            self._heading(number, len(heading[1]), heading[2], bool(RETAIN_HEADING.match(raw)))
+            return True
+        return False
+
+    def _heading(self, number: int, level: int, text: str, retain: bool) -> None:
+        while self.heads and self.heads[-1][0] >= level:
+            self.heads.pop()
+        parent = self.heads[-1][1] if self.heads else None
+        if retain:
+            self.retain = level
+        elif self.retain and level <= self.retain:
+            self.retain = 0
+        self.bullet = None
+        dated = next(iter(_heading_days(text)), None)
+        if dated:
+            self.day = dated
+        elif level <= 2 and not any(self.units[index].day != _ordinal(self.file_day) for _, index in self.heads):
+            self.day = self.file_day
+        self.heads.append((level, len(self.units)))
+        flags = HEADING | (line_flags(text) & (NUMBER | PROPER))
+        self.units.append(
+            Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=len(content_words(text)), head=parent)
+        )
+
+    def _content(self, number: int, raw: str) -> None:
+        bullet = None
+        if self.retain and not self.fence:
+            bullet = parse_bullet(raw)
+            if bullet is None and raw[:2] == "  " and self.bullet:
+                bullet = self.bullet  # a continuation belongs to the fact above it
+            self.bullet = bullet
+        text = raw.strip() if self.fence else strip_bullet(raw)
+        for start in range(0, max(1, len(text)), SLICE):
+            self._unit(number, text[start : start + SLICE], bullet)
+
+    def _unit(self, number: int, text: str, bullet: Bullet | None) -> None:
+        speaker = "" if self.fence or bullet else speaker_of(text)
+        body = bullet.text if bullet else text
+        unit = Unit(
+            number,
+            text,
+            _ordinal(self.day),
+            speaker=speaker,
+            flags=line_flags(body) | (CODE if self.fence else 0),
+            entities=bullet.entities if bullet else (() if self.fence else entities_in(text)),
+            size=len(content_words(body_of(body))),
+            head=self.heads[-1][1] if self.heads else None,
+        )
+        span = _occurs(body, self.day, bullet)
+        if span:
+            unit.first, unit.last, unit.precision = span.first.toordinal(), span.last.toordinal(), span.precision
+        if bullet:
+            unit.kind, unit.bullet = bullet.kind, bullet
+            unit.flags |= RETAIN
+        self.units.append(unit)
+
+
+def _occurs(body: str, day: date | None, bullet: Bullet | None) -> Span | None:
+    """Return when the line's matter happened: its attributes first, then phrases in its text."""
+    if bullet:
+        start, end = bullet.attr("from"), bullet.attr("to")
+        given = bullet.attr("t") or (f"{start}..{end}" if start and end else start or end)
+        span = parse_time(given) if given else None
+        if span:
+            return span
+    if day is None:
+        return next((span for span in find_spans(body, date(1, 1, 1)) if span.precision != "open" and span.first.year > 1), None)
+    spans = find_spans(body, day)
+    return spans[0] if spans else None
+
+
+def _heading_days(text: str) -> list[date]:
+    """Return days that a heading is about: it must be mostly the date, not a title that happens to hold one."""
+    spans = [span for span in find_spans(text, date(1, 1, 1)) if span.precision == "day" and span.first.year > 1]
+    return [span.first for span in spans if len(span.phrase) * 2 >= len(text.strip())]
+
+
+def _ordinal(day: date | None) -> int | None:
+    return day.toordinal() if day else None
+
+
+KIND_NAMES = frozenset([*KINDS.values(), "note", "heading", "turn"])
+
+
+def kind_names(given: tuple[str, ...]) -> frozenset[str]:
+    """Return full kind names for letters or names; unknown ones are left out, so that they match nothing."""
+    return frozenset(KINDS.get(name.upper(), name.lower()) for name in given) & KIND_NAMES

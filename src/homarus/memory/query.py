@@ -1,0 +1,129 @@
+"""What a question asks: words, names, dates and intents, found without a model. Pure; `today` is given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date
+from functools import cache
+
+from msgspec import Struct
+
+from homarus.core.text import fold
+from homarus.memory.lines import LABELS
+from homarus.memory.terms import STOP, query_terms, words
+from homarus.memory.timex import Span, find_spans
+
+FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
+
+# Intent -> how a question shows it. They only ever add to a score, so a wrong guess costs little.
+_INTENTS = {
+    "when": r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long|since when|how old|"
+    r"how many (?:days|weeks|months|years|hours))\b",
+    "how_many": r"\bhow (?:many|much|often|old|long|far|big|tall)\b",
+    "who": r"\b(?:who|whom|whose|with whom|which (?:person|friend|people|colleague))\b",
+    "where": r"\b(?:where|which (?:city|country|place|town|state|street)|what (?:city|country|place|town))\b",
+    "preference": r"\b(?:prefer\w*|favou?rite|like[sd]?|love[sd]?|enjoy\w*|hate[sd]?|dislike\w*|opinion|think|feel)\b",
+    "list": r"\b(?:all (?:the|of)|list|which|what (?:kinds?|types?|sorts?|are|were|do|does|did|has|have)\b.*|how many|"
+    r"activities|events|things|places|books|items|hobbies|ways|names)\b",
+    "current": r"\b(?:now|currently|still|these days|at the moment|latest|current|at present|right now|up to date)\b",
+}
+
+
+class Query(Struct, frozen=True):
+    """A question taken apart."""
+
+    text: str
+    terms: tuple[str, ...]  # what to look up, names included
+    core: tuple[str, ...]  # the same without names; all terms when only names were given
+    names: tuple[str, ...] = ()  # known names that the question speaks of, as the index spells them
+    spans: tuple[Span, ...] = ()
+    intents: frozenset[str] = frozenset()
+    phrase: str = ""  # the folded text, for exact matches
+
+    def has(self, intent: str) -> bool:
+        """Say whether the question shows this intent."""
+        return intent in self.intents
+
+
+def analyse(
+    text: str,
+    *,
+    today: date,
+    years: tuple[int, ...] = (),
+    names: Iterable[tuple[str, tuple[str, ...]]] = (),
+    entities: tuple[str, ...] = (),
+) -> Query:
+    """Take a question apart. `names` are (name, aliases) as the index knows them; `entities` were asked for explicitly."""
+    terms = tuple(query_terms(text))
+    found = names_in(text, names)
+    chosen = tuple(dict.fromkeys([*entities, *found]))
+    spoken = {part for name in found for part in words(name)}
+    for name, aliases in names:
+        if name in found:
+            spoken.update(part for alias in aliases for part in words(alias))
+    prefixes = {term for term in terms for name in found for part in words(name) if len(term) >= 3 and part.startswith(term)}
+    core = tuple(term for term in terms if term not in spoken and term not in prefixes)
+    return Query(
+        text=text,
+        terms=terms,
+        core=core or terms,
+        names=chosen,
+        spans=tuple(time_spans(text, today, years)),
+        intents=intents_of(text),
+        phrase=" ".join(fold(text).split()).strip(" ?.!\"'"),
+    )
+
+
+def names_in(text: str, names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return the known names that a text mentions: whole, by alias, by first name, or by a unique prefix of three letters."""
+    said = words(text)
+    spoken = set(said)
+    joined = f" {' '.join(said)} "
+    table = [(name, [words(form) for form in (name, *aliases)]) for name, aliases in names]
+    exact = [name for name, spelled in table if any(form and f" {' '.join(form)} " in joined for form in spelled)]
+    exact = [name for name in exact if fold(name) not in LABELS]
+    taken = {part for name in exact for part in words(name)}
+    by_first: dict[str, list[str]] = {}
+    for name, spelled in table:
+        if name not in exact and len(spelled[0]) > 1 and spelled[0][0] in spoken - taken - STOP:
+            by_first.setdefault(spelled[0][0], []).append(name)
+    exact += [owners[0] for owners in by_first.values() if len(owners) == 1]
+    capital = {fold(word) for word in re.findall(r"(?<!^)\b[^\W\d_a-z]\w{2,}", text) if fold(word) not in taken}
+    for start in sorted(capital):
+        owners = [name for name, spelled in table if any(form and form[0].startswith(start) for form in spelled)]
+        if len(owners) == 1 and owners[0] not in exact and fold(owners[0]) not in LABELS:
+            exact.append(owners[0])
+    return tuple(dict.fromkeys(exact))
+
+
+def intents_of(text: str) -> frozenset[str]:
+    """Return every intent that the wording shows."""
+    return frozenset(name for name, pattern in _patterns() if pattern.search(text))
+
+
+@cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _INTENTS.items())
+
+
+def time_spans(text: str, today: date, years: tuple[int, ...] = ()) -> list[Span]:
+    """Return the ranges a question speaks of; `since`, `after`, `before` and `until` open one side."""
+    out = []
+    lowered = fold(text)
+    for span in find_spans(text, today, years):
+        at = lowered.find(span.phrase)
+        before = lowered[:at].rstrip().rsplit(" ", 1)[-1] if at > 0 else ""
+        lead = span.phrase.split(" ", 1)[0]
+        word = before if before in _OPENERS else lead
+        if word in {"since", "from"}:
+            span = Span(span.first, LAST_DAY, "open", span.phrase)
+        elif word == "after":
+            span = Span(span.last, LAST_DAY, "open", span.phrase)
+        elif word in {"before", "until", "till", "by"}:
+            span = Span(FIRST_DAY, span.first if word == "before" else span.last, "open", span.phrase)
+        out.append(span)
+    return out
+
+
+_OPENERS = frozenset({"since", "from", "after", "before", "until", "till", "by"})

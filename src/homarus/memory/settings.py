@@ -1,0 +1,175 @@
+"""The `memorySearch` block: every key of the seeds, with its default in one place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+
+
+class ExtraPath(Struct, frozen=True, rename="camel"):
+    """A file or folder outside the usual ones, with a glob that its files must match."""
+
+    path: str
+    pattern: str = ""
+
+
+class Batch(Struct, frozen=True, rename="camel"):
+    """How requests to a remote embedder are grouped."""
+
+    max_tokens: int = 8_000
+    concurrency: int = 4
+
+
+class Remote(Struct, frozen=True, rename="camel"):
+    """Where a remote embedder lives."""
+
+    base_url: str = ""
+    api_key: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    timeout_seconds: float = 60.0
+    batch: Batch = Batch()
+
+
+class Local(Struct, frozen=True, rename="camel"):
+    """Weights on this machine."""
+
+    model_path: str = ""
+    model_cache_dir: str = ""
+
+
+class Vector(Struct, frozen=True, rename="camel"):
+    """Whether vectors are kept; `extensionPath` is read and not needed."""
+
+    enabled: bool = True
+    extension_path: str = ""
+
+
+class Store(Struct, frozen=True, rename="camel"):
+    """Where the derived index lies; `{agentId}` in the path is replaced."""
+
+    driver: str = "sqlite"
+    path: str = ""
+    vector: Vector = Vector()
+
+
+class Chunking(Struct, frozen=True, rename="camel"):
+    """Size and overlap of chunks, in tokens."""
+
+    tokens: int = 400
+    overlap: int = 80
+
+
+class SessionDelta(Struct, frozen=True, rename="camel"):
+    """How much a transcript must grow before the background indexes it; 0 switches a rule off."""
+
+    delta_bytes: int = 100_000
+    delta_messages: int = 50
+
+
+class Sync(Struct, frozen=True, rename="camel"):
+    """When the index follows the files."""
+
+    on_session_start: bool = True
+    on_search: bool = True
+    watch: bool = True
+    watch_debounce_ms: int = 1_500
+    interval_minutes: int = 0
+    sessions: SessionDelta = SessionDelta()
+
+
+class Mmr(Struct, frozen=True, rename="camel"):
+    """Diversity by maximal marginal relevance; measured to change nothing or lose, so off."""
+
+    enabled: bool = False
+    lambda_: float = field(default=0.7, name="lambda")
+
+
+class TemporalDecay(Struct, frozen=True, rename="camel"):
+    """Multiplies scores by age. Off: a note of six months would keep 1.6 % of its score, whatever it says."""
+
+    enabled: bool = False
+    half_life_days: float = 30.0
+
+
+class Hybrid(Struct, frozen=True, rename="camel"):
+    """The seeds' chunk ranking."""
+
+    enabled: bool = True
+    vector_weight: float = 0.7
+    text_weight: float = 0.3
+    candidate_multiplier: int = 4
+    mmr: Mmr = Mmr()
+    temporal_decay: TemporalDecay = TemporalDecay()
+
+
+class QuerySettings(Struct, frozen=True, rename="camel"):
+    """How results are chosen. `ranking` is ours: fused lines, or the seeds' chunks."""
+
+    max_results: int = 6
+    min_score: float = 0.35
+    ranking: Literal["fused", "hybrid"] = "fused"
+    hybrid: Hybrid = Hybrid()
+    sessions_share: float = 0.5
+
+
+class EmbeddingCache(Struct, frozen=True, rename="camel"):
+    """Vectors by text, so that an edit costs only what changed."""
+
+    enabled: bool = True
+    max_entries: int = 50_000
+
+
+class Experimental(Struct, frozen=True, rename="camel"):
+    """The older switch for transcripts as a source."""
+
+    session_memory: bool = False
+
+
+class PreReply(Struct, frozen=True, rename="camel"):
+    """Recall before each reply, put on the newest user turn. Off by default."""
+
+    enabled: bool = False
+    budget_tokens: int = 400
+
+
+class MemorySettings(Struct, frozen=True, rename="camel"):
+    """`agents.defaults.memorySearch` (early 2026) or `memory.search` (today): the same keys."""
+
+    enabled: bool = True
+    sources: tuple[str, ...] = ("memory",)
+    extra_paths: tuple[str | ExtraPath, ...] = ()
+    provider: str = "auto"
+    model: str = ""
+    fallback: str = "none"
+    remote: Remote = Remote()
+    local: Local = Local()
+    store: Store = Store()
+    chunking: Chunking = Chunking()
+    sync: Sync = Sync()
+    query: QuerySettings = QuerySettings()
+    cache: EmbeddingCache = EmbeddingCache()
+    experimental: Experimental = Experimental()
+    pre_reply: PreReply = PreReply()
+
+    @property
+    def with_sessions(self) -> bool:
+        """Say whether transcripts are searched too."""
+        return "sessions" in self.sources or self.experimental.session_memory
+
+
+class CitationSettings(Struct, frozen=True, rename="camel"):
+    """The top-level `memory` block, as far as it is ours."""
+
+    citations: Literal["on", "off", "auto"] = "auto"
+
+
+def database_path(settings: MemorySettings, *, state_dir: Path, agent_id: str, home: Path) -> Path:
+    """Return where the runtime keeps an agent's index."""
+    if not settings.store.path:
+        return state_dir / "state" / "memory" / f"{agent_id}.sqlite"
+    text = settings.store.path.replace("{agentId}", agent_id)
+    if text == "~" or text.startswith("~/"):
+        return home / text[2:]
+    return Path(text).absolute()

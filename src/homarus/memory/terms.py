@@ -1,0 +1,116 @@
+"""Words as the index and the query see them: stop words, CJK bigrams, parts of identifiers. Pure; knows no database."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from homarus.core.text import fold
+
+STOP = frozenset(
+    """a an the and or but if then else of to in on at by for from with about into over after before between is are was
+    were be been being do does did done doing have has had having i you he she it we they me him her us them my your his
+    its our their this that these those who whom whose which what when where why how can could should would will shall
+    may might must not no nor so than too very just as there here also any some each both more most other such own same s
+    t don now up out off again once all only d ll m re ve""".split()
+)
+
+WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff"
+_CJK_RUN = re.compile(f"[{_CJK}]+")
+_CAMEL = re.compile(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*|[A-Z]{2,}[a-z]+[A-Za-z]*")
+_CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_DIGIT_EDGE = re.compile(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])")
+_MIXED = re.compile(r"\b(?=\w*[A-Za-z])(?=\w*\d)[A-Za-z0-9]{3,}\b")
+
+# One family of forms a line: the stemmer of the index cannot bring them together by cutting endings.
+_IRREGULAR = """be am is are was were been being|become became|begin began begun|bite bit bitten|blow blew blown
+break broke broken|bring brought|build built|buy bought|catch caught|child children|choose chose chosen|come came
+deal dealt|do did done|draw drew drawn|dream dreamt|drink drank drunk|drive drove driven|eat ate eaten|fall fell fallen
+feed fed|feel felt|fight fought|find found|fly flew flown|forget forgot forgotten|forgive forgave forgiven|foot feet
+freeze froze frozen|get got gotten|give gave given|go went gone|grow grew grown|hang hung|hear heard|hide hid hidden
+hold held|keep kept|know knew known|lead led|leave left|lend lent|lose lost|make made|man men|mean meant|meet met
+mouse mice|pay paid|person people|ride rode ridden|ring rang rung|rise rose risen|run ran|say said|see saw seen
+sell sold|send sent|shake shook shaken|shine shone|shoot shot|show shown|shrink shrank|sing sang sung|sink sank sunk
+sit sat|sleep slept|speak spoke spoken|spend spent|stand stood|steal stole stolen|stick stuck|strike struck
+swear swore sworn|sweep swept|swim swam swum|take took taken|teach taught|tear tore torn|tell told|think thought
+throw threw thrown|tooth teeth|understand understood|wake woke woken|wear wore worn|win won|wife wives|woman women
+write wrote written"""
+_FAMILY: dict[str, tuple[str, ...]] = {}
+for _group in _IRREGULAR.replace("\n", "|").split("|"):
+    _forms = tuple(_group.split())
+    for _form in _forms:
+        _FAMILY[_form] = _forms
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, folded, in order; possessive endings are cut."""
+    folded = text.lower() if text.isascii() else fold(text)
+    return [re.split("['’]", word, maxsplit=1)[0] for word in WORD.findall(folded)]
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words that carry meaning, each once, in order; all of them when nothing else is left."""
+    found = list(dict.fromkeys(words(text)))
+    kept = [word for word in found if word not in STOP and (len(word) > 1 or word.isdigit() or not word.isascii())]
+    return kept or found
+
+
+def bigrams(run: str) -> list[str]:
+    """Return the overlapping pairs of a run of CJK characters; a lone character stands for itself."""
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+def query_terms(text: str) -> list[str]:
+    """Return what to look up for a query: content words, with CJK runs as the bigrams that the index holds."""
+    terms: dict[str, None] = {}
+    for word in content_words(text):
+        if word.isascii() or not _CJK_RUN.search(word):
+            terms[word] = None
+            continue
+        for run in _CJK_RUN.findall(word):
+            terms.update(dict.fromkeys(bigrams(run)))
+        terms.update(dict.fromkeys(part for part in _CJK_RUN.sub(" ", word).split() if part))
+    return list(terms)
+
+
+def forms(word: str) -> tuple[str, ...]:
+    """Return the word and its irregular forms (`went` for `go`); the index's stemmer handles the regular ones."""
+    return _FAMILY.get(word, (word,))
+
+
+def search_text(text: str) -> str:
+    """Return the text the full-text index stores for a line, so that every script and identifier can be found.
+
+    Plain English passes through unchanged. CJK runs become bigrams, `camelCase` and `abc123` also get their parts.
+    """
+    if text.isascii():
+        extra = _identifier_parts(text)
+        return f"{text} {extra}" if extra else text
+    spaced = _CJK_RUN.sub(lambda run: " " + " ".join(bigrams(run[0]) + _ends(run[0])) + " ", text)
+    extra = _identifier_parts(text)
+    return f"{spaced} {extra}" if extra else spaced
+
+
+def _ends(run: str) -> list[str]:
+    # A one-character query word must find a longer run: its single characters are indexed as well.
+    return list(dict.fromkeys(run)) if len(run) > 1 else []
+
+
+def _identifier_parts(text: str) -> str:
+    if text.islower() and not any(map(str.isdigit, text)):
+        return ""
+    parts: list[str] = []
+    for match in _CAMEL.finditer(text):
+        pieces = _CAMEL_PART.findall(match[0])
+        if len(pieces) > 1:
+            parts += pieces
+    for match in _MIXED.finditer(text):
+        parts += _DIGIT_EDGE.split(match[0])
+    return " ".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def match_expression(word: str) -> str:
+    """Return the FTS5 expression for a word: always quoted, so that no word is ever an operator."""
+    return " OR ".join('"' + form.replace('"', '""') + '"' for form in forms(word))
