@@ -44,9 +44,7 @@ class Skipped(Struct, frozen=True):
 class NoteSet:
     """The rules for one workspace: its own files plus extra paths."""
 
-    def __init__(
-        self, workspace: Path, extra: Iterable[str | ExtraPath] = (), *, home: Path | None = None
-    ) -> None:
+    def __init__(self, workspace: Path, extra: Iterable[str | ExtraPath] = (), *, home: Path | None = None) -> None:
         self.workspace = workspace
         self.home = home
         self.extra = tuple(item if isinstance(item, ExtraPath) else ExtraPath(item) for item in extra)
@@ -140,7 +138,9 @@ class NoteSet:
     ) -> Iterator[tuple[Found, tuple[int, int]]]:
         """Yield the notes below `parent/top`. Names below `root` are built from where `root` lies on the way."""
         below_root = root == Path(parent) / top
-        stack = [(f"{parent}/{top}", cited + (f"{top}/" if cited or not self._is_workspace(parent, top) else ""), "", 0)]
+        stack = [
+            (f"{parent}/{top}", cited + (f"{top}/" if cited or not self._is_workspace(parent, top) else ""), "", 0)
+        ]
         if os.path.islink(stack[0][0]):  # noqa: PTH114
             return
         while stack:

@@ -29,38 +29,38 @@ class IndexWriter:
     def __init__(self, conn: sqlite3.Connection, now_ms: int) -> None:
         self.conn = conn
         self.now_ms = now_ms
-        highest = conn.execute("SELECT max(id) FROM lines").fetchone()[0]
+        highest = conn.execute("SELECT max(room_id) FROM files").fetchone()[0]
         self.next_id = (highest or 0) + GAP + 1
 
-    def put_note(self, item: Found, digest: str, units: list[Unit], chunks: Sequence[Chunk]) -> None:
+    def put_note(self, item: Found, digest: str, units: list[Unit], chunks: Sequence[Chunk]) -> int:
         """Replace everything the index knows about a note."""
         self.drop(item.source, item.path)
-        file = self._file(item, digest, units, state="")
-        self._lines(file, units, path=item.path)
-        self._names(file, units)
+        file = self._file(item, digest, units)
         self._facts(file, item.path, units)
         self._chunks(item, chunks)
+        return file
 
-    def put_transcript(self, item: Found, units: list[Unit], tail: Tail) -> None:
-        """Replace a transcript, or add to it when `units` continue what is there."""
-        state = msgspec.json.encode(tail).decode()
-        file = self._file(item, tail.head, units, state=state)
-        self._lines(file, units, path=item.path)
-        self._names(file, units)
+    def put_transcript(self, item: Found, units: list[Unit], tail: Tail) -> int:
+        """Replace a transcript. Ids are kept free behind it, because it will grow."""
+        self.drop(item.source, item.path)
+        return self._file(item, tail.head, units, room=max(10_000, 3 * len(units)), tail=tail)
 
     def extend_transcript(self, file: int, item: Found, units: list[Unit], tail: Tail) -> bool:
-        """Add new messages behind the old ones; False when other rows already follow them."""
-        last = self.conn.execute("SELECT last_id FROM files WHERE id = ?", (file,)).fetchone()[0]
-        state = msgspec.json.encode(tail).decode()
-        if units and last + GAP + 1 < self.next_id:
+        """Add new messages behind the old ones; False, with nothing done, when the free ids are used up."""
+        first, last, room = self.conn.execute(
+            "SELECT first_id, last_id, room_id FROM files WHERE id = ?", (file,)
+        ).fetchone()
+        if last + len(units) > room:
             return False
-        if units:
-            self.next_id = last + 1
-            self._lines(file, units, path="")
-            self._names(file, units)
+        self._lines(file, units, base=last + 1, root=first)
+        self._names(file, units)
         self.conn.execute(
-            "UPDATE files SET stamp = ?, size = ?, mtime = ?, state = ?, last_id = ?, lines = lines + ?, words = words + ? WHERE id = ?",
-            (item.stamp, item.size, item.mtime, state, last + len(units), len(units), sum(u.size for u in units), file),
+            "UPDATE files SET stamp = ?, size = ?, mtime = ?, state = ?, last_id = ?, lines = lines + ?, words = words + ?"
+            " WHERE id = ?",
+            (
+                *(item.stamp, item.size, item.mtime, msgspec.json.encode(tail).decode(), last + len(units)),
+                *(len(units), sum(unit.size for unit in units), file),
+            ),
         )
         return True
 
@@ -98,50 +98,62 @@ class IndexWriter:
         """Empty every table but the cache of embeddings, which a rebuild draws from."""
         self.conn.execute("INSERT INTO lines_fts(lines_fts) VALUES('delete-all')")
         self.conn.execute("INSERT INTO chunks_fts(chunks_fts) VALUES('delete-all')")
-        for table in ("lines", "line_vec", "word_vec", "chunks", "names", "facts", "entities", "fact_entities", "files"):
+        for table in (
+            "lines",
+            "line_vec",
+            "word_vec",
+            "chunks",
+            "names",
+            "facts",
+            "entities",
+            "fact_entities",
+            "files",
+        ):
             self.conn.execute(f"DELETE FROM {table}")  # noqa: S608 - names from the line above
         self.next_id = GAP + 1
 
-    def _file(self, item: Found, digest: str, units: list[Unit], state: str) -> int:
+    def _file(self, item: Found, digest: str, units: list[Unit], *, room: int = 0, tail: Tail | None = None) -> int:
+        """Store a file's row, its path as the root of all headings, and its lines."""
         day = note_day(item.path)
         first = self.next_id
-        last = first + GAP - 1 + len(units)
+        base = first + GAP
+        last = base + len(units) - 1
+        self.next_id = last + room + GAP + 1
+        state = msgspec.json.encode(tail).decode() if tail else ""
         cursor = self.conn.execute(
-            "INSERT INTO files(path, source, hash, mtime, size, stamp, first_id, last_id, lines, words, day, state)"
-            " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO files(path, source, hash, mtime, size, stamp, first_id, last_id, room_id, lines, words, day, state)"
+            " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(item.path, item.source, digest, item.mtime, item.size, item.stamp, first, last, len(units)),
-                *(sum(unit.size for unit in units), day.toordinal() if day else None, state),
+                *(item.path, item.source, digest, item.mtime, item.size, item.stamp, first, last, last + room),
+                *(len(units), sum(unit.size for unit in units), day.toordinal() if day else None, state),
             ),
         )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
+        file = cursor.lastrowid
+        assert file is not None
+        label = " ".join(_PATH_WORD.findall(item.path.rpartition(".")[0]))
+        self._insert([(first, file, 0, None, None, None, "", "path", PATH, 0, 0, None, "", label, _extra(label))])
+        self._lines(file, units, base=base, root=first)
+        self._names(file, units)
+        return file
 
-    def _lines(self, file: int, units: list[Unit], *, path: str) -> None:
-        """Store the path as the root of all headings, then the lines; `path` is empty when they continue a file."""
-        rows: list[tuple[object, ...]] = []
-        root: int | None = None
-        if path:
-            root = self.next_id
-            label = " ".join(_PATH_WORD.findall(path.removesuffix(".md")))
-            rows.append((root, file, 0, None, None, None, "", "path", PATH, 0, 0, None, "", label, _extra(label)))
-            self.next_id += GAP
-        base = self.next_id
+    def _lines(self, file: int, units: list[Unit], *, base: int, root: int) -> None:
         sizes = [unit.size for unit in units]
-        for at, unit in enumerate(units):
-            rows.append(
+        self._insert(
+            [
                 (
                     *(base + at, file, unit.line, unit.day, unit.first, unit.last, unit.speaker, unit.kind, unit.flags),
                     *(unit.size, sum(sizes[max(0, at - 2) : at + 3])),
                     base + unit.head if unit.head is not None else root,
                     *("\x1f".join(unit.entities), unit.text, _extra(unit.text)),
                 )
-            )
-        self.next_id = base + len(units)
+                for at, unit in enumerate(units)
+            ]
+        )
+
+    def _insert(self, rows: list[tuple[object, ...]]) -> None:
         marks = ", ".join("?" * 15)
-        self.conn.executemany(f"INSERT INTO lines({_LINE_COLUMNS}) VALUES({marks})", rows)  # noqa: S608 - constants
+        self.conn.executemany(f"INSERT INTO lines({_LINE_COLUMNS}) VALUES({marks})", rows)
         self.conn.executemany("INSERT INTO lines_fts(rowid, text) VALUES(?, ?)", [(r[0], r[14] or r[13]) for r in rows])
-        self.next_id += GAP
 
     def _names(self, file: int, units: list[Unit]) -> None:
         counted = Counter((unit.speaker, "speaker") for unit in units if unit.speaker)
@@ -178,12 +190,11 @@ class IndexWriter:
         )
         self.conn.executemany("INSERT OR IGNORE INTO fact_entities VALUES(?, ?, ?, ?)", sorted(links))
 
-    def put_entity(self, path: str, name: str, kind: str, aliases: Iterable[str]) -> None:
+    def put_entity(self, file: int, name: str, kind: str, aliases: Iterable[str]) -> None:
         """Remember the names that an entity page gives."""
-        row = self.conn.execute("SELECT id FROM files WHERE source = 'memory' AND path = ?", (path,)).fetchone()
         self.conn.execute(
             "INSERT OR REPLACE INTO entities(slug, name, kind, aliases, file) VALUES(?, ?, ?, ?, ?)",
-            (slug(name) or name, name, kind, json.dumps(list(aliases), ensure_ascii=False), row[0]),
+            (slug(name) or name, name, kind, json.dumps(list(aliases), ensure_ascii=False), file),
         )
 
     def _chunks(self, item: Found, chunks: Sequence[Chunk]) -> None:
@@ -194,7 +205,16 @@ class IndexWriter:
         self.conn.executemany(
             insert,
             [
-                (chunk_id(item, chunk), item.path, item.source, chunk.start_line, chunk.end_line, chunk.hash, chunk.text, self.now_ms)
+                (
+                    chunk_id(item, chunk),
+                    item.path,
+                    item.source,
+                    chunk.start_line,
+                    chunk.end_line,
+                    chunk.hash,
+                    chunk.text,
+                    self.now_ms,
+                )
                 for chunk in chunks
             ],
         )

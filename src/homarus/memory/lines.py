@@ -9,15 +9,56 @@ from functools import cache
 from msgspec import Struct
 
 from homarus.memory.bank.grammar import KINDS, RETAIN_HEADING, Bullet, entities_in, parse_bullet
-from homarus.memory.terms import content_words
+from homarus.memory.terms import measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
 
 QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN = (1 << bit for bit in range(8))
 SLICE = 2000  # a longer line becomes several units with one line number
+DATED = 500  # a longer paragraph speaks of many days, so it has none of its own
 LABELS = frozenset(
-    "todo note notes decision decided idea question answer q a fix bug warning tip reminder summary context goal plan "
-    "status next done action actions result results remember important update why how what source link links tags date "
-    "name kind aliases title".split()
+    [
+        "todo",
+        "note",
+        "notes",
+        "decision",
+        "decided",
+        "idea",
+        "question",
+        "answer",
+        "q",
+        "a",
+        "fix",
+        "bug",
+        "warning",
+        "tip",
+        "reminder",
+        "summary",
+        "context",
+        "goal",
+        "plan",
+        "status",
+        "next",
+        "done",
+        "action",
+        "actions",
+        "result",
+        "results",
+        "remember",
+        "important",
+        "update",
+        "why",
+        "how",
+        "what",
+        "source",
+        "link",
+        "links",
+        "tags",
+        "date",
+        "name",
+        "kind",
+        "aliases",
+        "title",
+    ]
 )
 
 _BULLET = re.compile(r"^\s*(?:>\s*)*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|^\s*(?:>\s*)+")
@@ -43,7 +84,7 @@ class Unit(Struct):
     flags: int = 0
     kind: str = "note"
     entities: tuple[str, ...] = ()
-    size: int = 0  # content words
+    size: int = 0  # words
     head: int | None = None  # index of the heading above it, in the same list
     bullet: Bullet | None = None
 
@@ -90,7 +131,8 @@ def _proper() -> re.Pattern[str]:
 @cache
 def _number() -> re.Pattern[str]:
     return re.compile(
-        r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|twice|once|hundred|couple)\b", re.I
+        r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|twice|once|hundred|couple)\b",
+        re.IGNORECASE,
     )
 
 
@@ -170,7 +212,7 @@ class _Reader:
         self.heads.append((level, len(self.units)))
         flags = HEADING | (line_flags(text) & (NUMBER | PROPER))
         self.units.append(
-            Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=len(content_words(text)), head=parent)
+            Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=measure(text), head=parent)
         )
 
     def _content(self, number: int, raw: str) -> None:
@@ -194,10 +236,10 @@ class _Reader:
             speaker=speaker,
             flags=line_flags(body) | (CODE if self.fence else 0),
             entities=bullet.entities if bullet else (() if self.fence else entities_in(text)),
-            size=len(content_words(body_of(body))),
+            size=measure(body),
             head=self.heads[-1][1] if self.heads else None,
         )
-        span = _occurs(body, self.day, bullet)
+        span = _occurs(body, self.day, bullet) if len(body) <= DATED or bullet else None
         if span:
             unit.first, unit.last, unit.precision = span.first.toordinal(), span.last.toordinal(), span.precision
         if bullet:
@@ -215,7 +257,9 @@ def _occurs(body: str, day: date | None, bullet: Bullet | None) -> Span | None:
         if span:
             return span
     if day is None:
-        return next((span for span in find_spans(body, date(1, 1, 1)) if span.precision != "open" and span.first.year > 1), None)
+        return next(
+            (span for span in find_spans(body, date(1, 1, 1)) if span.precision != "open" and span.first.year > 1), None
+        )
     spans = find_spans(body, day)
     return spans[0] if spans else None
 

@@ -62,7 +62,9 @@ def analyse(
     for name, aliases in names:
         if name in found:
             spoken.update(part for alias in aliases for part in words(alias))
-    prefixes = {term for term in terms for name in found for part in words(name) if len(term) >= 3 and part.startswith(term)}
+    prefixes = {
+        term for term in terms for name in found for part in words(name) if len(term) >= 3 and part.startswith(term)
+    }
     core = tuple(term for term in terms if term not in spoken and term not in prefixes)
     return Query(
         text=text,

@@ -10,9 +10,47 @@ import re
 from functools import cache
 
 MARK = "[redacted]"
-_HINT = re.compile(
-    r"sk-|gh[pousr]_|github_pat|xox|xapp-|AKIA|ASIA|AIza|eyJ|glpat|npm_|pypi-|hf_|dop_v1|SG\.|-----|earer|assw|ecret|oken|"
-    r"pi[_-]?[kK]ey|PWD|PI[_-]KEY|ASSW|ECRET|OKEN|://"
+# A line without any of these cannot hold a secret of the shapes below; looking for them costs a microsecond.
+_HINTS = tuple(
+    [
+        "sk-",
+        "rk-",
+        "pk-",
+        "sk_",
+        "rk_",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat",
+        "xox",
+        "xapp-",
+        "akia",
+        "asia",
+        "aiza",
+        "eyj",
+        "glpat",
+        "npm_",
+        "npm-",
+        "pypi-",
+        "hf_",
+        "hf-",
+        "dop_v1",
+        "sg.",
+        "-----begin",
+        "://",
+        "bearer",
+        "passw",
+        "secret",
+        "token",
+        "apikey",
+        "api_key",
+        "api-key",
+        "private_key",
+        "private-key",
+        "privatekey",
+    ]
 )
 
 
@@ -39,9 +77,11 @@ def _secrets() -> re.Pattern[str]:
 @cache
 def _named() -> re.Pattern[str]:
     """Match the value after a name that says it is secret; the name stays readable."""
+    name = r"(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|private[_-]?key)"
+    mixed = r"(?=[^\s\"',;]*[\d!#$%&*+/=?^_~-])"
     return re.compile(
-        r"(?i)(\b[\w-]{0,40}(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|private[_-]?key)\b[\"']?\s*[=:]\s*[\"']?|"
-        r"\bbearer\s+|\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,64}:)([^\s\"',;@]{6,})"
+        rf"(?i)({name}[\"']?\s?=\s?[\"']?|{name}[\"']?\s?:\s{{0,2}}[\"']?{mixed}|\bbearer\s{mixed}|://[^\s/:@]{{1,64}}:(?=[^\s@/]+@))"
+        r"([^\s\"',;@]{6,})"
     )
 
 
@@ -52,13 +92,17 @@ def _key_body() -> re.Pattern[str]:
 
 def redact_line(text: str) -> str:
     """Return the line with secrets replaced by a mark."""
-    if not _HINT.search(text):
+    lowered = text.lower()
+    if not any(hint in lowered for hint in _HINTS):
         return text
     return _named().sub(lambda found: found[1] + MARK, _secrets().sub(MARK, text))
 
 
 def redact_lines(lines: list[str]) -> list[str]:
     """Return all lines redacted, number for number; the body of a private key goes with its first line."""
+    lowered = "\n".join(lines).lower()
+    if not any(hint in lowered for hint in _HINTS):
+        return lines
     out: list[str] = []
     inside = False
     for line in lines:

@@ -27,6 +27,7 @@ CREATE TABLE files(
   stamp TEXT NOT NULL,
   first_id INTEGER NOT NULL,
   last_id INTEGER NOT NULL,
+  room_id INTEGER NOT NULL,
   lines INTEGER NOT NULL,
   words INTEGER NOT NULL,
   day INTEGER,
@@ -52,6 +53,7 @@ CREATE TABLE lines(
   text TEXT NOT NULL,
   terms TEXT
 );
+CREATE INDEX lines_typed ON lines(kind) WHERE kind IN ('world', 'experience', 'opinion', 'observation');
 CREATE VIEW lines_search(id, text) AS SELECT id, coalesce(terms, text) FROM lines;
 CREATE VIRTUAL TABLE lines_fts USING fts5(
   text, content='lines_search', content_rowid='id', detail=none, columnsize=0, tokenize='{TOKENIZER}'
@@ -76,7 +78,7 @@ CREATE TABLE chunks(
 CREATE INDEX chunks_path ON chunks(source, path);
 CREATE VIRTUAL TABLE chunks_fts USING fts5(
   text, id UNINDEXED, path UNINDEXED, source UNINDEXED, model UNINDEXED, start_line UNINDEXED, end_line UNINDEXED,
-  content='chunks', content_rowid='rowid', tokenize='{TOKENIZER}'
+  content='chunks', content_rowid='rowid', detail=none, tokenize='{TOKENIZER}'
 );
 
 CREATE TABLE facts(

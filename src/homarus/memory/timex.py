@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import date
 from functools import cache
 
 from msgspec import Struct
@@ -40,7 +40,9 @@ WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", 
 SEASONS = {"spring": (3, 5), "summer": (6, 8), "fall": (9, 11), "autumn": (9, 11), "winter": (12, 2)}
 NUMBERS = {
     word: number
-    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+    for number, word in enumerate(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    )
 } | {"a": 1, "an": 1, "couple of": 2, "a couple of": 2, "few": 3, "a few": 3, "several": 4}
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _ORDINAL = r"(?:st|nd|rd|th)?"
@@ -103,8 +105,6 @@ def find_spans(text: str, today: date, years: tuple[int, ...] = ()) -> list[Span
 
     Without `years` the nearest date that is not in the future is meant. Relative phrases count from `today`.
     """
-    if not _maybe_time().search(text):
-        return []
     return _Finder(text, today, years).run()
 
 
@@ -116,12 +116,22 @@ def has_time_word(text: str) -> bool:
 @cache
 def _maybe_time() -> re.Pattern[str]:
     return re.compile(
-        r"\d|\b(?:ago|today|yesterday|tomorrow|tonight|last|this|next|past|weekend|spring|summer|fall|autumn|winter|"
-        + "|".join(WEEKDAYS)
-        + "|"
+        r"\b(?:ago|today|yesterday|tomorrow|tonight|last|previous|this|next|past|on|\d{4}|spring|summer|fall|autumn|winter|"
         + _MONTH
-        + r")\b",
-        re.I,
+        + r")\b"
+    )
+
+
+def _family(word: str) -> str:
+    """Return which group of rules a word can start; rules of other groups are not even tried."""
+    if word in MONTHS:
+        return "month"
+    if word in SEASONS:
+        return "season"
+    if word.isdigit():
+        return "digits"
+    return {"ago": "ago", "today": "near", "yesterday": "near", "tomorrow": "near", "tonight": "near"}.get(
+        word, "relative"
     )
 
 
@@ -133,7 +143,7 @@ def _time_words() -> re.Pattern[str]:
         + r"|morning|since|recently|soon|just|\d{4}|"
         + _MONTH
         + r")\b",
-        re.I,
+        re.IGNORECASE,
     )
 
 
@@ -148,7 +158,11 @@ class _Finder:
         self.found: list[Span] = []
 
     def run(self) -> list[Span]:
-        for pattern, read in _rules():
+        seen = set(_maybe_time().findall(self.text))
+        families = {_family(word) for word in seen}
+        for needs, pattern, read in _rules():
+            if needs not in families:
+                continue
             for match in pattern.finditer(self.text):
                 if all(match.end() <= start or match.start() >= end for start, end in self.taken):
                     spans = read(self, match)
@@ -196,9 +210,9 @@ class _Finder:
 
     def month(self, match: re.Match[str]) -> list[Span]:
         part, name, given = match["part"], match["m"], match["y"]
-        if name in _AMBIGUOUS and not given and not part:
-            if not re.search(_BEFORE_MONTH, self.text[: match.start()]):
-                return []
+        alone = name in _AMBIGUOUS and not given and not part
+        if alone and not re.search(_BEFORE_MONTH, self.text[: match.start()]):
+            return []
         spans = []
         for year in self.year_choices(given, MONTHS[name]):
             first, last = date(year, MONTHS[name], 1), _month_end(year, MONTHS[name])
@@ -214,9 +228,9 @@ class _Finder:
     def season(self, match: re.Match[str]) -> list[Span]:
         low, high = SEASONS[match["s"]]
         rel = match["rel"] or ""
-        if not match["y"] and not rel and match["s"] in {"spring", "fall"}:
-            if not re.search(r"\b(?:in|during|of|since|the)\s+$", self.text[: match.start()]):
-                return []
+        vague = not match["y"] and not rel and match["s"] in {"spring", "fall"}  # a jump and a tumble, too
+        if vague and not re.search(r"\b(?:in|during|of|since|the)\s+$", self.text[: match.start()]):
+            return []
         if rel == "last":
             year = self.today.year - (0 if self.today.month > high and high >= low else 1)
             choices = [year]
@@ -285,40 +299,48 @@ class _Finder:
 
 
 @cache
-def _rules() -> tuple[tuple[re.Pattern[str], Callable[[_Finder, re.Match[str]], list[Span]]], ...]:
+def _rules() -> tuple[tuple[str, re.Pattern[str], Callable[[_Finder, re.Match[str]], list[Span]]], ...]:
     year = r"(?:,?\s*(?P<y>(?:19|20)\d\d)\b)?"
     dash = r"\s*(?:-|–|—|to|until|through)\s*"
     count = r"(?P<n>\d{1,3}|a couple of|couple of|a few|few|several|an?|" + "|".join(list(NUMBERS)[:13]) + ")"
-    table: tuple[tuple[str, Callable[[_Finder, re.Match[str]], list[Span]]], ...] = (
-        (r"(?<![\d-])(\d{4})-(\d\d)-(\d\d)(?!\d)", _Finder.iso),
-        (r"(?<![\d-])(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?![\d-])", _Finder.iso_month),
+    table: tuple[tuple[str, str, Callable[[_Finder, re.Match[str]], list[Span]]], ...] = (
+        ("digits", r"(?<![\d-])(\d{4})-(\d\d)-(\d\d)(?!\d)", _Finder.iso),
+        ("digits", r"(?<![\d-])(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?![\d-])", _Finder.iso_month),
         (
+            "month",
             rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>\d{{1,2}}){_ORDINAL}{dash}(?:(?P<n>{_MONTH})\b\.?\s+)?(?P<e>\d{{1,2}})\b{_ORDINAL}{year}",
             _Finder.day_range,
         ),
         (
+            "month",
             rf"\b(?P<d>\d{{1,2}}){_ORDINAL}{dash}(?P<e>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?(?P<m>{_MONTH})\b\.?(?P<n>)?{year}",
             _Finder.day_range,
         ),
-        (rf"\b(?P<d>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?(?P<m>{_MONTH})\b\.?{year}", _Finder.month_day),
-        (rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>\d{{1,2}}){_ORDINAL}\b(?![\d:]){year}", _Finder.month_day),
+        ("month", rf"\b(?P<d>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?(?P<m>{_MONTH})\b\.?{year}", _Finder.month_day),
+        ("month", rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>\d{{1,2}}){_ORDINAL}\b(?![\d:]){year}", _Finder.month_day),
         (
-            rf"\b(?:(?P<part>early|mid|late|(?:beginning|middle|end|start) of)[\s-]+)?(?P<m>{_MONTH})\b\.?(?:,?\s*(?P<y>(?:19|20)\d\d)\b)?",
+            "month",
+            rf"\b(?:(?P<part>early|mid|late|(?:beginning|middle|end|start) of)[\s-]+)?(?P<m>{_MONTH})\b\.?{year}",
             _Finder.month,
         ),
         (
+            "season",
             r"\b(?:(?P<rel>last|this|past)\s+)?(?P<s>spring|summer|fall|autumn|winter)\b(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d)\b)?",
             _Finder.season,
         ),
-        (r"\b(?:in|during|of|for|since|year|before|after|until|by|from)\s+((?:19|20)\d\d)\b(?!-)", _Finder.year),
-        (rf"\b{count}\s+(?P<u>day|week|month|year)s?\s+ago\b", _Finder.ago),
-        (rf"\b(?:past|last)\s+(?:{count}\s+)(?P<u>day|week|month|year)s?\b", _Finder.past),
-        (r"\bpast\s+(?P<n>)(?P<u>day|week|month|year)\b", _Finder.past),
-        (r"\b(?P<r>last|previous|this|next)\s+(?P<u>week|weekend|month|year)\b", _Finder.relative_unit),
-        (r"\b(today|tonight|yesterday|tomorrow)\b", _Finder.near_day),
-        (rf"\b(?:(?P<rel>last|this|next|on|past)\s+)(?P<w>{'|'.join(WEEKDAYS)})\b", _Finder.weekday),
+        (
+            "digits",
+            r"\b(?:in|during|of|for|since|year|before|after|until|by|from)\s+((?:19|20)\d\d)\b(?!-)",
+            _Finder.year,
+        ),
+        ("ago", rf"\b{count}\s+(?P<u>day|week|month|year)s?\s+ago\b", _Finder.ago),
+        ("relative", rf"\b(?:past|last)\s+(?:{count}\s+)(?P<u>day|week|month|year)s?\b", _Finder.past),
+        ("relative", r"\bpast\s+(?P<n>)(?P<u>day|week|month|year)\b", _Finder.past),
+        ("relative", r"\b(?P<r>last|previous|this|next)\s+(?P<u>week|weekend|month|year)\b", _Finder.relative_unit),
+        ("near", r"\b(today|tonight|yesterday|tomorrow)\b", _Finder.near_day),
+        ("relative", rf"\b(?:(?P<rel>last|this|next|on|past)\s+)(?P<w>{'|'.join(WEEKDAYS)})\b", _Finder.weekday),
     )
-    return tuple((re.compile(pattern), read) for pattern, read in table)
+    return tuple((needs, re.compile(pattern), read) for needs, pattern, read in table)
 
 
 def _count(text: str) -> int:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from homarus.memory.lines import Unit, line_flags
 from homarus.memory.redact import redact_line
-from homarus.memory.terms import content_words
+from homarus.memory.terms import measure
 
 MAX_MESSAGE = 8_000
 RECALL_OPEN, RECALL_CLOSE = "<recalled-memory>", "</recalled-memory>"
@@ -140,7 +140,7 @@ def _text(content: Any) -> str:
 def _day(stamp: Any) -> date | None:
     try:
         if isinstance(stamp, str):
-            return datetime.fromisoformat(stamp.replace("Z", "+00:00")).date()
+            return datetime.fromisoformat(stamp).date()
         if isinstance(stamp, int | float):
             return datetime.fromtimestamp(stamp / 1000, UTC).date()
     except (ValueError, OverflowError, OSError):
@@ -158,7 +158,7 @@ def units_of(turns: list[Turn]) -> list[Unit]:
             speaker=turn.speaker,
             flags=line_flags(turn.text),
             kind="turn",
-            size=len(content_words(turn.text)),
+            size=measure(turn.text),
         )
         for turn in turns
     ]

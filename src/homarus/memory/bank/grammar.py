@@ -71,7 +71,8 @@ def parse_bullet(line: str) -> Bullet | None:
     if not match:
         return None
     rest = match["rest"].strip()
-    kind, attrs = "", ()
+    kind = ""
+    attrs: tuple[tuple[str, str], ...] = ()
     if head := _KIND.match(rest):
         kind, rest = KINDS[head["kind"]], rest[head.end() :]
         attrs = _attributes(head["attrs"] or "")
@@ -122,5 +123,7 @@ def format_bullet(bullet: Bullet) -> str:
     attrs = ",".join(f"{key}={value}" for key, value in bullet.attrs)
     head = LETTERS[bullet.kind] + (f"({attrs})" if attrs else "")
     leading = [name for name in bullet.entities if name not in entities_in(bullet.text)]
-    names = "".join(f" @{name}" if re.fullmatch(r"[^\W\d_](?:[\w.-]*\w)?", name) else f" @{{{name}}}" for name in leading)
+    names = "".join(
+        f" @{name}" if re.fullmatch(r"[^\W\d_](?:[\w.-]*\w)?", name) else f" @{{{name}}}" for name in leading
+    )
     return f"- {head}{names}: {' '.join(bullet.text.split())}"

@@ -1,0 +1,269 @@
+"""Memory over a workspace of Markdown: the one class that callers use. Everything it keeps can be rebuilt."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta, tzinfo
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from homarus.core.clock import Clock, SystemClock, epoch_ms
+from homarus.core.errors import Locked, StorageError
+from homarus.memory import read
+from homarus.memory.embed.base import Embedder
+from homarus.memory.engine import Engine, Request
+from homarus.memory.files import NoteSet
+from homarus.memory.freshness import Freshness
+from homarus.memory.results import Answer, Excerpt, Status
+from homarus.memory.settings import MemorySettings
+from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store
+from homarus.memory.sync import Progress, Report, Synchroniser
+
+Day = date | str | None
+FOLDER, DATABASE = ".memory", "index.sqlite"
+
+
+class Memory:
+    """Recall over the notes of one workspace.
+
+    Markdown is the truth: `search` looks at the files first, so a line written a moment ago is found. A failure of the
+    index never loses a note and never answers silently: `degraded` and `stale` of each answer say what is missing.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        database: Path,
+        *,
+        settings: MemorySettings | None = None,
+        clock: Clock | None = None,
+        tz: tzinfo | None = None,
+        sessions: Path | None = None,
+        embedder: Embedder | None = None,
+        home: Path | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self.settings = settings or MemorySettings()
+        self.clock = clock or SystemClock()
+        self.tz = tz
+        self.notes = NoteSet(workspace, self.settings.extra_paths, home=home)
+        self._store = Store(database, self.clock.now)
+        self._sync = Synchroniser(
+            self.notes,
+            sessions=sessions,
+            chunking=self.settings.chunking,
+            delta=self.settings.sync.sessions,
+        )
+        self._fresh = Freshness(self.notes, self._sync.sessions, self.clock.monotonic)
+        self._engine = Engine(self.settings, embedder)
+        self._lock = threading.RLock()
+        self._stale = ""
+        self._problems: tuple[str, ...] = ()
+
+    @classmethod
+    def open(
+        cls,
+        workspace: str | Path,
+        *,
+        database: Path | None = None,
+        settings: MemorySettings | None = None,
+        clock: Clock | None = None,
+        tz: tzinfo | None = None,
+        sessions: Path | None = None,
+        provider: str | Embedder | None = None,
+        home: Path | None = None,
+    ) -> Self:
+        """Open the memory of a workspace; nothing is read before the first use.
+
+        `provider` is an embedder, or the name of one: none, auto, wordllama, minilm, openai, gemini, voyage, ollama or
+        local. Without it the settings decide, and without settings `auto`: the best that is installed, else none.
+        """
+        folder = Path(workspace).absolute()
+        chosen = settings or MemorySettings()
+        embedder = provider if not isinstance(provider, str) else None
+        if isinstance(provider, str):
+            chosen = msgspec.structs.replace(chosen, provider=provider)
+        return cls(
+            folder,
+            database or folder / FOLDER / DATABASE,
+            settings=chosen,
+            clock=clock,
+            tz=tz,
+            sessions=sessions,
+            embedder=embedder,
+            home=home,
+        )
+
+    def sync(self, *, force: bool = False, background: bool = False, progress: Progress | None = None) -> Report:
+        """Index what changed since the last time; `force` reads everything again. Waits for another writer.
+
+        `background` leaves transcripts that grew only a little for later, by the delta rules of the settings.
+        """
+        with self._lock:
+            report = self._index(wait=WAIT_INDEX_MS, rebuild=force, background=background, progress=progress)
+            conn, _ = self._store.connection()
+            self._engine.embed(conn, epoch_ms(self.clock.now()), progress)
+            return report
+
+    def rebuild(self, *, progress: Progress | None = None) -> Report:
+        """Build the whole index again. Searches elsewhere see the old one until the new one is complete."""
+        return self.sync(force=True, progress=progress)
+
+    def search(
+        self, query: str, max_results: int | None = None, min_score: float | None = None, *, sources: Iterable[str] = ()
+    ) -> Answer:
+        """Return the best passages for a query; an exact match is never hidden by `min_score`."""
+        request = Request(
+            text=query,
+            today=self.today(),
+            limit=max(1, max_results if max_results is not None else self.settings.query.max_results),
+            min_score=min_score,
+            sources=frozenset(sources),
+        )
+        return self._answer(request)
+
+    def recall(
+        self,
+        query: str,
+        k: int = 25,
+        budget_tokens: int = 1000,
+        *,
+        since: Day = None,
+        until: Day = None,
+        as_of: Day = None,
+        entities: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+    ) -> Answer:
+        """Return the evidence for a question, packed into a token budget.
+
+        Only `since`, `until`, `as_of`, `entities` and `kinds` remove anything; dates in the question itself rank softly.
+        `as_of` shows what was known on that day: later notes are left out, and so is what had been superseded by then.
+        """
+        today = self.today()
+        request = Request(
+            text=query,
+            today=today,
+            limit=max(1, k),
+            budget=max(1, budget_tokens),
+            since=_day(since, today),
+            until=_day(until, today),
+            as_of=_day(as_of, today),
+            entities=(entities,) if isinstance(entities, str) else tuple(entities),
+            kinds=(kinds,) if isinstance(kinds, str) else tuple(kinds),
+        )
+        return self._answer(request)
+
+    def get(self, path: str, from_: int | None = None, lines: int | None = None) -> Excerpt:
+        """Return lines of a note, by the path that a hit cites. Nothing outside the notes can be read."""
+        return read.excerpt(self.notes, path, from_, lines)
+
+    def explain(self, query: str, citation: str) -> read.Explanation:
+        """Say how a line (`path#L12`) was scored for a query, signal by signal, and where it ranks."""
+        with self._lock:
+            request = Request(text=query, today=self.today(), limit=1)
+            conn = self._ready()
+            return self._engine.explain(conn, request, citation)
+
+    def status(self) -> Status:
+        """Return what the index holds; looks at the files, but indexes nothing."""
+        with self._lock:
+            exists = self._store.path.exists()
+            conn, _ = self._store.connection()
+            provider, model = self._engine.identity
+            return msgspec.structs.replace(
+                read.counts(conn),
+                workspace=str(self.workspace),
+                database=str(self._store.path),
+                exists=exists,
+                provider=provider,
+                model=model,
+                degraded=self._store.problem or self._engine.degraded,
+                stale=self._stale or self._sync.stale(conn),
+                problems=self._problems,
+            )
+
+    def today(self) -> date:
+        """Return the day that relative phrases count from, in the user's time zone."""
+        return self.clock.now().astimezone(self.tz).date()
+
+    def close(self) -> None:
+        """Let go of the index and of everything that watches the files."""
+        with self._lock:
+            self._fresh.close()
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _answer(self, request: Request) -> Answer:
+        started = self.clock.monotonic()
+        with self._lock:
+            try:
+                conn = self._ready()
+                answer = self._engine.answer(conn, request)
+            except sqlite3.DatabaseError as error:
+                self._store.heal(error)
+                answer = self._engine.answer(self._ready(), request)
+            return msgspec.structs.replace(
+                answer,
+                stale=self._stale,
+                degraded=self._store.problem or answer.degraded,
+                searched_ms=(self.clock.monotonic() - started) * 1000,
+            )
+
+    def _ready(self) -> sqlite3.Connection:
+        """Return a connection to an index that is as fresh as the files, or note why it is not."""
+        conn, changed = self._store.connection()
+        if changed:
+            self._sync.forget()
+            self._engine.forget()
+            self._fresh.doubt()
+        if self.settings.sync.on_search and self._fresh.maybe_changed():
+            self._stale = ""
+            try:
+                self._index(wait=WAIT_SEARCH_MS)
+                self._engine.embed(conn, epoch_ms(self.clock.now()), None, quick=True)
+            except Locked:
+                self._stale = "another process is writing the index; the newest notes may be missing"
+                self._fresh.doubt()
+            except StorageError as problem:
+                self._stale = f"the index could not be updated: {problem}"
+                self._fresh.doubt()
+        return self._store.connection()[0]
+
+    def _index(
+        self, *, wait: int, rebuild: bool = False, background: bool = False, progress: Progress | None = None
+    ) -> Report:
+        conn, changed = self._store.connection()
+        if changed:
+            self._sync.forget()
+            self._engine.forget()
+        self._store.wait(wait)
+        now = epoch_ms(self.clock.now())
+        report = self._sync.run(conn, now, rebuild=rebuild, background=background, progress=progress)
+        if report.changed or rebuild:
+            self._engine.forget()
+        self._problems = tuple(report.problems)
+        self._stale = ""
+        return report
+
+
+def _day(given: Day, today: date) -> date | None:
+    """Read a day: a date, ISO text, or a span back from today such as `30d`, `6w`, `3m`, `1y`."""
+    if given is None or isinstance(given, date):
+        return given
+    text = given.strip().lower()
+    units = {"d": 1, "w": 7, "m": 30, "y": 365}
+    if len(text) > 1 and text[-1] in units and text[:-1].isdigit():
+        return date.fromordinal(max(1, (today - timedelta(days=0)).toordinal() - int(text[:-1]) * units[text[-1]]))
+    return date.fromisoformat(text)

@@ -1,0 +1,134 @@
+"""Fill a token budget with the best lines: neighbours merge into one cited range, repeats collapse. Pure.
+
+Lines are taken by score; what is left of the budget goes to the lines around those taken, so that an answer can be read
+on its own. The cost of a range never exceeds the budget it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from homarus.core.text import estimate_tokens
+from homarus.memory.rows import Row
+from homarus.memory.terms import words
+
+DUPLICATE = 0.8
+MISSES = 12  # lines that did not fit before we stop looking for shorter ones
+MARK = 3  # characters a bullet and a newline take in the file
+
+
+class Range(Struct):
+    """Lines of one file that are shown together."""
+
+    file: int
+    best: int  # index of the line it stands for
+    members: list[int]  # indexes into the rows, in file order
+    also: list[int] = []
+
+    def add(self, index: int, rows: Sequence[Row]) -> None:
+        """Put a line where it belongs."""
+        self.members.append(index)
+        self.members.sort(key=lambda member: rows[member].id)
+
+
+def cost(text: str) -> int:
+    """Return what a line costs a model, list mark and newline included."""
+    return estimate_tokens(text + " " * MARK)
+
+
+class Packer:
+    """Builds the ranges of one answer."""
+
+    def __init__(self, rows: Sequence[Row], texts: Callable[[int], str], *, k: int, budget: int) -> None:
+        self.rows = rows
+        self.texts = texts
+        self.k = k
+        self.budget = budget
+        self.spent = 0
+        self.ranges: list[Range] = []
+        self._owner: dict[int, Range] = {}
+        self._words: list[tuple[set[str], Range]] = []
+        self._by_line: dict[tuple[int, int], Range] = {}
+
+    def fill(self, order: Sequence[int]) -> None:
+        """Take lines in this order until ranges or tokens run out."""
+        missed = 0
+        for index in order:
+            row = self.rows[index]
+            if row.id in self._owner:
+                continue
+            beside = self._beside(row)
+            if beside is None and len(self.ranges) >= self.k:
+                continue
+            text = self.texts(row.id)
+            price = cost(text)
+            if self.spent + price > self.budget:
+                missed += 1
+                if missed >= MISSES:
+                    break
+                continue
+            if self._collapse(index, text):
+                continue
+            self._take(index, beside, price, text)
+
+    def surround(self, by_id: Mapping[int, int], scores: Sequence[float]) -> None:
+        """Spend the rest of the budget on lines next to the chosen ones, the better-scored first."""
+        near = {
+            by_id[neighbour]
+            for chosen in list(self._owner)
+            for neighbour in (chosen - 1, chosen + 1)
+            if neighbour in by_id and neighbour not in self._owner
+        }
+        for index in sorted(near, key=lambda at: -scores[at]):
+            row = self.rows[index]
+            beside = self._beside(row)
+            text = self.texts(row.id)
+            price = cost(text)
+            if beside is not None and row.kind not in {"heading", "path"} and self.spent + price <= self.budget:
+                self._take(index, beside, price, text)
+
+    def _beside(self, row: Row) -> Range | None:
+        # Slices of one long line share its number, and a line is cited once.
+        sliced = self._by_line.get((row.file, row.line))
+        return sliced or self._owner.get(row.id - 1) or self._owner.get(row.id + 1)
+
+    def _take(self, index: int, beside: Range | None, price: int, text: str) -> None:
+        row = self.rows[index]
+        self.spent += price
+        if beside is None:
+            beside = Range(row.file, index, [index], [])
+            self.ranges.append(beside)
+        else:
+            beside.add(index, self.rows)
+        self._owner[row.id] = self._by_line[row.file, row.line] = beside
+        other = self._owner.get(row.id - 1), self._owner.get(row.id + 1)
+        for neighbour in other:
+            if neighbour is not None and neighbour is not beside:
+                self._merge(beside, neighbour)
+                beside = self._owner[row.id]
+        self._words.append((set(words(text)), beside))
+
+    def _merge(self, first: Range, second: Range) -> None:
+        """Join two ranges that now touch; the better one keeps its place."""
+        keep, drop = (first, second) if self.ranges.index(first) < self.ranges.index(second) else (second, first)
+        for member in drop.members:
+            keep.add(member, self.rows)
+            row = self.rows[member]
+            self._owner[row.id] = self._by_line[row.file, row.line] = keep
+        keep.also += drop.also
+        self._words = [(said, keep if owner is drop else owner) for said, owner in self._words]
+        self.ranges.remove(drop)
+
+    def _collapse(self, index: int, text: str) -> bool:
+        """Say whether the line only repeats one already taken; it is then named there."""
+        said = set(words(text))
+        if len(said) < 4:
+            return False
+        for other, owner in self._words:
+            small, large = sorted((len(said), len(other)))
+            if small >= DUPLICATE * large and len(said & other) >= DUPLICATE * len(said | other):
+                owner.also.append(index)
+                return True
+        return False

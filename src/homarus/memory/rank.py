@@ -1,0 +1,118 @@
+"""The fused ranking: candidates, their signals, a weighted sum. Weights are fixed numbers; docs/memory.md says whence."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from datetime import date
+
+from msgspec import Struct
+
+from homarus.memory import signals
+from homarus.memory.candidates import Pool, gather
+from homarus.memory.postings import Postings
+from homarus.memory.query import Query
+from homarus.memory.rows import Row, read_rows
+
+WEIGHTS: dict[str, float] = {
+    "word": 0.2,
+    "window": 0.5,
+    "name": 0.7,
+    "date": 1.15,
+    "when": 0.45,
+    "answer": 0.35,
+    "day": 0.45,
+    "length": 0.6,
+    "question": -0.15,
+    "heading": -0.5,
+    "above": 0.3,
+}
+
+
+class Filters(Struct, frozen=True):
+    """Hard limits that the caller asked for. Nothing else ever removes a line."""
+
+    since: date | None = None
+    until: date | None = None
+    as_of: date | None = None
+    kinds: frozenset[str] = frozenset()
+    entities: tuple[str, ...] = ()
+    sources: frozenset[str] = frozenset()
+
+    def keeps(self, row: Row) -> bool:
+        """Say whether a line is within the limits; a line without a day has no place in a time range."""
+        if self.kinds and row.kind not in self.kinds:
+            return False
+        if row.kind == "path" or (row.kind == "heading" and (self.kinds or self.since or self.until)):
+            return False
+        if self.since is None and self.until is None and self.as_of is None:
+            return True
+        if self.as_of is not None and row.day is not None and row.day > self.as_of.toordinal():
+            return False
+        first = row.first if row.first is not None else row.day
+        last = row.last if row.last is not None else row.day
+        if self.since is not None and (last is None or max(last, row.day or 0) < self.since.toordinal()):
+            return False
+        return self.until is None or (first is not None and min(first, row.day or first) <= self.until.toordinal())
+
+
+class Ranked(Struct):
+    """All scored candidates of one query, best first by `order`."""
+
+    query: Query
+    rows: list[Row]
+    columns: signals.Columns
+    scores: list[float]
+    order: list[int]
+    pool: Pool
+
+    def reasons(self, index: int, weights: Mapping[str, float]) -> list[tuple[str, float]]:
+        """Return what each signal added to a line's score, the strongest first."""
+        parts = [(name, weights.get(name, 0.0) * column[index]) for name, column in self.columns.items()]
+        return sorted((part for part in parts if abs(part[1]) >= 0.005), key=lambda part: -abs(part[1]))
+
+
+def rank(
+    conn: sqlite3.Connection,
+    postings: Postings,
+    query: Query,
+    filters: Filters,
+    *,
+    weights: Mapping[str, float] = WEIGHTS,
+) -> Ranked:
+    """Score the candidates of a query with words, names, dates and intents alone."""
+    pool = gather(conn, postings, query, kinds=filters.kinds)
+    rows = [row for row in read_rows(conn, pool.ids) if filters.keeps(row)]
+    average = postings.words / max(1, postings.lines)
+    columns = signals.lexical(query, rows, pool, average)
+    columns["name"] = signals.names(query, rows)
+    columns["date"] = signals.dates(query, rows)
+    columns |= signals.shape(query, rows)
+    columns["above"] = signals.headings(rows, pool, _parents(conn, rows), set(query.core))
+    columns |= signals.support(rows, columns["word"])
+    scores = combine(columns, weights, len(rows))
+    order = sorted(range(len(rows)), key=lambda index: (-scores[index], -rows[index].id))
+    return Ranked(query, rows, columns, scores, order, pool)
+
+
+def combine(columns: signals.Columns, weights: Mapping[str, float], count: int) -> list[float]:
+    """Return the weighted sums."""
+    totals = [0.0] * count
+    for name, column in columns.items():
+        weight = weights.get(name, 0.0)
+        if weight:
+            totals = [total + weight * value for total, value in zip(totals, column, strict=True)]
+    return totals
+
+
+def _parents(conn: sqlite3.Connection, rows: list[Row]) -> dict[int, int | None]:
+    """Return each heading's own heading, up to the path."""
+    known: dict[int, int | None] = {row.id: row.head for row in rows if row.kind == "heading"}
+    wanted = {row.head for row in rows if row.head is not None} - known.keys()
+    for _ in range(6):
+        if not wanted:
+            break
+        found = {row.id: row.head for row in read_rows(conn, sorted(wanted))}
+        known.update(found)
+        wanted = {head for head in found.values() if head is not None} - known.keys()
+    return known

@@ -1,0 +1,116 @@
+"""Read notes and the index for people: excerpts within the boundary, the status, explanations. Writes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from msgspec import Struct
+
+from homarus.core.errors import StorageError
+from homarus.memory.chunk import split_lines
+from homarus.memory.files import NoteSet
+from homarus.memory.results import Excerpt, Status
+from homarus.storage.boundary import BoundaryError, Root
+
+DEFAULT_LINES, MAX_CHARS, MAX_BYTES = 120, 12_000, 16 << 20
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """How one line was scored for one query. `rank` is None when it was no candidate at all."""
+
+    citation: str
+    text: str
+    rank: int | None
+    score: float
+    candidates: int
+    parts: tuple[tuple[str, float, float], ...]  # signal, its value, what it added
+    terms: tuple[tuple[str, int, bool], ...]  # word, lines that hold it, whether this line does
+    query: str
+    notes: tuple[str, ...] = ()
+
+
+def excerpt(notes: NoteSet, path: str, from_: int | None = None, lines: int | None = None) -> Excerpt:
+    """Return whole lines of a note. Paths that no rule allows are refused before the disk is touched."""
+    first = max(1, from_ or 1)
+    clean = path.strip().removeprefix("@")
+    base, _, anchor = clean.partition("#L")
+    if anchor and from_ is None:
+        start, _, end = anchor.partition("-")
+        first = max(1, int(start)) if start.isdigit() else 1
+        last = end.lstrip("L")
+        lines = lines if lines is not None else (int(last) - first + 1 if last.isdigit() else None)
+    place = notes.locate(base)
+    if place is None:
+        return Excerpt(
+            status="error",
+            path=path,
+            from_line=first,
+            error="only MEMORY.md, USER.md, Markdown below memory/ and bank/, and the configured extra paths can be read",
+        )
+    found = _read(*place)
+    if isinstance(found, BoundaryError):
+        status = "not_found" if found.kind == "missing" else "error"
+        return Excerpt(status=status, path=base, from_line=first, error=found.message)
+    return _cut(base, split_lines(found.decode("utf-8", "replace")), first, lines)
+
+
+def _read(folder: Path, name: str) -> bytes | BoundaryError:
+    import os
+
+    try:
+        with Root(folder) as root:
+            fd = root.open(name, os.O_RDONLY, follow="never")
+            with open(fd, "rb") as handle:  # noqa: PTH123 - a descriptor, not a path
+                return handle.read(MAX_BYTES)
+    except BoundaryError as problem:
+        return problem
+    except StorageError as problem:
+        return BoundaryError("missing", problem.message)
+
+
+def _cut(path: str, all_lines: list[str], first: int, count: int | None) -> Excerpt:
+    wanted = max(1, count if count is not None else DEFAULT_LINES)
+    if first > len(all_lines):
+        return Excerpt(status="ok", path=path, from_line=first, lines=0, error=f"the file has {len(all_lines)} lines")
+    taken: list[str] = []
+    size = 0
+    for line in all_lines[first - 1 : first - 1 + wanted]:
+        if size + len(line) + 1 > MAX_CHARS and taken:
+            break
+        taken.append(line[:MAX_CHARS])
+        size += len(line) + 1
+    after = first + len(taken)
+    more = after <= len(all_lines) and (count is None or len(taken) < wanted)
+    text = "\n".join(taken)
+    if more:
+        text += f"\n[lines {first}-{after - 1} of {len(all_lines)}; continue with from={after}]"
+    return Excerpt(
+        status="ok",
+        path=path,
+        text=text,
+        from_line=first,
+        lines=len(taken),
+        truncated=more,
+        next_from=after if more else None,
+    )
+
+
+def counts(conn: sqlite3.Connection) -> Status:
+    """Count what the index holds; who owns it fills in the rest."""
+
+    def count(table: str) -> int:
+        return int(conn.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608 - names from below
+
+    sources = dict(conn.execute("SELECT source, count(*) FROM files GROUP BY source").fetchall())
+    pages = conn.execute("PRAGMA page_count").fetchone()[0] * conn.execute("PRAGMA page_size").fetchone()[0]
+    return Status(
+        files=count("files"),
+        lines=int(conn.execute("SELECT coalesce(sum(lines), 0) FROM files").fetchone()[0]),
+        chunks=count("chunks"),
+        facts=count("facts"),
+        sources=sources,
+        vectors=count("line_vec"),
+        cached_embeddings=count("embedding_cache"),
+        bytes=int(pages),
+    )

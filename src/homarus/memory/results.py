@@ -1,0 +1,111 @@
+"""What memory answers with: hits that say where they stand, and how far the answer can be trusted. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """A cited range of lines. `text` holds the lines that matched, never just the head of a chunk."""
+
+    path: str
+    start_line: int
+    end_line: int
+    score: float
+    text: str
+    kind: str = "note"
+    timestamp: str | None = None
+    entities: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    source: str = "memory"
+    text_score: float | None = None
+    vector_score: float | None = None
+    also: tuple[str, ...] = ()
+    tokens: int = 0
+
+    @property
+    def citation(self) -> str:
+        """Return `path#L12` or `path#L12-L18`."""
+        return cite(self.path, self.start_line, self.end_line)
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """The hits of one question, best first. `degraded` and `stale` are empty when all is well, and say why when not."""
+
+    hits: tuple[Hit, ...]
+    mode: str = "lexical"
+    provider: str = "none"
+    model: str = ""
+    fallback: str = ""
+    degraded: str = ""
+    stale: str = ""
+    tokens: int = 0
+    searched_ms: float = 0.0
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, index: int) -> Hit:
+        return self.hits[index]
+
+    def __bool__(self) -> bool:
+        return bool(self.hits)
+
+
+class Excerpt(Struct, frozen=True, kw_only=True):
+    """Lines of a note as `memory_get` returns them. `status` is ok, not_found or error."""
+
+    status: str
+    path: str
+    text: str = ""
+    from_line: int = 1
+    lines: int = 0
+    truncated: bool = False
+    next_from: int | None = None
+    error: str = ""
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """The state of an index, for people and for `doctor`."""
+
+    workspace: str = ""
+    database: str = ""
+    exists: bool = False
+    files: int = 0
+    lines: int = 0
+    chunks: int = 0
+    facts: int = 0
+    sources: dict[str, int] = {}
+    provider: str = "none"
+    model: str = ""
+    vectors: int = 0
+    cached_embeddings: int = 0
+    bytes: int = 0
+    degraded: str = ""
+    stale: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def cite(path: str, first: int, last: int) -> str:
+    """Return how a range of lines is cited."""
+    return f"{path}#L{first}" if last <= first else f"{path}#L{first}-L{last}"
+
+
+def as_json(hit: Hit) -> dict[str, Any]:
+    """Return a hit as `memory_recall` and the command line show it."""
+    return {
+        "kind": hit.kind,
+        "timestamp": hit.timestamp,
+        "entities": list(hit.entities),
+        "content": hit.text,
+        "source": hit.citation,
+        "score": round(hit.score, 4),
+        "why": list(hit.why),
+        **({"also": list(hit.also)} if hit.also else {}),
+    }

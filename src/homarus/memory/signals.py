@@ -1,0 +1,145 @@
+"""What speaks for a line: one number per candidate and signal, each between 0 and 1 or so. Pure; no weights here."""
+
+from __future__ import annotations
+
+from math import exp, log1p
+
+from homarus.core.text import fold
+from homarus.memory.candidates import Pool
+from homarus.memory.lines import HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
+from homarus.memory.query import Query
+from homarus.memory.rows import Row
+
+K1, B = 1.2, 0.75
+# How long after (days) a thing is still written down, by how exactly the question names the time; before it: three days.
+LATE = {"day": 7.0, "week": 7.0, "month": 10.0, "season": 20.0, "year": 40.0, "open": 1.0}
+EARLY = 3.0
+
+Columns = dict[str, list[float]]
+
+
+def lexical(query: Query, rows: list[Row], pool: Pool, average: float) -> Columns:
+    """Return the signals of words: in the line, in the five lines around it, in the headings above it."""
+    core = set(query.core)
+    every = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True)]
+    named = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True) if posting.term in core]
+    total = sum(weight for _, weight in named) or 1.0
+    average = max(average, 1.0)
+    word, window, near, covered = [], [], [], []
+    for row in rows:
+        number = row.id
+        norm = (K1 + 1) / (1 + K1 * (1 - B + B * row.size / average))
+        word.append(sum(weight for ids, weight in every if number in ids) * norm)
+        slack = K1 * (1 - B + B * row.around / (5 * average))
+        around = close = 0.0
+        for ids, weight in named:
+            here = number in ids
+            beside = (number - 1 in ids) + (number + 1 in ids)
+            count = here + beside + (number - 2 in ids) + (number + 2 in ids)
+            if count:
+                around += weight * count * (K1 + 1) / (count + slack)
+                close += weight if here else 0.6 * weight if beside else 0.3 * weight
+        window.append(around)
+        near.append(close / total)
+        covered.append(sum(weight for ids, weight in named if number in ids) / total)
+    return {"word": relative(word), "window": relative(window), "near": near, "covered": covered}
+
+
+def headings(rows: list[Row], pool: Pool, parents: dict[int, int | None], core: set[str]) -> list[float]:
+    """Return how much of the question stands in the headings and the path above a line."""
+    named = [(ids, p.idf) for p, ids in zip(pool.postings, pool.sets, strict=True) if p.term in core]
+    total = sum(weight for _, weight in named) or 1.0
+    known: dict[int | None, float] = {None: 0.0}
+
+    def share(head: int | None) -> float:
+        if head not in known:
+            chain: list[int] = []
+            at = head
+            while at is not None and at not in chain and len(chain) < 6:
+                chain.append(at)
+                at = parents.get(at)
+            known[head] = sum(weight for ids, weight in named if any(number in ids for number in chain)) / total
+        return known[head]
+
+    return [share(row.head) for row in rows]
+
+
+def names(query: Query, rows: list[Row]) -> list[float]:
+    """Return 1 for lines that the one person asked about said, or that are linked to an entity asked about."""
+    if not query.names:
+        return [0.0] * len(rows)
+    wanted = {fold(name) for name in query.names}
+    single = next(iter(wanted)) if len(wanted) == 1 else None
+    out = []
+    for row in rows:
+        hit = single is not None and bool(row.speaker) and fold(row.speaker) == single
+        if not hit and row.entities:
+            hit = any(fold(entity) in wanted for entity in row.entities.split("\x1f"))
+        out.append(float(hit))
+    return out
+
+
+def dates(query: Query, rows: list[Row]) -> list[float]:
+    """Return 1 inside a range that the question names, fading softly outside; never a filter."""
+    if not query.spans:
+        return [0.0] * len(rows)
+    out = []
+    for row in rows:
+        best = 0.0
+        for span in query.spans:
+            low, high = span.first.toordinal(), span.last.toordinal()
+            if row.day is not None:
+                best = max(best, _soft(row.day, low, high, LATE[span.precision]))
+            if row.first is not None and row.last is not None and row.first <= high and row.last >= low:
+                best = max(best, 1.0)
+        out.append(best)
+    return out
+
+
+def _soft(day: int, low: int, high: int, late: float) -> float:
+    if day < low:
+        return exp((day - low) / EARLY)
+    return exp((high - day) / late) if day > high else 1.0
+
+
+def shape(query: Query, rows: list[Row]) -> Columns:
+    """Return what the form of a line says: its length, a question mark, a time, a number or a name where one is asked for."""
+    when, many = query.has("when"), query.has("how_many")
+    named = query.has("who") or query.has("where")
+    return {
+        "length": [min(log1p(row.size) / 4.0, 1.0) for row in rows],
+        "question": [float(bool(row.flags & QUESTION)) for row in rows],
+        "when": [float(when and bool(row.flags & TIME)) for row in rows],
+        "number": [float(many and bool(row.flags & NUMBER)) for row in rows],
+        "proper": [float(named and bool(row.flags & PROPER)) for row in rows],
+        "heading": [float(bool(row.flags & (HEADING | PATH))) for row in rows],
+    }
+
+
+def support(rows: list[Row], base: list[float]) -> Columns:
+    """Return what neighbours lend: a question just before, a strong line beside, and the best lines of the same file."""
+    at = {row.id: index for index, row in enumerate(rows)}
+    groups: dict[int, list[float]] = {}
+    for row, value in zip(rows, base, strict=True):
+        groups.setdefault(row.file, []).append(value)
+    best = {file: sum(sorted(values, reverse=True)[:3]) / 3 for file, values in groups.items()}
+    answer, beside = [], []
+    for row in rows:
+        before = at.get(row.id - 1)
+        after = at.get(row.id + 1)
+        asked = before is not None and rows[before].flags & QUESTION
+        answer.append(base[before] if asked and before is not None else 0.0)
+        beside.append(max(base[before] if before is not None else 0.0, base[after] if after is not None else 0.0))
+    return {"answer": answer, "beside": beside, "day": [best[row.file] for row in rows]}
+
+
+def relative(values: list[float]) -> list[float]:
+    """Return values as a share of the best one."""
+    top = max(values, default=0.0)
+    return [value / top for value in values] if top > 0 else [0.0] * len(values)
+
+
+def spread(values: list[float]) -> list[float]:
+    """Return values stretched so that the worst is 0 and the best 1: for similarities that never reach either."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return [(value - low) / (high - low) for value in values] if high > low else [0.0] * len(values)
