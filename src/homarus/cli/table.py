@@ -24,4 +24,5 @@ COMMANDS: dict[str, Entry] = {
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
+    "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),
 }

@@ -29,6 +29,7 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
+    "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
 }
 
 _DEFAULTS = ("agents", "defaults")

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from homarus.memory.postings import Posting, Postings
+from homarus.memory.postings import Posting, Postings, idf
 from homarus.memory.query import Query
+from homarus.memory.terms import stem
 
 ACCUMULATE = 60_000  # postings that may open new candidates
 KEEP = 400  # lines by their own words
@@ -27,6 +28,7 @@ class Pool(Struct):
     ids: list[int]
     postings: list[Posting]
     sets: list[frozenset[int]]  # per posting: lines that hold it, complete around every candidate
+    absent: float = 0.0  # weight of the words that stand in no line at all
 
 
 def gather(
@@ -50,7 +52,9 @@ def gather(
         spread.update(_typed(conn, kinds))
     ids = sorted(spread)
     sets = [posting.ids if posting.ids is not None else postings.around(conn, posting, ids) for posting in found]
-    return Pool(ids, found, sets)
+    known = {stem(posting.term) for posting in found}
+    absent = sum(stem(term) not in known for term in query.core) * idf(0, postings.lines)
+    return Pool(ids, found, sets, absent)
 
 
 def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Posting], keep: int) -> list[int]:

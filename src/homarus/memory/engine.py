@@ -8,7 +8,6 @@ from datetime import date
 
 from msgspec import Struct
 
-from homarus.core.text import fold
 from homarus.memory.embed.base import Embedder
 from homarus.memory.lines import kind_names
 from homarus.memory.pack import Packer, Range
@@ -21,6 +20,7 @@ from homarus.memory.rows import FileRow, Row, read_files, read_texts
 from homarus.memory.settings import MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
+from homarus.memory.terms import plain
 
 UNBOUNDED = 1 << 40
 LABELS = {
@@ -63,6 +63,7 @@ class Engine:
         self.degraded = ""
         self._names: list[tuple[str, tuple[str, ...]]] | None = None
         self._years: tuple[int, ...] = ()
+        self._superseded: dict[tuple[int, int], int] = {}
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -87,11 +88,21 @@ class Engine:
         texts.prefetch([ranked.rows[index].id for index in order[: 4 * request.limit + 20]])
         # Without a budget only lines that compete for a place may join a range.
         packer.fill(order if request.budget is not None else order[: 2 * request.limit])
-        if request.budget is not None:
+        if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
         strength = self._strength(ranked)
         hits = tuple(self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
         return Answer(hits=hits, mode="lexical", tokens=packer.spent, degraded=self.degraded)
+
+    def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
+        """Return the best lines one by one."""
+        ranked = self.rank(conn, request)
+        texts = _Texts(conn)
+        order = ranked.order[: request.limit]
+        texts.prefetch([ranked.rows[index].id for index in order])
+        files = read_files(conn, {ranked.rows[index].file for index in order})
+        strength = self._strength(ranked)
+        return tuple(self._hit(ranked, Range(ranked.rows[i].file, i, [i], []), files, texts, strength) for i in order)
 
     def rank(self, conn: sqlite3.Connection, request: Request) -> Ranked:
         """Return every candidate of a question with its signals."""
@@ -101,8 +112,7 @@ class Engine:
             until=request.until,
             as_of=request.as_of,
             kinds=kind_names(request.kinds),
-            entities=request.entities,
-            sources=request.sources,
+            superseded=self._superseded,
         )
         return rank(conn, self.postings, query, filters)
 
@@ -112,6 +122,7 @@ class Engine:
             self._names = _names(conn)
             rows = conn.execute("SELECT DISTINCT day FROM files WHERE day IS NOT NULL")
             self._years = tuple(sorted({date.fromordinal(row[0]).year for row in rows}))
+            self._superseded = _superseded(conn)
         return analyse(
             request.text, today=request.today, years=self._years, names=self._names, entities=request.entities
         )
@@ -123,8 +134,10 @@ class Engine:
             order = [index for index in order if files[ranked.rows[index].file].source in request.sources]
         if request.entities:
             order = _about(ranked, order, request.entities, texts)
+        covered = ranked.columns["covered"]
+        order = [index for index in order if ranked.rows[index].kind != "heading" or covered[index] >= 0.5]
         if request.budget is None:
-            order = self._strong_enough(ranked, order, request)
+            order = self._strong_enough(ranked, _speaking(ranked, order), request)
         return _quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
 
     def _strong_enough(self, ranked: Ranked, order: list[int], request: Request) -> list[int]:
@@ -237,13 +250,34 @@ def _names(conn: sqlite3.Connection) -> list[tuple[str, tuple[str, ...]]]:
     return found + list(aliases.items())
 
 
+def _superseded(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
+    """Return which lines a later fact replaced, and on which day; by id (`^abc`) or by citation (`path#L12`)."""
+    found: dict[tuple[int, int], int] = {}
+    for reference, day in conn.execute("SELECT supersedes, mentioned_on FROM facts WHERE supersedes != ''").fetchall():
+        if reference.startswith("^"):
+            rows = conn.execute("SELECT file, line FROM facts WHERE id = ?", (reference[1:],))
+        else:
+            path, _, line = reference.partition("#L")
+            number = int(line.split("-")[0]) if line.split("-")[0].isdigit() else 0
+            rows = conn.execute("SELECT id, ? FROM files WHERE path = ?", (number, path))
+        for key in rows:
+            found[key] = min(found.get(key, 1 << 40), day or 0)
+    return found
+
+
+def _speaking(ranked: Ranked, order: list[int]) -> list[int]:
+    """Keep lines that say something of their own: a word asked for, an answer to a question just before, a day asked for."""
+    covered, answer, dates = ranked.columns["covered"], ranked.columns["answer"], ranked.columns["date"]
+    return [index for index in order if covered[index] > 0 or answer[index] >= 0.5 or dates[index] >= 0.9]
+
+
 def _about(ranked: Ranked, order: list[int], entities: tuple[str, ...], texts: _Texts) -> list[int]:
     """Keep lines that name, are linked to, or were said by one of the entities asked for."""
-    wanted = [fold(name.removeprefix("@")) for name in entities]
+    wanted = [plain(name.removeprefix("@")) for name in entities]
     texts.prefetch([ranked.rows[index].id for index in order])
 
     def named(row: Row) -> bool:
-        said = fold(" ".join((texts.get(row.id), row.speaker, row.entities.replace("\x1f", " "))))
+        said = plain(" ".join((texts.get(row.id), row.speaker, row.entities.replace("\x1f", " "))))
         return any(name in said for name in wanted)
 
     return [index for index in order if named(ranked.rows[index])]

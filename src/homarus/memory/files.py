@@ -117,8 +117,7 @@ class NoteSet:
         if target.is_dir():
             parent = os.fspath(target.parent)
             cited = "" if target == self.workspace else cited
-            for found, identity in self._walk(parent, target.name, target, cited, item.pattern):
-                yield found, identity
+            yield from self._walk(parent, target.name, target, cited, item.pattern)
         elif target.is_file() and target.name.lower().endswith(SUFFIX):
             yield from self._one(os.fspath(target.parent), target.name, target.parent, cited + target.name)
         else:

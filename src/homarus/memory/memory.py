@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, timedelta, tzinfo
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -19,11 +19,12 @@ from homarus.memory.embed.base import Embedder
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
 from homarus.memory.freshness import Freshness
-from homarus.memory.results import Answer, Excerpt, Status
+from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
 from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store
 from homarus.memory.sync import Progress, Report, Synchroniser
 
+T = TypeVar("T")
 Day = date | str | None
 FOLDER, DATABASE = ".memory", "index.sqlite"
 
@@ -158,16 +159,24 @@ class Memory:
         )
         return self._answer(request)
 
+    def ranking(self, query: str, limit: int = 100) -> tuple[Hit, ...]:
+        """Return single lines by score alone, unmerged and unpacked: what the packing starts from."""
+        request = Request(text=query, today=self.today(), limit=limit)
+        return self._read(lambda conn: self._engine.ranking(conn, request))
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Return provider and model of the vectors in use; `none` without any."""
+        return self._engine.identity
+
     def get(self, path: str, from_: int | None = None, lines: int | None = None) -> Excerpt:
         """Return lines of a note, by the path that a hit cites. Nothing outside the notes can be read."""
         return read.excerpt(self.notes, path, from_, lines)
 
     def explain(self, query: str, citation: str) -> read.Explanation:
         """Say how a line (`path#L12`) was scored for a query, signal by signal, and where it ranks."""
-        with self._lock:
-            request = Request(text=query, today=self.today(), limit=1)
-            conn = self._ready()
-            return self._engine.explain(conn, request, citation)
+        request = Request(text=query, today=self.today(), limit=1)
+        return self._read(lambda conn: self._engine.explain(conn, request, citation))
 
     def status(self) -> Status:
         """Return what the index holds; looks at the files, but indexes nothing."""
@@ -207,39 +216,51 @@ class Memory:
 
     def _answer(self, request: Request) -> Answer:
         started = self.clock.monotonic()
+        answer = self._read(lambda conn: self._engine.answer(conn, request))
+        return msgspec.structs.replace(
+            answer,
+            stale=self._stale,
+            degraded=self._store.problem or answer.degraded,
+            searched_ms=(self.clock.monotonic() - started) * 1000,
+        )
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a question against one state of an index that is as fresh as the files; a damaged index is built anew."""
         with self._lock:
             try:
-                conn = self._ready()
-                answer = self._engine.answer(conn, request)
+                return self._read_once(work)
             except sqlite3.DatabaseError as error:
                 self._store.heal(error)
-                answer = self._engine.answer(self._ready(), request)
-            return msgspec.structs.replace(
-                answer,
-                stale=self._stale,
-                degraded=self._store.problem or answer.degraded,
-                searched_ms=(self.clock.monotonic() - started) * 1000,
-            )
+                return self._read_once(work)
 
-    def _ready(self) -> sqlite3.Connection:
-        """Return a connection to an index that is as fresh as the files, or note why it is not."""
-        conn, changed = self._store.connection()
+    def _read_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._refresh()
+        with self._store.snapshot() as (conn, changed):
+            if changed:
+                self._sync.forget()
+                self._engine.forget()
+            return work(conn)
+
+    def _refresh(self) -> None:
+        """Index what changed since the last question, or note why that is not possible now."""
+        _, changed = self._store.connection()
         if changed:
             self._sync.forget()
             self._engine.forget()
             self._fresh.doubt()
-        if self.settings.sync.on_search and self._fresh.maybe_changed():
-            self._stale = ""
-            try:
-                self._index(wait=WAIT_SEARCH_MS)
-                self._engine.embed(conn, epoch_ms(self.clock.now()), None, quick=True)
-            except Locked:
-                self._stale = "another process is writing the index; the newest notes may be missing"
-                self._fresh.doubt()
-            except StorageError as problem:
-                self._stale = f"the index could not be updated: {problem}"
-                self._fresh.doubt()
-        return self._store.connection()[0]
+        if not (self.settings.sync.on_search and self._fresh.maybe_changed()):
+            return
+        self._stale = ""
+        try:
+            self._index(wait=WAIT_SEARCH_MS)
+            conn, _ = self._store.connection()
+            self._engine.embed(conn, epoch_ms(self.clock.now()), None, quick=True)
+        except Locked:
+            self._stale = "another process is writing the index; the newest notes may be missing"
+            self._fresh.doubt()
+        except StorageError as problem:
+            self._stale = f"the index could not be updated: {problem}"
+            self._fresh.doubt()
 
     def _index(
         self, *, wait: int, rebuild: bool = False, background: bool = False, progress: Progress | None = None

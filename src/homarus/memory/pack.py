@@ -86,7 +86,8 @@ class Packer:
             beside = self._beside(row)
             text = self.texts(row.id)
             price = cost(text)
-            if beside is not None and row.kind not in {"heading", "path"} and self.spent + price <= self.budget:
+            sliced = (row.file, row.line) in self._by_line
+            if beside and not sliced and row.kind not in {"heading", "path"} and self.spent + price <= self.budget:
                 self._take(index, beside, price, text)
 
     def _beside(self, row: Row) -> Range | None:

@@ -12,7 +12,7 @@ from math import log
 
 from msgspec import Struct
 
-from homarus.memory.terms import match_expression
+from homarus.memory.terms import match_expression, stem
 from homarus.storage.cache import BoundedCache
 
 HEAVY = 20_000  # a word in more lines than this is looked up around candidates only
@@ -52,7 +52,7 @@ class Postings:
         """Return one posting per distinct word; two forms of one stem count once, absent words not at all."""
         self.measure(conn)
         found: list[Posting] = []
-        seen: set[tuple[int, int]] = set()
+        seen: set[tuple[str, int]] = set()
         for term in terms:
             posting = self._cache.get(term)
             if posting is None:
@@ -60,7 +60,7 @@ class Postings:
                 self._cache.put(term, posting)
             if not posting.count:
                 continue
-            identity = (posting.count, hash(posting.ids) if posting.ids is not None else hash(term))
+            identity = (stem(term), posting.count)
             if identity not in seen:
                 seen.add(identity)
                 found.append(posting)

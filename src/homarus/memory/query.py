@@ -9,9 +9,8 @@ from functools import cache
 
 from msgspec import Struct
 
-from homarus.core.text import fold
 from homarus.memory.lines import LABELS
-from homarus.memory.terms import STOP, query_terms, words
+from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
 
 FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
@@ -73,7 +72,7 @@ def analyse(
         names=chosen,
         spans=tuple(time_spans(text, today, years)),
         intents=intents_of(text),
-        phrase=" ".join(fold(text).split()).strip(" ?.!\"'"),
+        phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
     )
 
 
@@ -84,17 +83,17 @@ def names_in(text: str, names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[s
     joined = f" {' '.join(said)} "
     table = [(name, [words(form) for form in (name, *aliases)]) for name, aliases in names]
     exact = [name for name, spelled in table if any(form and f" {' '.join(form)} " in joined for form in spelled)]
-    exact = [name for name in exact if fold(name) not in LABELS]
+    exact = [name for name in exact if plain(name) not in LABELS]
     taken = {part for name in exact for part in words(name)}
     by_first: dict[str, list[str]] = {}
     for name, spelled in table:
         if name not in exact and len(spelled[0]) > 1 and spelled[0][0] in spoken - taken - STOP:
             by_first.setdefault(spelled[0][0], []).append(name)
     exact += [owners[0] for owners in by_first.values() if len(owners) == 1]
-    capital = {fold(word) for word in re.findall(r"(?<!^)\b[^\W\d_a-z]\w{2,}", text) if fold(word) not in taken}
+    capital = {plain(word) for word in re.findall(r"(?<!^)\b[^\W\d_a-z]\w{2,}", text) if plain(word) not in taken}
     for start in sorted(capital):
         owners = [name for name, spelled in table if any(form and form[0].startswith(start) for form in spelled)]
-        if len(owners) == 1 and owners[0] not in exact and fold(owners[0]) not in LABELS:
+        if len(owners) == 1 and owners[0] not in exact and plain(owners[0]) not in LABELS:
             exact.append(owners[0])
     return tuple(dict.fromkeys(exact))
 
@@ -112,7 +111,7 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
 def time_spans(text: str, today: date, years: tuple[int, ...] = ()) -> list[Span]:
     """Return the ranges a question speaks of; `since`, `after`, `before` and `until` open one side."""
     out = []
-    lowered = fold(text)
+    lowered = plain(text)
     for span in find_spans(text, today, years):
         at = lowered.find(span.phrase)
         before = lowered[:at].rstrip().rsplit(" ", 1)[-1] if at > 0 else ""

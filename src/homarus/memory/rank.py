@@ -26,7 +26,11 @@ WEIGHTS: dict[str, float] = {
     "question": -0.15,
     "heading": -0.5,
     "above": 0.3,
+    "superseded": -0.6,
 }
+
+
+LATER = date.max.toordinal()
 
 
 class Filters(Struct, frozen=True):
@@ -36,8 +40,7 @@ class Filters(Struct, frozen=True):
     until: date | None = None
     as_of: date | None = None
     kinds: frozenset[str] = frozenset()
-    entities: tuple[str, ...] = ()
-    sources: frozenset[str] = frozenset()
+    superseded: dict[tuple[int, int], int] = {}  # (file, line) -> the day on which a later fact replaced it
 
     def keeps(self, row: Row) -> bool:
         """Say whether a line is within the limits; a line without a day has no place in a time range."""
@@ -47,7 +50,10 @@ class Filters(Struct, frozen=True):
             return False
         if self.since is None and self.until is None and self.as_of is None:
             return True
-        if self.as_of is not None and row.day is not None and row.day > self.as_of.toordinal():
+        if self.as_of is not None and (
+            (row.day is not None and row.day > self.as_of.toordinal())
+            or self.superseded.get((row.file, row.line), LATER) <= self.as_of.toordinal()
+        ):
             return False
         first = row.first if row.first is not None else row.day
         last = row.last if row.last is not None else row.day
@@ -87,6 +93,8 @@ def rank(
     columns = signals.lexical(query, rows, pool, average)
     columns["name"] = signals.names(query, rows)
     columns["date"] = signals.dates(query, rows)
+    if filters.superseded:
+        columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
     columns |= signals.shape(query, rows)
     columns["above"] = signals.headings(rows, pool, _parents(conn, rows), set(query.core))
     columns |= signals.support(rows, columns["word"])

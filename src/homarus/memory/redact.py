@@ -11,22 +11,9 @@ from functools import cache
 
 MARK = "[redacted]"
 # A line without any of these cannot hold a secret of the shapes below; looking for them costs a microsecond.
-_HINTS = tuple(
-    [
-        "sk-",
-        "rk-",
-        "pk-",
-        "sk_",
-        "rk_",
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "ghr_",
-        "github_pat",
-        "xox",
-        "xapp-",
-        "akia",
+_HINTS = (
+    *("sk-", "rk-", "pk-", "sk_", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat", "xox", "xapp-", "akia"),
+    *(
         "asia",
         "aiza",
         "eyj",
@@ -41,16 +28,8 @@ _HINTS = tuple(
         "-----begin",
         "://",
         "bearer",
-        "passw",
-        "secret",
-        "token",
-        "apikey",
-        "api_key",
-        "api-key",
-        "private_key",
-        "private-key",
-        "privatekey",
-    ]
+    ),
+    *("passw", "secret", "token", "apikey", "api_key", "api-key", "private_key", "private-key", "privatekey"),
 )
 
 
@@ -65,7 +44,7 @@ def _secrets() -> re.Pattern[str]:
         r"\bxapp-[A-Za-z0-9-]{20,}",
         r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
         r"\bAIza[A-Za-z0-9_-]{35}\b",
-        r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+        r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
         r"\b(?:glpat|hf|npm|dop_v1)[-_][A-Za-z0-9_-]{20,}",
         r"\bpypi-[A-Za-z0-9_-]{40,}",
         r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",

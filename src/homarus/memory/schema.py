@@ -14,7 +14,7 @@ GAP = 3
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 
 CREATE TABLE files(
@@ -56,7 +56,7 @@ CREATE TABLE lines(
 CREATE INDEX lines_typed ON lines(kind) WHERE kind IN ('world', 'experience', 'opinion', 'observation');
 CREATE VIEW lines_search(id, text) AS SELECT id, coalesce(terms, text) FROM lines;
 CREATE VIRTUAL TABLE lines_fts USING fts5(
-  text, content='lines_search', content_rowid='id', detail=none, columnsize=0, tokenize='{TOKENIZER}'
+  text, content='lines_search', content_rowid='id', detail=none, columnsize=0, tokenize='TOKENIZER'
 );
 CREATE VIRTUAL TABLE lines_vocab USING fts5vocab(lines_fts, 'row');
 
@@ -78,7 +78,7 @@ CREATE TABLE chunks(
 CREATE INDEX chunks_path ON chunks(source, path);
 CREATE VIRTUAL TABLE chunks_fts USING fts5(
   text, id UNINDEXED, path UNINDEXED, source UNINDEXED, model UNINDEXED, start_line UNINDEXED, end_line UNINDEXED,
-  content='chunks', content_rowid='rowid', detail=none, tokenize='{TOKENIZER}'
+  content='chunks', content_rowid='rowid', detail=none, tokenize='TOKENIZER'
 );
 
 CREATE TABLE facts(
@@ -119,4 +119,4 @@ CREATE TABLE embedding_cache(
 CREATE INDEX embedding_cache_age ON embedding_cache(updated_at);
 CREATE TABLE line_vec(id INTEGER PRIMARY KEY, vec BLOB NOT NULL, words BLOB);
 CREATE TABLE word_vec(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE, vec BLOB NOT NULL);
-"""
+""".replace("TOKENIZER", TOKENIZER)

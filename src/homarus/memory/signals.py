@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import exp, log1p
 
-from homarus.core.text import fold
 from homarus.memory.candidates import Pool
 from homarus.memory.lines import HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.query import Query
 from homarus.memory.rows import Row
+from homarus.memory.terms import plain
 
 K1, B = 1.2, 0.75
 # How long after (days) a thing is still written down, by how exactly the question names the time; before it: three days.
@@ -23,7 +23,7 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float) -> Column
     core = set(query.core)
     every = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True)]
     named = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True) if posting.term in core]
-    total = sum(weight for _, weight in named) or 1.0
+    total = sum(weight for _, weight in named) + pool.absent or 1.0
     average = max(average, 1.0)
     word, window, near, covered = [], [], [], []
     for row in rows:
@@ -68,13 +68,13 @@ def names(query: Query, rows: list[Row]) -> list[float]:
     """Return 1 for lines that the one person asked about said, or that are linked to an entity asked about."""
     if not query.names:
         return [0.0] * len(rows)
-    wanted = {fold(name) for name in query.names}
+    wanted = {plain(name) for name in query.names}
     single = next(iter(wanted)) if len(wanted) == 1 else None
     out = []
     for row in rows:
-        hit = single is not None and bool(row.speaker) and fold(row.speaker) == single
+        hit = single is not None and bool(row.speaker) and plain(row.speaker) == single
         if not hit and row.entities:
-            hit = any(fold(entity) in wanted for entity in row.entities.split("\x1f"))
+            hit = any(plain(entity) in wanted for entity in row.entities.split("\x1f"))
         out.append(float(hit))
     return out
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from homarus.core.text import fold
-from homarus.memory.terms import forms, words
+from homarus.memory.terms import forms, plain, stem
 
 LIMIT = 700
 
@@ -31,23 +30,7 @@ def spans(text: str, terms: Iterable[str]) -> list[re.Match[str]]:
     stems = {stem(form) for term in terms for form in forms(term)}
     found = []
     for match in re.finditer(r"[^\W_]+", text):
-        word = fold(match[0])
+        word = plain(match[0])
         if stem(word) in stems or any(not s.isascii() and s in word for s in stems):
             found.append(match)
     return found
-
-
-def stem(word: str) -> str:
-    """Return a word without the commonest English endings: close enough to mark what the index matched."""
-    for ending in ("ingly", "edly", "ings", "ing", "ies", "ed", "es", "ly", "s", "e", "y"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
-    return word
-
-
-def similar(first: str, second: str, share: float = 0.8) -> bool:
-    """Say whether two texts use nearly the same words (Jaccard)."""
-    left, right = set(words(first)), set(words(second))
-    if not left or not right or min(len(left), len(right)) < share * max(len(left), len(right)):
-        return False
-    return len(left & right) >= share * len(left | right)

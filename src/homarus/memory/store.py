@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -56,6 +57,19 @@ class Store:
         conn.execute("PRAGMA cache_size = -32000")
         conn.execute("PRAGMA wal_autocheckpoint = 4000")
         return conn
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
+        """Read one state of the index, whatever others write meanwhile; also says whether it is another state than before."""
+        conn, changed = self.connection()
+        conn.execute("BEGIN")
+        try:
+            conn.execute("SELECT 1 FROM meta").fetchone()  # the snapshot starts with the first read
+            version = self._data_version()
+            changed, self._version = changed or version != self._version, version
+            yield conn, changed
+        finally:
+            conn.execute("ROLLBACK")
 
     def wait(self, milliseconds: int) -> None:
         """Set how long the next write waits for another process."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
-
-from homarus.core.text import fold
 
 STOP = frozenset(
     [
@@ -162,9 +161,24 @@ for _group in _IRREGULAR.replace("\n", "|").split("|"):
         _FAMILY[_form] = _forms
 
 
+def plain(text: str) -> str:
+    """Return text as the index compares it: no case, no accents on letters that take them, one width of characters.
+
+    Marks that make another letter (Japanese, Korean, Indic scripts) stay, unlike in `core.text.fold`.
+    """
+    if text.isascii():
+        return text.lower()
+    composed = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(
+        unicodedata.normalize("NFD", char)[0] if "\u00c0" <= char < "\u2000" else char
+        for char in composed
+        if not "\u0300" <= char <= "\u036f"
+    )
+
+
 def words(text: str) -> list[str]:
     """Return the words of a text, folded, in order; possessive endings are cut."""
-    folded = text.lower() if text.isascii() else fold(text).replace("’", "'")
+    folded = plain(text).replace("’", "'")
     found = WORD.findall(folded)
     return [word.partition("'")[0] for word in found] if "'" in folded else found
 
@@ -207,7 +221,8 @@ def search_text(text: str) -> str:
     if text.isascii():
         extra = _identifier_parts(text)
         return f"{text} {extra}" if extra else text
-    spaced = _CJK_RUN.sub(lambda run: " " + " ".join(bigrams(run[0]) + _ends(run[0])) + " ", text)
+    wide = unicodedata.normalize("NFKC", text)
+    spaced = _CJK_RUN.sub(lambda run: " " + " ".join(bigrams(run[0]) + _ends(run[0])) + " ", wide)
     extra = _identifier_parts(text)
     return f"{spaced} {extra}" if extra else spaced
 
@@ -241,6 +256,14 @@ def _identifier_parts(text: str) -> str:
 def measure(text: str) -> int:
     """Return how many words a text has, about; a script without spaces counts two characters as one."""
     return text.count(" ") + 1 if text.isascii() else max(text.count(" ") + 1, len(_CJK_CHAR.findall(text)) // 2)
+
+
+def stem(word: str) -> str:
+    """Return a word without the commonest English endings: close enough to the stemmer of the index to compare words."""
+    for ending in ("ingly", "edly", "ings", "ing", "ies", "ed", "es", "ly", "s", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
 
 
 @lru_cache(maxsize=4096)

@@ -178,7 +178,8 @@ class _Finder:
             return list(self.years)
         this = self.today.year
         candidate = _day(this, month, day)
-        return [this if candidate is None or candidate <= self.today else this - 1]
+        chosen = this if candidate is None or candidate <= self.today else this - 1
+        return [chosen] if chosen > 0 else []
 
     def iso(self, match: re.Match[str]) -> list[Span]:
         day = _day(int(match[1]), int(match[2]), int(match[3]))
@@ -241,6 +242,8 @@ class _Finder:
         spans = []
         for year in choices:
             end_year = year + 1 if high < low else year
+            if not (year > 0 and end_year <= date.max.year):
+                continue
             spans.append(Span(date(year, low, 1), _month_end(end_year, high), "season"))
         return spans
 

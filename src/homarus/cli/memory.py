@@ -1,0 +1,318 @@
+"""`homarus memory`: search, recall and look after the notes. Every subcommand also works on a plain folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
+    from homarus.memory.results import Answer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(name="memory", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Search, recall and look after the notes of an agent.
+
+    Notes are Markdown: MEMORY.md, USER.md, memory/ and bank/ of the workspace. The index is derived from them and may be
+    deleted at any time.
+    """
+
+
+def place_options(function: F) -> F:
+    """Give a command the options that say whose notes are meant."""
+    function = click.option("--agent", default=None, metavar="ID", help="Whose notes (default: the default agent).")(
+        function
+    )
+    function = click.option(
+        "--workspace",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Use this folder instead of an agent's workspace.",
+    )(function)
+    return click.option("--provider", default=None, metavar="NAME", help="Embedder: none, auto, wordllama, minilm, …")(
+        function
+    )
+
+
+@command.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option(
+    "-n", "--max-results", type=click.IntRange(1), default=None, help="At most this many passages (default 6)."
+)
+@click.option("--min-score", type=float, default=None, help="Leave out weaker matches (0 to 1).")
+@click.option("--why", is_flag=True, help="Show what spoke for each passage.")
+@place_options
+@json_option
+@pass_app
+def search(
+    app: App,
+    /,
+    query: tuple[str, ...],
+    max_results: int | None,
+    min_score: float | None,
+    why: bool,
+    as_json: bool,
+    **place: Any,
+) -> None:
+    """Find passages and say where they stand."""
+    with opened(app, **place) as memory:
+        show(app, " ".join(query), memory.search(" ".join(query), max_results, min_score), as_json=as_json, why=why)
+
+
+@command.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("-k", type=click.IntRange(1), default=25, show_default=True, help="At most this many passages.")
+@click.option("--budget", type=click.IntRange(1), default=1000, show_default=True, help="Tokens to fill.")
+@click.option("--since", metavar="DAY", help="Earliest day: YYYY-MM-DD, or back from today such as 30d.")
+@click.option("--until", metavar="DAY", help="Latest day.")
+@click.option("--as-of", metavar="DAY", help="What was known on this day.")
+@click.option("--entity", "entities", multiple=True, metavar="NAME", help="Only about this person or thing.")
+@click.option(
+    "--kind", "kinds", multiple=True, metavar="KIND", help="world, experience, opinion, observation, note, turn."
+)
+@click.option("--why", is_flag=True, help="Show what spoke for each passage.")
+@place_options
+@json_option
+@pass_app
+def recall(
+    app: App,
+    /,
+    query: tuple[str, ...],
+    k: int,
+    budget: int,
+    since: str | None,
+    until: str | None,
+    as_of: str | None,
+    entities: tuple[str, ...],
+    kinds: tuple[str, ...],
+    why: bool,
+    as_json: bool,
+    **place: Any,
+) -> None:
+    """Collect the evidence for a question within a token budget."""
+    text = " ".join(query)
+    with opened(app, **place) as memory:
+        try:
+            answer = memory.recall(
+                text, k, budget, since=since, until=until, as_of=as_of, entities=entities, kinds=kinds
+            )
+        except ValueError as problem:
+            raise click.UsageError(f"{problem}; write days as YYYY-MM-DD or as 30d, 6w, 3m, 1y") from problem
+        show(app, text, answer, as_json=as_json, why=why)
+
+
+@command.command()
+@click.argument("path")
+@click.option("--from", "from_", type=click.IntRange(1), default=None, help="First line.")
+@click.option("--lines", type=click.IntRange(1), default=None, help="How many lines (default 120).")
+@place_options
+@json_option
+@pass_app
+def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: bool, **place: Any) -> None:
+    """Print lines of a note, by path or by a citation such as memory/2026-01-31.md#L12."""
+    from homarus.core.errors import ToolError
+
+    with opened(app, **place) as memory:
+        found = memory.get(path, from_, lines)
+    if as_json:
+        app.out.json({"status": found.status, "path": found.path, "from": found.from_line, "lines": found.lines, "text": found.text,
+                      "truncated": found.truncated, "nextFrom": found.next_from, "error": found.error})  # fmt: skip
+    elif found.status == "ok":
+        app.out.line(found.text)
+    if found.status != "ok" and not as_json:
+        raise ToolError(f"{path}: {found.error}", cure="'homarus memory status' shows which notes there are")
+
+
+@command.command()
+@click.argument("query")
+@click.argument("citation")
+@place_options
+@json_option
+@pass_app
+def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any) -> None:
+    """Say how a line (path#L12) scores for a query, signal by signal."""
+    with opened(app, **place) as memory:
+        found = memory.explain(query, citation)
+    if as_json:
+        import msgspec
+
+        app.out.json(msgspec.to_builtins(found))
+        return
+    where = f"rank {found.rank} of {found.candidates}" if found.rank else f"not among {found.candidates} candidates"
+    app.out.line(f"{app.out.style(found.citation, 'cyan')}  {where}, score {found.score:.3f}")
+    if found.text:
+        app.out.line(found.text)
+    for note in found.notes:
+        app.out.line(note)
+    if found.parts:
+        app.out.table(
+            [(name, f"{value:.3f}", f"{added:+.3f}") for name, value, added in found.parts], ("signal", "value", "adds")
+        )
+    if found.terms:
+        app.out.table(found.terms, ("word", "lines", "here"))
+
+
+@command.command()
+@place_options
+@json_option
+@pass_app
+def status(app: App, /, as_json: bool, **place: Any) -> None:
+    """Show what the index holds and whether it is up to date."""
+    import msgspec
+
+    from homarus.core.text import human_bytes
+
+    with opened(app, **place) as memory:
+        found = memory.status()
+    if as_json:
+        app.out.json(msgspec.to_builtins(found))
+        return
+    rows = [
+        ("workspace", found.workspace),
+        (
+            "index",
+            f"{found.database} ({human_bytes(found.bytes)})" if found.exists else f"{found.database} (not built yet)",
+        ),
+        (
+            "notes",
+            f"{found.files:,} files, {found.lines:,} lines, {found.chunks:,} chunks, {found.facts:,} retained facts",
+        ),
+        ("sources", ", ".join(f"{name} {count:,}" for name, count in sorted(found.sources.items())) or "none"),
+        ("embedder", f"{found.provider} {found.model}".strip()),
+        ("vectors", f"{found.vectors:,} lines, {found.cached_embeddings:,} cached"),
+        ("state", found.stale or "up to date"),
+    ]
+    rows += [("degraded", found.degraded)] if found.degraded else []
+    rows += [("problem", problem) for problem in found.problems]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        app.out.line(f"{app.out.style(name.ljust(width), 'bold')}  {value}")
+
+
+@command.command()
+@click.option("--force", is_flag=True, help="Read every note again.")
+@place_options
+@json_option
+@pass_app
+def index(app: App, /, force: bool, as_json: bool, **place: Any) -> None:
+    """Bring the index in line with the notes."""
+    _index(app, force, as_json, place)
+
+
+@command.command()
+@place_options
+@json_option
+@pass_app
+def rebuild(app: App, /, as_json: bool, **place: Any) -> None:
+    """Build the whole index again; searches elsewhere see the old one until it is done."""
+    _index(app, True, as_json, place)
+
+
+def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
+    from homarus.cli.progress import Bar
+
+    started = app.clock.monotonic()
+    with opened(app, **place) as memory, Bar(app.out.err, "indexing") as bar:
+        report = memory.sync(force=force, progress=bar.update)
+    seconds = app.clock.monotonic() - started
+    if as_json:
+        import msgspec
+
+        app.out.json({**msgspec.to_builtins(report), "seconds": round(seconds, 3)})
+        return
+    app.out.line(f"{report.files:,} notes: {report.indexed:,} indexed, {report.removed:,} removed, in {seconds:.2f} s")
+    for problem in report.problems:
+        app.out.warn(problem)
+
+
+@command.command()
+@click.option("--canary/--no-canary", default=True, help="Write a line, find it, remove it.")
+@place_options
+@json_option
+@pass_app
+def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
+    """Check the notes and the index, and prove that what is written is found."""
+    from homarus.memory.doctor import examine
+
+    with opened(app, **place) as memory:
+        checks = examine(memory, canary=canary)
+    if as_json:
+        import msgspec
+
+        app.out.json(msgspec.to_builtins(checks))
+    else:
+        marks = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "error": ("bad", "red")}
+        for check in checks:
+            word, color = marks[check.level]
+            cure = f" ({check.cure})" if check.cure else ""
+            app.out.line(f"{app.out.style(word.ljust(4), color)}  {check.name}: {check.message}{cure}")
+    if any(check.level == "error" for check in checks):
+        raise click.exceptions.Exit(1)
+
+
+@command.command()
+@click.option("--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="LoCoMo-format JSON.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="Score only the first N questions of each set.")
+@click.option("--provider", default="auto", show_default=True, metavar="NAME", help="Embedder to measure with.")
+@json_option
+@pass_app
+def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_json: bool) -> None:
+    """Score recall without a model judging: are the evidence lines of each question returned within a token budget?"""
+    from homarus.cli.progress import Bar
+    from homarus.memory.evaluate import run
+
+    with Bar(app.out.err, "scoring") as bar:
+        scores = run(data, provider=provider, limit=limit, clock=app.clock, progress=bar.update)
+    if as_json:
+        app.out.json(scores)
+        return
+    columns = ("recall@500tok", "recall@1000tok", "recall@2000tok", "recall@10", "mrr")
+    rows = [
+        (name, group["n"], *(f"{group[column]:.3f}" for column in columns)) for name, group in scores["groups"].items()
+    ]
+    app.out.table(rows, ("questions", "n", *columns))
+    app.out.line(f"{scores['provider']}: {scores['lines']:,} lines, p50 {scores['p50_ms']:.1f} ms a question")
+
+
+def opened(app: App, *, agent: str | None = None, workspace: Path | None = None, provider: str | None = None) -> Memory:
+    """Open the memory that the options mean: a plain folder, or an agent's workspace with its configuration."""
+    from homarus.memory.memory import Memory
+
+    if workspace is not None:
+        return Memory.open(workspace, clock=app.clock, provider=provider, home=app.paths.home)
+    import msgspec
+
+    from homarus.memory.settings import MemorySettings, database_path
+    from homarus.workspace.agents import resolve_workspace
+
+    config = app.config
+    chosen = config.agent(agent) if agent else config.default_agent
+    settings = chosen.block("memorySearch", MemorySettings)
+    if provider:
+        settings = msgspec.structs.replace(settings, provider=provider)
+    return Memory(
+        resolve_workspace(config, chosen.id, app.env),
+        database_path(settings, state_dir=app.paths.state_dir, agent_id=chosen.id, home=app.paths.home),
+        settings=settings,
+        clock=app.clock,
+        sessions=app.paths.sessions_dir(chosen.id) if settings.with_sessions else None,
+        home=app.paths.home,
+    )
+
+
+def show(app: App, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:
+    """Print an answer: cited passages with the words found marked, or JSON."""
+    from homarus.cli.memory_show import print_answer, to_json
+
+    if as_json:
+        app.out.json(to_json(answer))
+    else:
+        print_answer(app.out, query, answer, why=why)

@@ -1,0 +1,65 @@
+"""How memory's answers look on a terminal and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from homarus.cli.output import Output
+from homarus.core.text import printable
+from homarus.memory.results import Answer, as_json
+from homarus.memory.snippet import spans
+from homarus.memory.terms import query_terms
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """Return an answer for programs; the flags are always there."""
+    return {
+        "results": [
+            {
+                **as_json(hit),
+                "path": hit.path,
+                "startLine": hit.start_line,
+                "endLine": hit.end_line,
+                "corpus": hit.source,
+            }
+            for hit in answer
+        ],
+        "mode": answer.mode,
+        "provider": answer.provider,
+        "model": answer.model,
+        "degraded": answer.degraded,
+        "stale": answer.stale,
+        "tokens": answer.tokens,
+        "searchMs": round(answer.searched_ms, 2),
+    }
+
+
+def print_answer(out: Output, query: str, answer: Answer, *, why: bool = False) -> None:
+    """Print cited passages with the words of the query marked."""
+    terms = query_terms(query)
+    for hit in answer:
+        day = f"  {out.style(hit.timestamp, 'dim')}" if hit.timestamp else ""
+        out.line(f"{out.style(hit.citation, 'cyan')}{day}  {out.style(f'{hit.score:.2f}', 'dim')}")
+        for line in printable(hit.text).split("\n"):
+            out.line("  " + marked(out, line, terms))
+        if hit.also:
+            out.line(out.style(f"  also: {', '.join(hit.also)}", "dim"))
+        if why:
+            out.line(out.style(f"  why: {'; '.join(hit.why)}", "dim"))
+    if not answer:
+        out.line("nothing found")
+    if answer.degraded:
+        out.warn(answer.degraded)
+    if answer.stale:
+        out.warn(answer.stale)
+
+
+def marked(out: Output, line: str, terms: list[str]) -> str:
+    """Return a line with the words of the query in bold, where colours are on."""
+    if not out.color:
+        return line
+    pieces, at = [], 0
+    for match in spans(line, terms):
+        pieces += [line[at : match.start()], out.style(match[0], "bold", "yellow")]
+        at = match.end()
+    return "".join([*pieces, line[at:]])

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from homarus.cli.main import run
+from homarus.cli.progress import Bar
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    workspace = tmp_path / ".openclaw" / "workspace"
+    (workspace / "memory").mkdir(parents=True)
+    (workspace / "MEMORY.md").write_text("- The boat is called Marlene.\n")
+    (workspace / "memory" / "2026-01-02.md").write_text("# 2026-01-02\n\n- Anna: I sold the boat to Piet\n")
+    for name in ("OPENCLAW_HOME", "OPENCLAW_STATE_DIR", "OPENCLAW_CONFIG_PATH", "OPENCLAW_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return tmp_path
+
+
+def test_search_in_an_agents_workspace(home, capsys):
+    assert run(["memory", "search", "--provider", "none", "boat", "Piet"]) == 0
+    out = capsys.readouterr().out
+    assert "memory/2026-01-02.md#L3" in out.split("\n")[0]
+    assert "I sold the boat to Piet" in out
+    assert (home / ".openclaw" / "state" / "memory" / "main.sqlite").exists()
+    assert not (home / ".openclaw" / "workspace" / ".memory").exists()
+
+
+def test_json(home, capsys):
+    assert run(["memory", "search", "--provider", "none", "--json", "boat called"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["results"][0]["source"] == "MEMORY.md#L1"
+    assert data["degraded"] == data["stale"] == ""
+
+
+def test_highlights_only_where_colours_are_on(home, capsys, monkeypatch):
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    run(["memory", "search", "--provider", "none", "boats"])
+    assert "\x1b[1;33mboat\x1b[0m" in capsys.readouterr().out
+
+
+def test_recall_get_explain_status_index(home, capsys):
+    assert run(["memory", "recall", "--provider", "none", "--why", "--budget", "50", "who bought the boat"]) == 0
+    assert "why:" in capsys.readouterr().out
+    assert run(["memory", "get", "memory/2026-01-02.md#L3"]) == 0
+    assert capsys.readouterr().out == "- Anna: I sold the boat to Piet\n"
+    assert run(["memory", "explain", "--provider", "none", "boat Piet", "memory/2026-01-02.md#L3"]) == 0
+    assert "rank 1 of" in capsys.readouterr().out
+    assert run(["memory", "index", "--provider", "none"]) == 0
+    assert "2 notes: 0 indexed" in capsys.readouterr().out
+    assert run(["memory", "rebuild", "--provider", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["indexed"] == 2
+    assert run(["memory", "status", "--provider", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == 2
+    assert run(["memory", "status", "--provider", "none"]) == 0
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_failures_are_one_line(home, capsys):
+    assert run(["memory", "get", "../secret.md"]) == 1
+    assert capsys.readouterr().err.startswith("homarus: ../secret.md: only MEMORY.md")
+    assert run(["memory", "recall", "--since", "soon", "x"]) == 2
+    assert "YYYY-MM-DD" in capsys.readouterr().err
+
+
+def test_doctor_proves_it_and_leaves_nothing(home, capsys):
+    before = sorted((home / ".openclaw" / "workspace").rglob("*.md"))
+    assert run(["memory", "doctor", "--provider", "none"]) == 0
+    assert "canary: written, found at place 1" in capsys.readouterr().out
+    assert sorted((home / ".openclaw" / "workspace").rglob("*.md")) == before
+
+
+def test_doctor_names_a_missing_workspace(home, tmp_path, capsys):
+    assert run(["memory", "doctor", "--workspace", str(tmp_path / "none")]) == 1
+    assert "is no folder" in capsys.readouterr().out
+
+
+def test_bench_on_the_shipped_notes(home, capsys):
+    assert run(["memory", "bench", "--provider", "none", "--limit", "5", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["groups"]["all"]["n"] == 5
+    assert data["groups"]["all"]["recall@1000tok"] > 0.5
+
+
+def test_the_bar_is_drawn_only_for_people():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    quiet, loud = io.StringIO(), Terminal()
+    for stream in (quiet, loud):
+        with Bar(stream, "indexing") as bar:
+            bar._last -= 1
+            bar.update(1, 2, "note")
+    assert quiet.getvalue() == ""
+    assert "indexing [###############---------------] 1/2 note" in loud.getvalue()
+    assert loud.getvalue().endswith("\r\x1b[K")

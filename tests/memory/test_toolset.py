@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from homarus.memory import toolset
+from homarus.memory.prereply import pre_reply, render
+from homarus.memory.settings import MemorySettings, PreReply
+
+
+@pytest.fixture
+def memory(notes):
+    notes.write("MEMORY.md", "- The boat is called Marlene.\n- The dog is called Rex.\n")
+    notes.write("memory/2026-06-01.md", "".join(f"- line {number}\n" for number in range(1, 301)))
+    return notes.open()
+
+
+def test_specs_are_complete_json():
+    assert [spec.name for spec in toolset.SPECS] == ["memory_search", "memory_get", "memory_recall", "memory_retain"]
+    for spec in toolset.SPECS:
+        assert json.loads(json.dumps(spec.parameters)) == spec.parameters
+        assert set(spec.parameters["required"]) <= set(spec.parameters["properties"])
+
+
+def test_search_returns_the_keys_agents_expect(memory):
+    result = toolset.search(memory, {"query": "boat Marlene"})
+    assert result["mode"] == "lexical"
+    assert result["citations"] == "auto"
+    assert (result["provider"], result["model"]) == ("none", "")
+    assert "searchMs" in result["debug"]
+    hit = result["results"][0]
+    assert (hit["path"], hit["startLine"], hit["endLine"], hit["source"], hit["corpus"]) == (
+        "MEMORY.md",
+        1,
+        1,
+        "memory",
+        "memory",
+    )
+    assert hit["citation"] == "MEMORY.md#L1"
+    assert hit["snippet"].endswith("Source: MEMORY.md#L1")
+    assert json.dumps(result)
+
+
+@pytest.mark.parametrize(
+    ("mode", "direct", "shown"),
+    [("on", False, True), ("on", True, True), ("off", True, False), ("auto", True, True), ("auto", False, False)],
+)
+def test_citations(memory, mode, direct, shown):
+    hit = toolset.search(memory, {"query": "boat"}, citations=mode, direct=direct)["results"][0]
+    assert ("citation" in hit) == shown
+    assert ("Source:" in hit["snippet"]) == shown
+
+
+def test_search_limits(memory):
+    assert len(toolset.search(memory, {"query": "called", "maxResults": 1})["results"]) == 1
+    assert toolset.search(memory, {"query": "line", "corpus": "sessions"})["results"] == []
+    assert toolset.search(memory, {"query": "zebra boat", "minScore": 0.999})["results"] == []
+
+
+def test_get(memory):
+    assert toolset.get(memory, {"path": "MEMORY.md"}) == {
+        "status": "ok",
+        "path": "MEMORY.md",
+        "text": "- The boat is called Marlene.\n- The dog is called Rex.",
+        "from": 1,
+        "lines": 2,
+    }
+    part = toolset.get(memory, {"path": "memory/2026-06-01.md", "from": 10, "lines": 2})
+    assert part["text"] == "- line 10\n- line 11"
+    long = toolset.get(memory, {"path": "memory/2026-06-01.md"})
+    assert (long["lines"], long["truncated"], long["nextFrom"]) == (120, True, 121)
+    assert "from=121" in long["text"]
+    assert toolset.get(memory, {"path": "memory/2026-06-01.md#L7-L8"})["text"] == "- line 7\n- line 8"
+    assert toolset.get(memory, {"path": "memory/none.md"})["status"] == "not_found"
+    assert toolset.get(memory, {"path": "memory/2026-06-01.md", "from": 999})["lines"] == 0
+    refused = toolset.get(memory, {"path": "../etc/passwd"})
+    assert (refused["status"], refused["text"]) == ("error", "")
+
+
+def test_get_stops_at_whole_lines(notes):
+    notes.write("memory/wide.md", "\n".join("x" * 5000 for _ in range(10)))
+    found = toolset.get(notes.open(), {"path": "memory/wide.md"})
+    assert (found["lines"], found["nextFrom"]) == (2, 3)
+
+
+def test_recall(memory):
+    result = toolset.recall(memory, {"query": "what is the boat called", "k": 1, "budgetTokens": 60})
+    assert result["items"][0]["source"].startswith("MEMORY.md#L1")
+    assert result["tokens"] <= 60
+    assert "error" in toolset.recall(memory, {"query": "boat", "since": "whenever"})
+
+
+def test_retain_writes_and_is_found(memory, notes):
+    made = toolset.retain_fact(
+        memory,
+        {
+            "text": "Anna moved to Kiel in spring.",
+            "kind": "world",
+            "entities": ["Anna", "Van der Berg"],
+            "time": "2026-04",
+        },
+    )
+    assert (made["status"], made["path"], made["line"]) == ("ok", "memory/2026-06-15.md", 4)
+    text = (notes.root / "memory" / "2026-06-15.md").read_text()
+    assert text == "# 2026-06-15\n\n## Retain\n- W(t=2026-04) @Anna @{Van der Berg}: Anna moved to Kiel in spring.\n"
+    hit = memory.recall("where did Anna move", kinds=["world"])[0]
+    assert (hit.citation, hit.timestamp) == ("memory/2026-06-15.md#L4", "2026-04-01..2026-04-30")
+    again = toolset.retain_fact(memory, {"text": "He left.", "kind": "B"})
+    assert again["line"] == 5
+    assert len(again["hints"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"text": ""},
+        {"text": "x", "kind": "nonsense"},
+        {"text": "a b c d", "time": "2026) evil"},
+        {"text": "a b", "supersedes": "a,b"},
+    ],
+)
+def test_retain_refuses_what_would_not_parse(memory, arguments):
+    assert toolset.retain_fact(memory, arguments)["status"] == "error"
+
+
+def test_retain_never_writes_through_a_link(memory, notes, tmp_path):
+    target = tmp_path / "outside.md"
+    target.write_text("mine\n")
+    (notes.root / "memory" / "2026-06-15.md").symlink_to(target)
+    assert toolset.retain_fact(memory, {"text": "This must not land outside."})["status"] == "error"
+    assert target.read_text() == "mine\n"
+
+
+def test_pre_reply_is_marked_and_off_by_default(notes):
+    notes.write("MEMORY.md", "The boat is called <Marlene>.\n")
+    assert pre_reply(notes.open(), "what is the boat called") == ""
+    memory = notes.open(settings=MemorySettings(pre_reply=PreReply(enabled=True)))
+    text = pre_reply(memory, "what is the boat called")
+    assert text == "<recalled-memory>\n- The boat is called &lt;Marlene&gt;. (MEMORY.md#L1)\n</recalled-memory>"
+    assert pre_reply(memory, "  ") == ""
+    assert render(memory.recall("zebra")) == ""
