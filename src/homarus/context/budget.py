@@ -1,0 +1,113 @@
+"""How many tokens a session has and may have. The provider's own count is the anchor; only what came later is estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from homarus.context.settings import CompactionSettings
+from homarus.core.messages import (
+    Assistant,
+    Image,
+    Message,
+    Part,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+)
+from homarus.core.text import estimate_tokens
+
+IMAGE_TOKENS = 2_000
+OVERHEAD_TOKENS = 4
+_LOW, _HIGH = 0.5, 2.0
+
+
+class Budget(Struct, frozen=True):
+    """The lines of one window: where memory is saved, where history is compacted, and what stays free for the answer."""
+
+    window: int
+    reserve: int
+    soft: int
+
+    @property
+    def compact_above(self) -> int:
+        """Return the size that a history may have at most before the next call."""
+        return self.window - self.reserve
+
+    @property
+    def flush_at(self) -> int:
+        """Return the size at which memory is saved, so that it happens before the compaction and not during it."""
+        return self.window - self.reserve - self.soft
+
+
+def budget_for(window: int, settings: CompactionSettings) -> Budget:
+    """Return the lines for a model's window; a small window gives a quarter of itself at most."""
+    reserve = min(max(settings.reserve_tokens, settings.reserve_tokens_floor), window // 4)
+    soft = min(settings.memory_flush.soft_threshold_tokens, max(0, window - reserve) // 2)
+    return Budget(window, reserve, soft)
+
+
+def estimate(message: Message) -> int:
+    """Return about how many tokens one message takes."""
+    total = OVERHEAD_TOKENS + sum(_part(part) for part in message.parts)
+    return total + estimate_tokens(message.context) if isinstance(message, User) and message.context else total
+
+
+def _part(part: Part) -> int:
+    match part:
+        case Text(text=text) | Thinking(text=text):
+            return estimate_tokens(text)
+        case ToolCall(name=name, arguments=arguments):
+            return estimate_tokens(name) + estimate_tokens(msgspec.json.encode(arguments, enc_hook=str).decode())
+        case Image():
+            return IMAGE_TOKENS
+
+
+def measure(messages: Sequence[Message], *, fixed: int = 0) -> int:
+    """Return the tokens of a history as its next request will have them.
+
+    `fixed` is the size of system prompt and tool schemas; it counts only where no provider has counted it already.
+    """
+    anchor = _anchor(messages)
+    if anchor is None:
+        return fixed + sum(map(estimate, messages))
+    place, total = anchor
+    later = sum(map(estimate, messages[place + 1 :]))
+    return total + round(later * _ratio(messages, place))
+
+
+def _anchor(messages: Sequence[Message]) -> tuple[int, int] | None:
+    """Return the newest answer whose usage can be trusted, and its total."""
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if isinstance(message, Assistant) and message.usage.total and _finished(message):
+            return place, message.usage.total
+    return None
+
+
+def _finished(message: Assistant) -> bool:
+    return message.stop_reason not in {StopReason.ERROR, StopReason.ABORTED}
+
+
+def _ratio(messages: Sequence[Message], place: int) -> float:
+    """Return how far the provider's count was from ours between its last two answers, within bounds."""
+    newest = messages[place]
+    assert isinstance(newest, Assistant)
+    before = _anchor(messages[:place])
+    if before is None:
+        return 1.0
+    counted = newest.usage.prompt - before[1]
+    guessed = sum(map(estimate, messages[before[0] + 1 : place]))
+    if counted <= 0 or guessed < 50:
+        return 1.0
+    return max(_LOW, min(_HIGH, counted / guessed))
+
+
+def tool_chars(messages: Sequence[Message]) -> int:
+    """Return how many characters the results of tools take in a history."""
+    return sum(len(message.text) for message in messages if isinstance(message, ToolResult))

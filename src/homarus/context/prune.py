@@ -1,0 +1,158 @@
+"""Shorten old tool results in what is sent, never in what is stored. Decisions are remembered and replayed byte for byte.
+
+A result that was shortened once is shortened in the same way in every later request, also after a restart; otherwise
+each request would decide anew, and the provider's cached prefix would flip to and fro.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.context.settings import PruningSettings
+from homarus.core.messages import Assistant, Image, Message, Text, ToolResult, User
+
+IMAGE_CHARS = 8_000
+CUSTOM_TYPE = "openclaw.cache-ttl"
+
+Kind = Literal["soft", "clear"]
+
+
+class PruneState(Struct, frozen=True):
+    """What was shortened so far, by the place of the result: its call id and how often that id came before."""
+
+    touched_at: int = 0
+    cuts: dict[str, Kind] = {}
+    head: int = 1_500
+    tail: int = 1_500
+    placeholder: str = "[Old tool result content cleared]"
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the state as it stands in a transcript's custom entry."""
+        return {
+            "timestamp": self.touched_at,
+            "cuts": self.cuts,
+            "head": self.head,
+            "tail": self.tail,
+            "placeholder": self.placeholder,
+        }
+
+    @classmethod
+    def from_data(cls, data: Any) -> PruneState:
+        """Read a state back; what is not ours or not understood is an empty state."""
+        if not isinstance(data, dict) or not isinstance(data.get("cuts"), dict):
+            return cls()
+        cuts: dict[str, Kind] = {
+            key: "clear" if kind == "clear" else "soft"
+            for key, kind in data["cuts"].items()
+            if isinstance(key, str) and kind in {"soft", "clear"}
+        }
+        moment, head, tail = (data.get(name) for name in ("timestamp", "head", "tail"))
+        if not (isinstance(moment, int) and isinstance(head, int) and isinstance(tail, int)):
+            return cls()
+        return cls(moment, cuts, head, tail, str(data.get("placeholder", cls().placeholder)))
+
+
+def project(messages: Sequence[Message], state: PruneState) -> tuple[Message, ...]:
+    """Return the history with everything shortened that was ever decided on."""
+    if not state.cuts:
+        return tuple(messages)
+    keys = _keys(messages)
+    return tuple(
+        _shortened(message, state.cuts[keys[place]], state)
+        if isinstance(message, ToolResult) and keys.get(place) in state.cuts
+        else message
+        for place, message in enumerate(messages)
+    )
+
+
+def decide(
+    messages: Sequence[Message], state: PruneState, settings: PruningSettings, *, window: int, now: int
+) -> PruneState:
+    """Return the state after looking once more; the same object when nothing changes."""
+    if settings.mode == "off" or now - state.touched_at < settings.ttl_seconds * 1000:
+        return state
+    end = _protected_from(messages, settings.keep_last_assistants)
+    start = next((place for place, message in enumerate(messages) if isinstance(message, User)), len(messages))
+    keys = _keys(messages)
+    room = window * 4
+    cuts = dict(state.cuts)
+    base = replace(
+        state,
+        head=settings.soft_trim.head_chars,
+        tail=settings.soft_trim.tail_chars,
+        placeholder=settings.hard_clear.placeholder,
+    )
+    shown = list(project(messages, state))
+    prunable = [place for place in range(start, end) if _prunable(messages[place], settings)]
+    total = sum(map(_chars, shown))
+    if total < settings.soft_trim_ratio * room:
+        return state
+    for place in prunable:
+        if keys[place] not in cuts and _chars(shown[place]) > settings.soft_trim.max_chars:
+            cuts[keys[place]] = "soft"
+            total -= _replace(shown, place, messages[place], "soft", base)
+    enough = sum(_chars(shown[place]) for place in prunable) >= settings.min_prunable_tool_chars
+    if settings.hard_clear.enabled and enough:
+        for place in prunable:
+            if total < settings.hard_clear_ratio * room:
+                break
+            if cuts.get(keys[place]) != "clear":
+                cuts[keys[place]] = "clear"
+                total -= _replace(shown, place, messages[place], "clear", base)
+    return replace(base, touched_at=now, cuts=cuts) if cuts != state.cuts else state
+
+
+def _replace(shown: list[Message], place: int, original: Message, kind: Kind, state: PruneState) -> int:
+    """Put the shortened form in place and return how many characters that saved."""
+    assert isinstance(original, ToolResult)
+    before = _chars(shown[place])
+    shown[place] = _shortened(original, kind, state)
+    return before - _chars(shown[place])
+
+
+def _protected_from(messages: Sequence[Message], keep: int) -> int:
+    """Return the place of the assistant message that is `keep`-th from the end; with fewer of them nothing is prunable."""
+    places = [place for place, message in enumerate(messages) if isinstance(message, Assistant)]
+    return places[-keep] if keep and len(places) >= keep else 0
+
+
+def _keys(messages: Sequence[Message]) -> dict[int, str]:
+    seen: dict[str, int] = {}
+    keys = {}
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolResult):
+            number = seen.get(message.call_id, 0)
+            seen[message.call_id] = number + 1
+            keys[place] = f"{message.call_id}#{number}"
+    return keys
+
+
+def _prunable(message: Message, settings: PruningSettings) -> bool:
+    if not isinstance(message, ToolResult) or any(isinstance(part, Image) for part in message.parts):
+        return False
+    name = message.tool_name.lower()
+
+    def matches(patterns: Sequence[str]) -> bool:
+        return any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
+
+    return not matches(settings.tools.deny) and (not settings.tools.allow or matches(settings.tools.allow))
+
+
+def _chars(message: Message) -> int:
+    return sum(IMAGE_CHARS if isinstance(part, Image) else len(getattr(part, "text", "")) for part in message.parts)
+
+
+def _shortened(result: ToolResult, kind: Kind, state: PruneState) -> ToolResult:
+    if kind == "clear":
+        return replace(result, parts=(Text(state.placeholder),))
+    text = result.text
+    if len(text) <= state.head + state.tail:
+        return result
+    note = f"[Shortened: the first {state.head:,} and last {state.tail:,} of {len(text):,} characters.]"
+    tail = text[len(text) - state.tail :] if state.tail else ""
+    return replace(result, parts=(Text(f"{text[: state.head]}\n...\n{tail}\n\n{note}"),))

@@ -1,0 +1,117 @@
+"""The configuration blocks `agents.defaults.compaction` and `agents.defaults.contextPruning`, defaults in one place."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(b|kb|k|mb|m|gb|g)?\s*", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h|d)?\s*", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class QualityGuard(Struct, frozen=True, rename="camel"):
+    """The audit of a summary, and how often a failed one is tried again."""
+
+    enabled: bool = True
+    max_retries: int = 1
+
+
+class MidTurnPrecheck(Struct, frozen=True, rename="camel"):
+    """Whether the size is checked between tool results and the next call as well."""
+
+    enabled: bool = False
+
+
+class FlushSettings(Struct, frozen=True, rename="camel"):
+    """The silent turn that saves what is worth keeping before a compaction."""
+
+    enabled: bool = True
+    soft_threshold_tokens: int = 4_000
+    force_flush_transcript_bytes: int | str = 2 << 20
+    model: str | None = None
+    prompt: str | None = None
+    system_prompt: str | None = None
+
+
+class CompactionSettings(Struct, frozen=True, rename="camel"):
+    """`compaction`. `enabled: false` stops compaction by threshold only; overflow and `/compact` stay."""
+
+    enabled: bool = True
+    mode: Literal["safeguard", "default"] = "safeguard"
+    reserve_tokens: int = 16_384
+    reserve_tokens_floor: int = 20_000
+    keep_recent_tokens: int = 20_000
+    recent_turns_preserve: int = 3
+    identifier_policy: Literal["strict", "off"] = "strict"
+    quality_guard: QualityGuard | bool = QualityGuard()
+    model: str | None = None
+    timeout_seconds: float = 180.0
+    max_active_transcript_bytes: int | str | None = None
+    mid_turn_precheck: MidTurnPrecheck = MidTurnPrecheck()
+    post_compaction_sections: list[str] = []
+    notify_user: bool = False
+    memory_flush: FlushSettings = FlushSettings()
+
+    @property
+    def audit_retries(self) -> int:
+        """Return how often a summary that fails the audit is asked for again; -1 when there is no audit."""
+        guard = self.quality_guard
+        if isinstance(guard, bool):
+            return 1 if guard else -1
+        return max(0, min(3, guard.max_retries)) if guard.enabled else -1
+
+
+class SoftTrim(Struct, frozen=True, rename="camel"):
+    """How a long old result is shortened."""
+
+    max_chars: int = 4_000
+    head_chars: int = 1_500
+    tail_chars: int = 1_500
+
+
+class HardClear(Struct, frozen=True, rename="camel"):
+    """What replaces an old result when shortening is not enough."""
+
+    enabled: bool = True
+    placeholder: str = "[Old tool result content cleared]"
+
+
+class PruneTools(Struct, frozen=True, rename="camel"):
+    """Which tools' results may be pruned: `*` globs, deny wins."""
+
+    allow: list[str] = []
+    deny: list[str] = []
+
+
+class PruningSettings(Struct, frozen=True, rename="camel"):
+    """`contextPruning`. Off unless set: every pruning step moves the cached prefix once."""
+
+    mode: Literal["off", "cache-ttl"] = "off"
+    ttl: int | str = "5m"
+    keep_last_assistants: int = 3
+    soft_trim_ratio: float = 0.3
+    hard_clear_ratio: float = 0.5
+    min_prunable_tool_chars: int = 50_000
+    soft_trim: SoftTrim = SoftTrim()
+    hard_clear: HardClear = HardClear()
+    tools: PruneTools = PruneTools()
+
+    @property
+    def ttl_seconds(self) -> float:
+        """Return the waiting time; a bare number is minutes."""
+        if isinstance(self.ttl, int):
+            return self.ttl * 60
+        match = _DURATION.fullmatch(self.ttl)
+        return float(match[1]) * _SECONDS[(match[2] or "m").lower()] if match else 300.0
+
+
+def parse_bytes(value: int | str | None) -> int:
+    """Return a size in bytes from a number or a text such as `20mb`; zero when it is off or not understood."""
+    if isinstance(value, int):
+        return max(0, value)
+    match = _SIZE.fullmatch(value or "")
+    return round(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
