@@ -1,0 +1,142 @@
+"""Run the calls of one assistant message: together where that is safe, and with one stored result for each, in order.
+
+A steering message is looked for just before calls are launched. Calls that have not begun then are skipped, each with
+a result that says so; a call that runs is never recalled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.agent.ports import Emit
+from homarus.core.clock import Clock, epoch_ms
+from homarus.core.events import ToolEnded, ToolStarted
+from homarus.core.messages import Assistant, Text, ToolCall, ToolResult
+from homarus.sessions.writer import SessionWriter
+from homarus.tools.execute import STOPPED, Toolbox, execute
+from homarus.tools.loopguard import Level, LoopGuard, Verdict
+from homarus.tools.tool import Tool, ToolContext
+
+SKIPPED = "Skipped due to queued user message."
+MAX_PARALLEL = 8
+
+
+class BatchEnd(Struct, frozen=True):
+    """What a batch means for its turn: a tool that ended it, or a reason why it must not go on."""
+
+    ended_by: str = ""
+    stuck: str = ""
+
+
+class Batch:
+    """Runs batches for one turn."""
+
+    def __init__(
+        self,
+        session: SessionWriter,
+        box: Toolbox,
+        context: ToolContext,
+        *,
+        guard: LoopGuard,
+        emit: Emit,
+        clock: Clock,
+        boundary: Literal["tool", "model"] = "tool",
+    ) -> None:
+        self._session = session
+        self._box = box
+        self._context = context
+        self._guard = guard
+        self._emit = emit
+        self._clock = clock
+        self._boundary = boundary
+        self._warned = 0
+
+    async def run(self, message: Assistant, *, waiting: Callable[[], bool]) -> BatchEnd:
+        """Run all calls of a message. Every call has one durable result when this returns."""
+        calls = message.calls
+        verdicts = [self._guard.check(call, known=self._box.find(call.name) is not None) for call in calls]
+        critical = next((verdict for verdict in verdicts if verdict.level is Level.CRITICAL), None)
+        if critical is not None:
+            return self._blocked(calls, critical)
+        stuck = ""
+        ended_by = ""
+        for group in self._groups(calls):
+            if self._context.cancel.cancelled:
+                self._refuse(group, STOPPED)
+                continue
+            if self._boundary == "tool" and waiting():
+                self._refuse(group, SKIPPED)
+                continue
+            async for call, result in self._launch(group):
+                verdict = verdicts[calls.index(call)]
+                stuck = self._keep(call, result, verdict) or stuck
+                tool = self._box.find(call.name)
+                if tool is not None and tool.ends_turn and not result.is_error:
+                    ended_by = tool.name
+        return BatchEnd(ended_by, stuck)
+
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """Split the calls into what runs together: a sequential tool runs alone, in its place."""
+        groups: list[list[ToolCall]] = []
+        for call in calls:
+            tool = self._box.find(call.name)
+            alone = tool is not None and tool.sequential
+            if alone or not groups or _is_alone(groups[-1], self._box.find) or len(groups[-1]) >= MAX_PARALLEL:
+                groups.append([call])
+            else:
+                groups[-1].append(call)
+        return groups
+
+    async def _launch(self, group: Sequence[ToolCall]) -> AsyncIterator[tuple[ToolCall, ToolResult]]:
+        """Run a group together; a result comes as soon as it and all before it are there, in the order of the calls."""
+        for call in group:
+            self._emit(ToolStarted(call.id, call.name, call.arguments))
+        if len(group) == 1:
+            yield group[0], await self._timed(group[0])
+            return
+        tasks = [asyncio.ensure_future(self._timed(call)) for call in group]
+        for call, task in zip(group, tasks, strict=True):
+            yield call, await task
+
+    async def _timed(self, call: ToolCall) -> ToolResult:
+        started = self._clock.monotonic()
+        result = await execute(call, self._box, self._context)
+        details = {**(result.details or {}), "durationMs": round((self._clock.monotonic() - started) * 1000)}
+        return replace(result, details=details)
+
+    def _keep(self, call: ToolCall, result: ToolResult, verdict: Verdict) -> str:
+        stuck = self._guard.note(call, result, known=self._box.find(call.name) is not None)
+        if verdict.level is Level.WARNING:
+            result = replace(result, parts=(*result.parts, Text(f"\n\n{verdict.text}")))
+        self._store(result)
+        return stuck
+
+    def _blocked(self, calls: Sequence[ToolCall], verdict: Verdict) -> BatchEnd:
+        """Run none of the calls. The first time the model may answer once more; the second time the run ends."""
+        self._refuse(calls, verdict.text)
+        self._warned += 1
+        return BatchEnd(stuck=f"the run went in circles ({verdict.detector})" if self._warned > 1 else "")
+
+    def _refuse(self, calls: Sequence[ToolCall], text: str) -> None:
+        """Give calls that do not run their result, with the events that a run would have had."""
+        for call in calls:
+            self._emit(ToolStarted(call.id, call.name, call.arguments))
+            now = epoch_ms(self._clock.now())
+            self._store(
+                ToolResult(call.id, call.name, (Text(text),), now, is_error=True, details={"status": "skipped"})
+            )
+
+    def _store(self, result: ToolResult) -> None:
+        self._session.append_message(result)
+        milliseconds = (result.details or {}).get("durationMs", 0)
+        self._emit(ToolEnded(result, milliseconds / 1000))
+
+
+def _is_alone(group: Sequence[ToolCall], find: Callable[[str], Tool | None]) -> bool:
+    tool = find(group[0].name)
+    return tool is not None and tool.sequential

@@ -1,0 +1,70 @@
+"""What a run may cost: calls, tokens, money and time, for itself and for the day. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.core.messages import Cost, Usage
+
+
+class Limits(Struct, frozen=True, rename="camel"):
+    """Upper bounds; zero means none. They are checked before a call, so that the last one never starts."""
+
+    calls: int = 0
+    tokens: int = 0
+    money: float = 0.0
+    seconds: float = 0.0
+
+
+class Spent(Struct, frozen=True):
+    """What was used so far."""
+
+    calls: int = 0
+    usage: Usage = Usage()
+    seconds: float = 0.0
+
+    def add(self, usage: Usage, *, calls: int = 1) -> Spent:
+        """Return this and one more call."""
+        return Spent(self.calls + calls, add_usage(self.usage, usage), self.seconds)
+
+    def after(self, seconds: float) -> Spent:
+        """Return this with the time that the run has taken."""
+        return replace(self, seconds=seconds)
+
+
+class Exceeded(Struct, frozen=True):
+    """Which bound is reached: its name, and a sentence for the user."""
+
+    what: str
+    text: str
+
+
+def exceeded(spent: Spent, limits: Limits, *, whose: str) -> Exceeded | None:
+    """Return the first bound that is reached, or None."""
+    if limits.seconds and spent.seconds >= limits.seconds:
+        return Exceeded("seconds", f"{whose} limit of {limits.seconds:.0f} seconds is reached")
+    if limits.calls and spent.calls >= limits.calls:
+        return Exceeded("calls", f"{whose} budget of {limits.calls} model calls is used up")
+    if limits.tokens and spent.usage.total >= limits.tokens:
+        return Exceeded("tokens", f"{whose} budget of {limits.tokens:,} tokens is used up")
+    if limits.money and spent.usage.cost.total >= limits.money:
+        return Exceeded("money", f"{whose} budget of ${limits.money:.2f} is used up")
+    return None
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Return the sum of two usages."""
+    cost = Cost(
+        one.cost.input + other.cost.input,
+        one.cost.output + other.cost.output,
+        one.cost.cache_read + other.cost.cache_read,
+        one.cost.cache_write + other.cost.cache_write,
+    )
+    return Usage(
+        one.input + other.input,
+        one.output + other.output,
+        one.cache_read + other.cache_read,
+        one.cache_write + other.cache_write,
+        cost,
+    )

@@ -1,0 +1,186 @@
+"""The loop of a turn: two nested whiles. It appends, asks and acts, and knows no channel, no prompt and no policy.
+
+Everything that happens is in the session before it is told to anybody, so a crash at any line leaves a log from which
+the next start goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from homarus.agent.batch import Batch, BatchEnd
+from homarus.agent.budget import Limits, Spent, exceeded
+from homarus.agent.outcome import Outcome, Status
+from homarus.agent.ports import Emit, Model, Steer, Window
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock, epoch_ms
+from homarus.core.errors import ModelError, ModelFailure
+from homarus.core.events import MessageEnded, ModelCalled, Notice, TextDelta, ThinkingDelta, UserAccepted
+from homarus.core.mailbox import Mailbox
+from homarus.core.messages import Assistant, Message, Part, StopReason, Text, User
+from homarus.models.provider import Stop
+from homarus.sessions.writer import SessionWriter
+
+EMPTY_RETRIES = 3
+OVERFLOW_RETRIES = 3
+CLOSING_CALLS = 2
+_OVERFLOWS = frozenset({ModelFailure.CONTEXT_OVERFLOW})
+
+
+class LoopSettings(Struct, frozen=True):
+    """How this turn behaves; everything else is behind the ports."""
+
+    model: str
+    run: Limits = Limits()
+    day: Limits = Limits()
+    # Take every waiting message at a boundary, or one at a time.
+    take_all: bool = False
+    # The turn owes its reader words: silence after tools asks the model once more, without tools.
+    must_answer: bool = True
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """What one run of the loop works with. `settle` is told a message's key once it is durable in the session."""
+
+    session: SessionWriter
+    settings: LoopSettings
+    model: Model
+    window: Window
+    batch: Batch
+    mailbox: Mailbox[Steer]
+    emit: Emit
+    clock: Clock
+    cancel: Cancel
+    settle: Callable[[str], None] = lambda _key: None
+    spent_today: Callable[[], Spent] = Spent
+
+
+class Loop:
+    """One turn's loop. `run` may be called once."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._spent = Spent()
+        self._started = run.clock.monotonic()
+        self._text = ""
+        self._acted = False
+
+    async def run(self) -> Outcome:
+        """Ask and act until the model has nothing more to do and nobody has more to say."""
+        while True:
+            while True:
+                self._take_steering()
+                if outcome := self._over():
+                    return outcome
+                reply = await self._ask()
+                if isinstance(reply, Outcome):
+                    return reply
+                if not reply.calls:
+                    break
+                end = await self._run.batch.run(reply, waiting=lambda: bool(self._run.mailbox))
+                self._acted = True
+                if outcome := self._after(end):
+                    return outcome
+            if not self._run.mailbox:
+                return await self._close()
+
+    def _take_steering(self) -> None:
+        """Put what waits into the session, each message exactly once, at the point where the model will see it."""
+        for item in self._run.mailbox.take(everything=self._run.settings.take_all):
+            if not self._run.session.knows(item.key):
+                parts: tuple[Part, ...] = (Text(item.text), *item.images)
+                message = User(parts, epoch_ms(self._run.clock.now()), idempotency_key=item.key)
+                self._run.session.append_message(message)
+                self._run.emit(UserAccepted(message, steered=True))
+            self._run.settle(item.key)
+
+    def _over(self) -> Outcome | None:
+        """Return the end of a turn that may not go on: stopped, or out of budget."""
+        if self._run.cancel.cancelled:
+            return self._ended(Status.ABORTED, self._run.cancel.reason)
+        settings = self._run.settings
+        reached = exceeded(self._now_spent(), settings.run, whose="this run's")
+        reached = reached or exceeded(self._run.spent_today(), settings.day, whose="today's")
+        if reached is None:
+            return None
+        return self._ended(Status.TIMEOUT if reached.what == "seconds" else Status.ERROR, reached.text)
+
+    async def _ask(self) -> Assistant | Outcome:
+        """Call the model until it says something that can be stored, and store it."""
+        empty = overflows = 0
+        while True:
+            messages = await self._run.window.assemble(self._run.cancel)
+            stop = await self._stream(messages, tools=True)
+            reply = stop.message
+            if stop.error is not None and stop.error.kind in _OVERFLOWS and overflows < OVERFLOW_RETRIES:
+                overflows += 1
+                if await self._run.window.overflowed(stop.error, self._run.cancel):
+                    continue
+            if stop.error is not None or reply.stop_reason in {StopReason.ERROR, StopReason.ABORTED}:
+                return self._failed(reply, stop.error)
+            if _is_empty(reply) and empty < EMPTY_RETRIES and not self._acted:
+                empty += 1
+                self._run.emit(Notice("the model answered nothing; asking again", "retry"))
+                continue
+            self._store(reply)
+            return reply
+
+    async def _stream(self, messages: tuple[Message, ...], *, tools: bool) -> Stop:
+        self._run.emit(ModelCalled(self._run.settings.model, self._spent.calls + 1))
+        stop: Stop | None = None
+        async for event in self._run.model.stream(messages, tools=tools, cancel=self._run.cancel):
+            if isinstance(event, Stop):
+                stop = event
+            elif isinstance(event, TextDelta | ThinkingDelta | Notice):
+                self._run.emit(event)
+        assert stop is not None, "a stream ends with one Stop"
+        self._spent = self._spent.add(stop.message.usage)
+        return stop
+
+    def _store(self, reply: Assistant) -> None:
+        self._run.session.append_message(reply)
+        self._text = reply.text or self._text
+        self._run.emit(MessageEnded(reply))
+
+    def _failed(self, reply: Assistant, error: ModelError | None) -> Outcome:
+        """Keep what the model had said before it failed or was stopped; a reader was shown it already."""
+        if reply.parts or reply.stop_reason is not StopReason.ABORTED:
+            self._store(reply)
+        if self._run.cancel.cancelled or (error is not None and error.kind is ModelFailure.ABORTED):
+            return self._ended(Status.ABORTED, self._run.cancel.reason)
+        timeout = error is not None and error.kind is ModelFailure.TIMEOUT
+        return self._ended(Status.TIMEOUT if timeout else Status.ERROR, str(error) if error else reply.error)
+
+    def _after(self, end: BatchEnd) -> Outcome | None:
+        if self._run.cancel.cancelled:
+            return self._ended(Status.ABORTED, self._run.cancel.reason)
+        if end.stuck:
+            return self._ended(Status.ERROR, end.stuck)
+        if end.ended_by:
+            return Outcome(Status.OK, self._text, spent=self._now_spent(), ended_by_tool=end.ended_by)
+        return None
+
+    async def _close(self) -> Outcome:
+        """End a turn that came to rest; one that acted and then said nothing is asked for words, without tools."""
+        tries = 0
+        while self._run.settings.must_answer and self._acted and not self._text.strip() and tries < CLOSING_CALLS:
+            tries += 1
+            messages = await self._run.window.assemble(self._run.cancel)
+            stop = await self._stream(messages, tools=False)
+            if stop.error is not None:
+                return self._failed(stop.message, stop.error)
+            if not _is_empty(stop.message):
+                self._store(stop.message)
+        return Outcome(Status.OK, self._text, spent=self._now_spent())
+
+    def _ended(self, status: Status, error: str) -> Outcome:
+        return Outcome(status, self._text, error, self._now_spent())
+
+    def _now_spent(self) -> Spent:
+        return self._spent.after(self._run.clock.monotonic() - self._started)
+
+
+def _is_empty(reply: Assistant) -> bool:
+    return not reply.calls and not reply.text.strip()

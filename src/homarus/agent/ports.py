@@ -1,0 +1,63 @@
+"""What the loop needs of the world, as small contracts. The composition root fills them; tests fill them with scripts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from homarus.core.cancel import Cancel
+from homarus.core.errors import ModelError
+from homarus.core.events import Notice, RunEvent
+from homarus.core.messages import Image, Message, Trust
+from homarus.models.provider import StreamEvent
+
+Emit = Callable[[RunEvent], None]
+
+
+class Model(Protocol):
+    """The model of one turn, with its fallbacks behind it."""
+
+    def stream(
+        self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
+    ) -> AsyncIterator[StreamEvent | Notice]:
+        """Ask once. Retries and fallbacks happen inside and show as notices; the last event is one `Stop`.
+
+        `tools=False` asks for words only, to close a turn whose tools are done.
+        """
+        ...
+
+
+class Window(Protocol):
+    """What the model sees of the session. It is the only one who may compact."""
+
+    async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
+        """Return the history for the next call: repaired, pruned and within the budget, compacted first if it must be."""
+        ...
+
+    async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
+        """The provider said that the history is too long. Make it shorter and return whether to try again."""
+        ...
+
+
+class Steer(Protocol):
+    """A message that waits to join the running turn."""
+
+    @property
+    def key(self) -> str:
+        """Return what makes it count once."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """Return what was written."""
+        ...
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Return what came with it."""
+        ...
+
+    @property
+    def trust(self) -> Trust:
+        """Return who wrote it."""
+        ...
