@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
+from homarus.config.blocks import schema, validate
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
 from homarus.workspace.settings import Injection, Limits, StartupContext, WorkspaceSettings
 
 
@@ -46,3 +51,27 @@ def test_startup_numbers_are_kept_within_their_ranges():
         {"dailyMemoryDays": 99, "maxFileBytes": 10**9, "maxFileChars": 0, "maxTotalChars": 10**9}, StartupContext
     )
     assert (wild.days, wild.file_bytes, wild.file_chars, wild.total_chars) == (14, 65_536, 1, 50_000)
+
+
+def test_a_bad_value_is_reported_for_defaults_and_agents_and_falls_back(tmp_path):
+    env = {"HOME": str(tmp_path)}
+    paths = resolve_paths(env)
+    paths.state_dir.mkdir()
+    document = {
+        "agents": {
+            "defaults": {"bootstrapMaxChars": "many", "bootstrapTotalMaxChars": 7000, "other": {"x": 1}},
+            "entries": {"main": {"contextInjection": "sometimes"}},
+        }
+    }
+    paths.config_path.write_text(json.dumps(document))
+    config = load_config(paths, env)
+    keys = {problem.key for problem in validate(config)}
+    assert keys == {"agents.defaults.bootstrapMaxChars", "agents.entries.main.contextInjection"}
+    found = config.agent("main").block("", WorkspaceSettings)
+    assert found.limits == Limits(file=20_000, total=7000)
+    assert found.injection is Injection.ALWAYS
+
+
+def test_the_schema_knows_the_keys():
+    found = schema("agents.defaults.startupContext.dailyMemoryDays")
+    assert (found["type"], found["default"]) == ("integer", 2)
