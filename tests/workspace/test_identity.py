@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.workspace.identity import edit_identity, parse_identity
+from homarus.core.errors import StorageError
+from homarus.workspace.identity import edit_identity, parse_identity, write_identity
 from homarus.workspace.templates import template
 
 HAND = """# Identity
@@ -51,3 +53,23 @@ def test_what_was_set_is_read_back(value, label):
     edited = edit_identity(template("IDENTITY.md"), {label: value})
     assert parse_identity(edited)[label.lower()] == " ".join(value.split())
     assert edit_identity(edited, {label: value}) == edited
+
+
+def test_a_record_is_made_from_the_template_where_there_is_none(tmp_path):
+    path = write_identity(tmp_path / "new", {"name": "Ada"})
+    assert path.read_text() == template("IDENTITY.md").replace("_(to be chosen together)_", "Ada")
+
+
+def test_an_unchanged_record_is_not_written(tmp_path):
+    (tmp_path / "IDENTITY.md").write_text("- Name: Ada")
+    before = (tmp_path / "IDENTITY.md").stat()
+    write_identity(tmp_path, {"name": "Ada"})
+    assert (tmp_path / "IDENTITY.md").stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("data", [b"- Name: \xff\n", b"x" * (1024 * 1024 + 1)])
+def test_a_record_that_cannot_be_kept_whole_is_left_alone(tmp_path, data):
+    (tmp_path / "IDENTITY.md").write_bytes(data)
+    with pytest.raises(StorageError, match="is not edited"):
+        write_identity(tmp_path, {"name": "Ada"})
+    assert (tmp_path / "IDENTITY.md").read_bytes() == data

@@ -11,8 +11,8 @@ LISTED = {"agents": {"list": [{"id": "main"}, {"agentId": "Work", "identity": {"
 NAMED = {"agents": {"entries": {"main": {}, "work": {}}}}
 
 
-def flat(edits) -> list[tuple]:
-    return [(edit.path, "gone" if edit.remove else edit.value) for edit in edits]
+def flat(operations) -> list[tuple]:
+    return [(each.path, "gone" if each.kind == "unset" else each.value) for each in operations]
 
 
 def test_an_agent_is_found_in_either_roster_or_both():

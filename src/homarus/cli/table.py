@@ -22,6 +22,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
+    "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),

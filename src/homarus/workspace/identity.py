@@ -1,17 +1,24 @@
-"""The record in IDENTITY.md: `- Label: value` lines, read and edited in place. Pure."""
+"""The record in IDENTITY.md: `- Label: value` lines, read and edited in place; whatever else stands there stays."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
+from homarus.core.errors import StorageError
 from homarus.core.text import single_line
+from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.boundary import Root
+from homarus.workspace.names import IDENTITY
+from homarus.workspace.templates import template
 
 LABELS = ("Name", "Creature", "Vibe", "Theme", "Emoji", "Avatar")
 _ITEM = re.compile(r"(\s*[-*+][ \t]+)(\*\*|__)?([A-Za-z]+)(\*\*|__)?[ \t]*:(\*\*|__)?[ \t]*(.*)")
 # What a template leaves to be filled in: _(…)_, [..], <..>, (..), *..*
 _PLACEHOLDER = re.compile(r"(?:_.*_|\*[^*].*\*|\[.*\]|\(.*\)|<.*>)")
 _MAX_VALUE = 300
+_MAX_BYTES = 1024 * 1024
 
 
 def parse_identity(text: str) -> dict[str, str]:
@@ -47,4 +54,24 @@ def edit_identity(text: str, values: Mapping[str, str]) -> str:
     if new and last < 0 and lines and lines[-1].strip():
         new.insert(0, "")
     at = last + 1 if last >= 0 else len(lines)
-    return ending.join([*lines[:at], *new, *lines[at:]]) + ending
+    closed = not text or text.endswith(("\n", "\r"))
+    return ending.join([*lines[:at], *new, *lines[at:]]) + (ending if closed else "")
+
+
+def write_identity(workspace: Path, values: Mapping[str, str]) -> Path:
+    """Set these labels in a workspace's IDENTITY.md, which is made from the template where it is missing."""
+    ensure_dir(workspace)
+    path = workspace / IDENTITY
+    with Root(workspace) as root:
+        got = root.read(IDENTITY, max_bytes=_MAX_BYTES)
+    if got.kind in ("validation", "io") or got.truncated:
+        reason = "it is too large" if got.truncated else got.reason
+        raise StorageError(f"{path} is not edited: {reason}", cure="make it an ordinary file inside the workspace")
+    try:
+        text = got.data.decode() if got.kind == "ok" else template(IDENTITY)
+    except UnicodeDecodeError:
+        raise StorageError(f"{path} is not edited: it is not UTF-8", cure="save it as UTF-8 first") from None
+    changed = edit_identity(text, values)
+    if changed != text or got.kind != "ok":
+        write_atomic(path, changed.encode())
+    return path

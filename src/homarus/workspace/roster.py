@@ -1,7 +1,7 @@
-"""Changes of the agent roster and its bindings, worked out as edits of the document that the user wrote. Pure.
+"""Changes of the agent roster and its bindings, worked out over the document that the user wrote. Pure.
 
-An edit names a place in the user's own file, in the spelling that file uses; making it there, and keeping the comments, is
-`config.edit`'s work. The order of a list of edits matters: they are made one after another.
+An operation names a place in the user's own file, in the spelling that file uses; making it there, and keeping the
+comments, is the work of `config.write`. The order matters: operations are made one after another.
 """
 
 from __future__ import annotations
@@ -9,21 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from homarus.config.keypath import KeyPath
+from homarus.config.write import Operation
 from homarus.core.errors import ConfigError
 from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
 
 Document = Mapping[str, Any]
-
-
-class Edit(Struct, frozen=True):
-    """Set a value at a path, or remove what is there."""
-
-    path: KeyPath
-    value: Any = None
-    remove: bool = False
 
 
 def places(document: Document, agent_id: str) -> list[KeyPath]:
@@ -36,35 +27,36 @@ def places(document: Document, agent_id: str) -> list[KeyPath]:
     return found
 
 
-def add_agent(document: Document, agent_id: str, settings: Mapping[str, Any]) -> list[Edit]:
-    """Return the edits that add an agent. The agent that was there before, even unnamed, stays the default one."""
+def add_agent(document: Document, agent_id: str, settings: Mapping[str, Any]) -> list[Operation]:
+    """Return the changes that add an agent. The agent that was there before, even unnamed, stays the default one."""
     entries, listed = _rosters(document)
     if places(document, agent_id) or (not entries and not listed and agent_id == DEFAULT_AGENT):
         raise ConfigError(f"there is already an agent '{agent_id}'", cure="'homarus agents list' shows them all")
-    edits: list[Edit] = []
+    changes: list[Operation] = []
     if listed and not entries:
-        return [Edit(("agents", "list", len(listed)), {"id": agent_id, **settings})]
+        return [Operation("set", ("agents", "list", len(listed)), {"id": agent_id, **settings})]
     if not entries:
-        edits.append(Edit(("agents", "entries", DEFAULT_AGENT), {"default": True}))
-    edits.append(Edit(("agents", "entries", agent_id), dict(settings)))
-    return edits
+        changes.append(Operation("set", ("agents", "entries", DEFAULT_AGENT), {"default": True}))
+    changes.append(Operation("set", ("agents", "entries", agent_id), dict(settings)))
+    return changes
 
 
-def delete_agent(document: Document, agent_id: str) -> list[Edit]:
-    """Return the edits that take an agent and everything bound to it out of the configuration."""
+def delete_agent(document: Document, agent_id: str) -> list[Operation]:
+    """Return the changes that take an agent and everything bound to it out of the configuration."""
     found = places(document, agent_id)
     if not found:
         raise ConfigError(
             f"the configuration names no agent '{agent_id}'", cure="'homarus agents list' shows those it names"
         )
-    edits = [Edit(path, remove=True) for path in found]
+    # From the end, so that the places in a list stay right.
+    changes = [Operation("unset", path) for path in reversed(found)]
     rows = enumerate(_bindings(document))
     bound = [index for index, row in rows if isinstance(row, dict) and _bound_to(row) == agent_id]
-    return [*edits, *(Edit(("bindings", index), remove=True) for index in reversed(bound))]
+    return [*changes, *(Operation("unset", ("bindings", index)) for index in reversed(bound))]
 
 
-def bind(document: Document, agent_id: str, match: Mapping[str, Any]) -> list[Edit]:
-    """Return the edit that leads what matches to an agent; one match cannot lead to two."""
+def bind(document: Document, agent_id: str, match: Mapping[str, Any]) -> list[Operation]:
+    """Return the change that leads what matches to an agent; one match cannot lead to two."""
     rows = _bindings(document)
     for row in rows:
         if isinstance(row, dict) and row.get("match") == match:
@@ -74,11 +66,11 @@ def bind(document: Document, agent_id: str, match: Mapping[str, Any]) -> list[Ed
             raise ConfigError(
                 f"{describe_match(match)} is bound to '{owner}'", cure=f"'homarus agents unbind {owner} …' frees it"
             )
-    return [Edit(("bindings", len(rows)), {"agentId": agent_id, "match": dict(match)})]
+    return [Operation("set", ("bindings", len(rows)), {"agentId": agent_id, "match": dict(match)})]
 
 
-def unbind(document: Document, agent_id: str, match: Mapping[str, Any] | None) -> list[Edit]:
-    """Return the edits that remove an agent's bindings: those that hold all that `match` says, or every one."""
+def unbind(document: Document, agent_id: str, match: Mapping[str, Any] | None) -> list[Operation]:
+    """Return the changes that remove an agent's bindings: those that hold all that `match` says, or every one."""
     wanted = match or {}
     gone = [
         index
@@ -91,23 +83,23 @@ def unbind(document: Document, agent_id: str, match: Mapping[str, Any] | None) -
     if not gone:
         what = describe_match(wanted) if wanted else "nothing"
         raise ConfigError(f"{what} is bound to '{agent_id}'", cure="'homarus agents list' shows the bindings")
-    return [Edit(("bindings", index), remove=True) for index in reversed(gone)]
+    return [Operation("unset", ("bindings", index)) for index in reversed(gone)]
 
 
-def set_identity(document: Document, agent_id: str, values: Mapping[str, str], *, force: bool) -> list[Edit]:
-    """Return the edits of an agent's `identity` block: every value, or only those that the block names already."""
+def set_identity(document: Document, agent_id: str, values: Mapping[str, str], *, force: bool) -> list[Operation]:
+    """Return the changes of an agent's `identity` block: every value, or only those that the block names already."""
     found = places(document, agent_id)
-    edits: list[Edit] = []
+    changes: list[Operation] = []
     if not found:
         # The unnamed default agent: it gets an entry only if that is asked for.
-        return [Edit(("agents", "entries", agent_id, "identity"), dict(values))] if force else []
+        return [Operation("set", ("agents", "entries", agent_id, "identity"), dict(values))] if force else []
     path = found[0]
     entry = _at(document, path)
     known = entry.get("identity") if isinstance(entry, dict) else None
     for key, value in values.items():
         if force or (isinstance(known, dict) and key in known):
-            edits.append(Edit((*path, "identity", key), value))
-    return edits
+            changes.append(Operation("set", (*path, "identity", key), value))
+    return changes
 
 
 def describe_match(match: Mapping[str, Any]) -> str:

@@ -1,0 +1,325 @@
+"""`homarus agents`: who lives here, where each one's home is, and who answers on which channel."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+
+if TYPE_CHECKING:
+    from homarus.config.load import AgentConfig, Config
+    from homarus.config.write import Operation
+
+_PEERS = ("direct", "group", "channel", "room")
+
+
+@click.group(short_help="Who lives here, where, and who answers on which channel.")
+def command() -> None:
+    """Manage agents: each has a workspace, a character and sessions of its own.
+
+    Changes of openclaw.json keep your comments and leave a .bak file. Nothing here deletes a file of yours.
+
+    \b
+    Examples:
+      homarus agents add work --name Otto --emoji 🦉
+      homarus agents bind work telegram --account office
+      homarus agents bind work discord --peer channel:99887766
+      homarus agents set-identity work --vibe "dry, exact"
+      homarus agents delete work
+    """
+
+
+@command.command("list")
+@json_option
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """List the agents with their workspaces, models and bindings."""
+    from homarus.workspace.agents import describe
+    from homarus.workspace.roster import describe_match
+
+    config = app.config
+    views = [describe(config, agent, app.env) for agent in config.agents]
+    if as_json:
+        import msgspec
+
+        app.out.json(msgspec.to_builtins(views))
+        return
+    app.out.table(
+        [
+            (
+                f"{view.id} *" if view.default else view.id,
+                " ".join(part for part in (view.emoji, view.name) if part) or None,
+                view.workspace if view.exists else f"{view.workspace} (not there yet)",
+                view.model or None,
+                ", ".join(describe_match(match) for match in view.bindings) or None,
+            )
+            for view in views
+        ],
+        ("agent", "name", "workspace", "model", "answers on"),
+    )
+    app.out.line(app.out.style("* answers what is bound to nobody", "dim"))
+
+
+@command.command()
+@click.argument("agent")
+@click.option("--workspace", metavar="DIR", help="Its home, instead of <state>/workspace-AGENT.")
+@click.option("--model", metavar="REF", help="Its model, instead of the common one.")
+@click.option("--name", help="Its name, written into its IDENTITY.md.")
+@click.option("--emoji", help="Its emoji, written into its IDENTITY.md.")
+@json_option
+@pass_app
+def add(
+    app: App,
+    agent: str,
+    workspace: str | None,
+    model: str | None,
+    name: str | None,
+    emoji: str | None,
+    as_json: bool,
+) -> None:
+    """Add an AGENT to the roster and lay out its workspace."""
+    from homarus.core.routes import normalize_agent_id
+    from homarus.gateway.setup import seed_agent
+    from homarus.workspace.agents import resolve_workspace
+    from homarus.workspace.roster import add_agent
+
+    agent_id = _new_id(agent, normalize_agent_id(agent))
+    config = app.config
+    settings: dict[str, Any] = {}
+    if workspace:
+        settings["workspace"] = _kept(workspace)
+    if model:
+        settings["model"] = model
+    changed = _change(app, config, add_agent(config.authored, agent_id, settings))
+    home = resolve_workspace(changed, agent_id, app.env)
+    for other in changed.agents:
+        if other.id != agent_id and resolve_workspace(changed, other.id, app.env).resolve() == home.resolve():
+            app.out.warn(f"'{agent_id}' shares its workspace with '{other.id}': they will mix their memories")
+    seeded = seed_agent(changed, agent_id, app.env, app.clock)
+    values = {key: value for key, value in (("name", name), ("emoji", emoji)) if value}
+    if values:
+        _edit_record(home, values)
+    if as_json:
+        app.out.json({"id": agent_id, "workspace": str(home), "created": list(seeded.created), "git": seeded.git})
+        return
+    app.out.line(f"added {app.out.style(agent_id, 'bold')}")
+    app.out.line(f"workspace: {home}" + (f" (wrote {', '.join(seeded.created)})" if seeded.created else ""))
+    app.out.line(f"next: homarus agents bind {agent_id} CHANNEL")
+
+
+@command.command()
+@click.argument("agent")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--purge", is_flag=True, help="Also move its workspace and sessions to <state>/trash.")
+@json_option
+@pass_app
+def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
+    """Take an AGENT and its bindings out of the configuration; its files stay unless you say --purge."""
+    from homarus.workspace.agents import resolve_workspace
+    from homarus.workspace.roster import delete_agent
+
+    config = app.config
+    known = _known(config, agent)
+    home = resolve_workspace(config, known.id, app.env)
+    operations = delete_agent(config.authored, known.id)
+    folders = _folders(app, config, known, home) if purge else []
+    if not yes:
+        _ask(app, f"Delete agent '{known.id}'" + (" and move its folders to the trash" if purge else ""), as_json)
+    changed = _change(app, config, operations)
+    moved = _purge(app, known.id, folders)
+    heir = changed.default_agent.id if known.default else None
+    if as_json:
+        kept = [] if purge else [str(home)]
+        app.out.json({"deleted": known.id, "kept": kept, "trash": [str(path) for path in moved], "default": heir})
+        return
+    app.out.line(f"deleted {known.id}" + (f"; '{heir}' is the default agent now" if heir else ""))
+    for path in moved:
+        app.out.line(f"moved to {path}")
+    if not purge and home.exists():
+        app.out.line(f"its files are still at {home}")
+
+
+@command.command()
+@click.argument("agent")
+@click.argument("channel")
+@click.option("--account", metavar="ID", help="Only this account of the channel.")
+@click.option("--peer", metavar="KIND:ID", help=f"Only this conversation; KIND is {', '.join(_PEERS)}.")
+@json_option
+@pass_app
+def bind(app: App, agent: str, channel: str, account: str | None, peer: str | None, as_json: bool) -> None:
+    """Let AGENT answer on CHANNEL: on all of it, on one account, or in one conversation."""
+    from homarus.workspace.roster import bind as bound
+    from homarus.workspace.roster import describe_match
+
+    config = app.config
+    known, match = _known(config, agent), _match(channel, account, peer)
+    operations = bound(config.authored, known.id, match)
+    if operations:
+        _change(app, config, operations)
+    if as_json:
+        app.out.json({"agentId": known.id, "match": match, "changed": bool(operations)})
+    else:
+        app.out.line(f"{known.id} {'answers' if operations else 'answered already'} on {describe_match(match)}")
+
+
+@command.command()
+@click.argument("agent")
+@click.argument("channel", required=False)
+@click.option("--account", metavar="ID", help="Only this account of the channel.")
+@click.option("--peer", metavar="KIND:ID", help="Only this conversation.")
+@click.option("--all", "everything", is_flag=True, help="Every binding of the agent.")
+@json_option
+@pass_app
+def unbind(
+    app: App,
+    agent: str,
+    channel: str | None,
+    account: str | None,
+    peer: str | None,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Remove AGENT's bindings on CHANNEL, or all of them."""
+    from homarus.workspace.roster import unbind as unbound
+
+    if everything == bool(channel):
+        raise click.UsageError("name a CHANNEL, or say --all")
+    config = app.config
+    known = _known(config, agent)
+    operations = unbound(config.authored, known.id, _match(channel, account, peer) if channel else None)
+    _change(app, config, operations)
+    if as_json:
+        app.out.json({"agentId": known.id, "removed": len(operations)})
+    else:
+        app.out.line(f"removed {len(operations)} binding{'s' if len(operations) > 1 else ''} of {known.id}")
+
+
+@command.command("set-identity")
+@click.argument("agent", required=False)
+@click.option("--name")
+@click.option("--creature", help="What kind of being it is.")
+@click.option("--vibe", help="How it comes across.")
+@click.option("--theme")
+@click.option("--emoji")
+@click.option("--avatar", help="A path in the workspace, or a URL.")
+@click.option(
+    "--where",
+    type=click.Choice(["auto", "file", "config", "both"]),
+    default="auto",
+    help="auto: IDENTITY.md, and openclaw.json where it names the same value.",
+)
+@json_option
+@pass_app
+def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **labels: str | None) -> None:
+    """Change who AGENT is: one line of its IDENTITY.md each, nothing else."""
+    from homarus.workspace.agents import resolve_workspace
+    from homarus.workspace.roster import set_identity as identified
+
+    values = {label: value.strip() for label, value in labels.items() if value and value.strip()}
+    if not values:
+        raise click.UsageError("say what to change, for example --name Otto")
+    config = app.config
+    known = _known(config, agent) if agent else config.default_agent
+    home = resolve_workspace(config, known.id, app.env)
+    operations: list[Operation] = []
+    if where != "file":
+        operations = identified(config.authored, known.id, values, force=where in ("config", "both"))
+    touched = [str(_edit_record(home, values))] if where != "config" else []
+    if operations:
+        _change(app, config, operations)
+        touched.append(str(app.paths.config_path))
+    if as_json:
+        app.out.json({"agentId": known.id, "identity": values, "changed": touched})
+    else:
+        app.out.line(f"{known.id}: set {', '.join(values)} in {' and '.join(touched)}")
+
+
+def _known(config: Config, name: str) -> AgentConfig:
+    from homarus.core.errors import ConfigError
+    from homarus.core.routes import normalize_agent_id
+
+    wanted = normalize_agent_id(name)
+    for agent in config.agents:
+        if agent.id == wanted:
+            return agent
+    there = ", ".join(agent.id for agent in config.agents)
+    raise ConfigError(f"there is no agent '{wanted}'", cure=f"agents are: {there}")
+
+
+def _new_id(asked: str, agent_id: str) -> str:
+    if not any(char.isalnum() for char in asked):
+        raise click.UsageError(f"'{asked}' is no usable name; use letters, digits, '-' and '_'")
+    return agent_id
+
+
+def _kept(workspace: str) -> str:
+    # `~` stays as it was written, so that the file can move with the home; other paths must not depend on this folder.
+    return workspace if workspace.startswith("~") else str(Path(workspace).absolute())
+
+
+def _match(channel: str, account: str | None, peer: str | None) -> dict[str, Any]:
+    match: dict[str, Any] = {"channel": channel.strip().lower()}
+    if account:
+        match["accountId"] = account.strip()
+    if peer:
+        kind, _, ident = peer.partition(":")
+        if kind not in _PEERS or not ident.strip():
+            raise click.UsageError(f"--peer is KIND:ID with KIND one of {', '.join(_PEERS)}, not '{peer}'")
+        match["peer"] = {"kind": kind, "id": ident.strip()}
+    return match
+
+
+def _change(app: App, config: Config, operations: Sequence[Operation]) -> Config:
+    """Write the changes and return the configuration as it is then."""
+    from homarus.config.load import load_config
+    from homarus.config.write import change
+
+    change(config, app.env, operations)
+    return load_config(app.paths, app.env)
+
+
+def _edit_record(home: Path, values: dict[str, str]) -> Path:
+    from homarus.workspace.identity import write_identity
+
+    return write_identity(home, values)
+
+
+def _ask(app: App, question: str, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here; add --yes")
+    if not click.confirm(f"{question}?", default=False):
+        raise click.Abort
+
+
+def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[tuple[str, Path]]:
+    """Return what --purge moves; refuses before anything is changed if that would take others along."""
+    from homarus.workspace.agents import resolve_workspace
+    from homarus.workspace.trash import refuse_shared
+
+    paths = app.paths
+    others = [other for other in config.agents if other.id != agent.id]
+    keep = [
+        paths.home,
+        paths.state_dir,
+        paths.config_path,
+        *(resolve_workspace(config, other.id, app.env) for other in others),
+        *(paths.agents_dir / other.id for other in others),
+    ]
+    folders = [("workspace", home), ("agent", paths.agents_dir / agent.id)]
+    for _, folder in folders:
+        refuse_shared(folder, keep)
+    return folders
+
+
+def _purge(app: App, agent_id: str, folders: list[tuple[str, Path]]) -> list[Path]:
+    from homarus.workspace.trash import put_away, trash_place
+
+    place = trash_place(app.paths.state_dir / "trash", agent_id, app.clock.now())
+    moved = [put_away(folder, place, label) for label, folder in folders]
+    return [path for path in moved if path is not None]
