@@ -7,9 +7,10 @@ import json
 import msgspec
 import pytest
 
-from homarus.config.blocks import schema, validate
+from homarus.config.blocks import validate
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
+from homarus.config.schema import build_schema
 from homarus.workspace.settings import Injection, Limits, StartupContext, WorkspaceSettings
 
 
@@ -73,5 +74,5 @@ def test_a_bad_value_is_reported_for_defaults_and_agents_and_falls_back(tmp_path
 
 
 def test_the_schema_knows_the_keys():
-    found = schema("agents.defaults.startupContext.dailyMemoryDays")
+    found = build_schema("agents.defaults.startupContext.dailyMemoryDays")
     assert (found["type"], found["default"]) == ("integer", 2)
