@@ -1,27 +1,23 @@
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Annotated
 
 import msgspec
 import pytest
+from tests.fixtures.homes import HOMES, unpack
 
-from homarus.config.load import Config, load_config
+from homarus.config.load import last_good_path, load_config, remember_good
 from homarus.config.paths import resolve_paths
-
-
-@pytest.fixture
-def load(tmp_path: Path):
-    def load(text: str, **env: str) -> Config:
-        (tmp_path / "openclaw.json").write_bytes(text.encode())
-        env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path), **env}
-        return load_config(resolve_paths(env), env)
-
-    return load
 
 
 class Inner(msgspec.Struct, frozen=True, rename="camel"):
     max_chars: int = 3
+
+
+class Named(msgspec.Struct, frozen=True):
+    id: str
+    size: int = 0
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
@@ -29,6 +25,9 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     enabled: bool = True
     inner: Inner = Inner()
     by_name: dict[str, Inner] = {}
+    items: tuple[Named, ...] = ()
+    deny: list[str] = []
+    maybe: Inner | None = None
 
 
 class Strict(msgspec.Struct, frozen=True):
@@ -40,34 +39,188 @@ class Strict(msgspec.Struct, frozen=True):
         return cls(on=False)
 
 
-def test_missing_file_is_an_empty_configuration(tmp_path: Path):
-    env = {"HOME": str(tmp_path)}
-    config = load_config(resolve_paths(env), env)
+class Holder(msgspec.Struct, frozen=True):
+    part: Strict = Strict()
+    other: int = 1
+
+
+# Files
+
+
+def test_missing_file_is_an_empty_configuration(home) -> None:
+    config = home.load()
     assert (config.raw, config.problems) == ({}, [])
     assert [agent.id for agent in config.agents] == ["main"]
     assert config.default_agent.id == "main"
 
 
-def test_bad_value_falls_back_alone(load):
-    config = load('{ session: { idleMinutes: "soon", enabled: false, inner: {maxChars: "7"}, byName: {a: 5, b: {}} } }')
-    found = config.block("session", Settings)
-    assert (found.enabled, found.inner.max_chars, list(found.by_name)) == (False, 7, ["b"])
+@pytest.mark.parametrize("text", ["{ a: ", "[1]", "5", "{} {}", "\x00", "{ a: 1e999 }"])
+def test_an_unusable_file_is_a_problem_with_its_line(home, text: str) -> None:
+    config = home.load("\n\n" + text)
+    assert config.raw == {}
+    [problem] = config.problems
+    assert (problem.severity, problem.file) == ("error", str(home.file))
+    assert problem.cure
+    assert home.file.read_text() == "\n\n" + text
 
 
-def test_a_block_that_cannot_run_on_half_of_it_is_disabled(load):
-    config = load("{ x: { mode: 5 } }")
+def test_a_folder_a_pipe_and_a_giant_are_problems(home) -> None:
+    home.file.mkdir()
+    assert home.load().problems[0].severity == "error"
+    home.file.rmdir()
+    os.mkfifo(home.file)
+    assert home.load().problems[0].severity == "error"
+    home.file.unlink()
+    assert "larger" in home.load(b"{}" + b" " * 3_000_000).problems[0].message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_without_permission_is_a_problem(home) -> None:
+    home.write("{ a: 1 }").chmod(0)
+    assert home.load().problems[0].severity == "error"
+
+
+def test_the_last_good_content_stands_in_for_a_broken_file(home) -> None:
+    config = home.load('{ a: 1, b: { $include: "b.json5" } }')
+    home.write("{ c: 2 }", "b.json5")
+    config = home.load('{ a: 1, b: { $include: "b.json5" }, secret: "${NAME}" }', NAME="x")
+    assert remember_good(config, home.env, explicit=True)
+    assert "${NAME}" in last_good_path(home.paths).read_text()
+    config = home.load("{ a: 2")
+    assert (config.get("a"), config.get("b.c"), config.get("secret")) == (1, 2, "x")
+    assert config.fallback == last_good_path(home.paths)
+    assert [p.severity for p in config.problems] == ["error", "warning"]
+    assert config.problems[0].line == 1
+    assert not remember_good(config, home.env, explicit=True)
+    assert home.file.read_text() == "{ a: 2"
+
+
+@pytest.mark.parametrize("name", ["openclaw.json.last-good", "openclaw.json.bak"])
+def test_copies_beside_the_file_stand_in_too(home, name: str) -> None:
+    home.write("{ a: 1 }", name)
+    assert home.load("{ a: ").get("a") == 1
+    assert home.load("").get("a") == 1
+    home.write("{ also broken", name)
+    assert home.load("{ a: ").raw == {}
+
+
+def test_a_missing_file_with_a_backup_is_mentioned(home) -> None:
+    home.write("{ a: 1 }", "openclaw.json.bak")
+    config = home.load()
+    assert config.raw == {}
+    assert "backup" in config.problems[0].message
+
+
+def test_remembering_makes_nothing_in_a_home_that_is_not_ours(home) -> None:
+    config = home.load("{ a: 1 }")
+    assert not remember_good(config, home.env)
+    assert list(home.snapshot()) == ["openclaw.json"]
+    home.paths.own_dir.mkdir()
+    assert remember_good(config, home.env)
+    assert not remember_good(config, home.env)
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_a_real_home_is_read_without_changing_a_byte(name: str, tmp_path) -> None:
+    real = unpack(name, tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    config = load_config(resolve_paths(real.env), real.env)
+    assert config.problems == []
+    assert config.default_agent.get("model.primary") == "mock/mock-model"
+    assert config.default_agent.get("workspace") == str(real.workspace)
+    assert config.get("gateway.port") == 18955
+    assert config.secret("models.providers.mock.apiKey") == "sk-fixture"
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_bytes_that_are_no_text_are_mentioned_and_survive(home) -> None:
+    config = home.load(b'{\n a: "caf\xe9", b: 1 }')
+    assert config.get("b") == 1
+    assert [(p.severity, p.line) for p in config.problems] == [("warning", 2)]
+
+
+def test_problems_are_told_as_they_are_found(home) -> None:
+    home.write("{ session: { enabled: 3 } }")
+    heard = []
+    config = load_config(home.paths, home.env, notify=heard.append)
+    assert heard == []
+    config.block("session", Settings)
+    assert [problem.key for problem in heard] == ["session.enabled"]
+
+
+def test_the_hash_follows_every_file(home) -> None:
+    home.write("{}", "part.json5")
+    one = home.load('{ a: { $include: "part.json5" } }').hash
+    assert home.load().hash == one
+    home.write("{ b: 1 }", "part.json5")
+    assert home.load().hash != one
+
+
+# Blocks
+
+
+def test_a_bad_value_falls_back_alone(load) -> None:
+    config = load(
+        """{ thing: {
+               idleMinutes: "soon", enabled: false, inner: { maxChars: "7" }, deny: ["a", 5],
+               byName: { a: 5, b: { maxChars: 1 } },
+               items: [ { id: "x", size: "big" }, { size: 1 }, { id: "y" } ],
+               maybe: { maxChars: [] },
+             } }"""
+    )
+    found = config.block("thing", Settings)
+    assert found == Settings(
+        enabled=False, inner=Inner(7), by_name={"b": Inner(1)}, items=(Named("x"), Named("y")), maybe=Inner()
+    )
+    assert {(p.key, p.line) for p in config.problems} == {
+        ("thing.idleMinutes", 2),
+        ("thing.deny", 2),
+        ("thing.byName.a", 3),
+        ("thing.items[0].size", 4),
+        ("thing.items[1]", 4),
+        ("thing.maybe.maxChars", 5),
+    }
+    assert all(p.file.endswith("openclaw.json") and p.cure and p.severity == "error" for p in config.problems)
+
+
+@pytest.mark.parametrize("value", ["5", "[]", "'x'"])
+def test_a_block_that_is_no_object_falls_back_whole(load, value: str) -> None:
+    config = load(f"{{ thing: {value} }}")
+    assert config.block("thing", Settings) == Settings()
+    assert [p.key for p in config.problems] == ["thing"]
+
+
+def test_null_is_not_set(load) -> None:
+    config = load("{ thing: { idleMinutes: null, inner: null }, x: null }")
+    assert config.block("thing", Settings) == Settings()
+    assert (config.get("x", 5), config.problems) == (5, [])
+
+
+def test_a_block_that_cannot_run_on_half_of_it_is_disabled(load) -> None:
+    config = load("{ x: { mode: 5 }, y: 5, z: { part: { mode: 5 }, other: 2 } }")
     assert config.block("x", Strict) == Strict(on=False)
-    assert [problem.key for problem in config.problems] == ["x.mode"]
+    assert config.block("y", Strict) == Strict(on=False)
+    assert config.block("z", Holder) == Holder(part=Strict(on=False), other=2)
+    assert [p.key for p in config.problems] == ["x.mode", "y", "z.part.mode"]
 
 
-def test_problems_are_recorded_once(load):
-    config = load("{ session: { enabled: 3 } }")
-    config.block("session", Settings)
-    config.block("session", Settings)
-    assert [(p.severity, p.key) for p in config.problems] == [("error", "session.enabled")]
+def test_numbers_and_flags_from_variables(load) -> None:
+    config = load('{ thing: { idleMinutes: "${N}", enabled: "${F}" } }', N="5", F="false")
+    assert config.block("thing", Settings) == Settings(idle_minutes=5, enabled=False)
+    assert config.problems == []
 
 
-def test_agents_merge_defaults_with_their_entry(load):
+def test_problems_are_recorded_once_and_where_they_were_written(load) -> None:
+    config = load("{\n agents: {\n  defaults: { inner: { maxChars: 'x' } },\n  list: [ { id: 'a' }, { id: 'b' } ] } }")
+    for agent in (*config.agents, *config.agents):
+        assert agent.block("inner", Inner) == Inner()
+    assert [(p.key, p.line) for p in config.problems] == [("agents.defaults.inner.maxChars", 3)]
+
+
+# Agents
+
+
+def test_agents_merge_defaults_with_their_entry(load) -> None:
     config = load(
         """{ agents: { defaults: { model: {primary: "a/b", fallbacks: ["c/d"]}, inner: {maxChars: 9}, thinkingDefault: "low" },
              list: [ {id: "Work Bot", model: "x/y", thinkingDefault: null}, {agentId: "home", default: true, inner: {}} ] } }"""
@@ -81,6 +234,41 @@ def test_agents_merge_defaults_with_their_entry(load):
     assert config.agent("stranger").get("thinkingDefault") == "low"
 
 
-def test_unparsable_file_is_a_problem_not_a_crash(load):
-    config = load("{ a: ")
-    assert [problem.severity for problem in config.problems] == ["error"]
+def test_two_agents_never_share_a_folder_of_credentials(load) -> None:
+    config = load(
+        """{ agents: { list: [
+               { id: "a", agentDir: "~/x" },
+               { id: "b", agentDir: "~/x/" },
+               { id: "c", agentDir: "~/.openclaw/agents/c" } ] } }"""
+    )
+    assert [agent.id for agent in config.agents] == ["a", "c"]
+    [problem] = config.problems
+    assert (problem.severity, problem.line, problem.key) == ("error", 3, "agents.list[1].agentDir")
+
+
+def test_of_two_default_agents_the_first_counts(load) -> None:
+    config = load("{ agents: { entries: { a: {}, b: { default: true }, c: { default: true } } } }")
+    assert config.default_agent.id == "b"
+    assert [p.key for p in config.problems] == ["agents.entries.c.default"]
+
+
+def test_an_odd_roster_still_has_one_agent(load) -> None:
+    for text in ("{ agents: 5 }", "{ agents: { list: 5, entries: [] } }", "{ agents: { list: [] , defaults: 7 } }"):
+        assert [agent.id for agent in load(text).agents] == ["main"]
+
+
+# Environment
+
+
+def test_a_bad_variable_is_reported_by_its_name(load) -> None:
+    config = load("{ gateway: { port: 5 } }", OPENCLAW_GATEWAY_PORT="many")
+    assert config.get("gateway.port") == 5
+    assert [(p.file, p.key) for p in config.problems] == [("environment", "OPENCLAW_GATEWAY_PORT")]
+
+
+def test_a_missing_variable_is_reported_at_its_line(load) -> None:
+    config = load('{\n gateway: {\n  auth: { token: "${NOT_SET_HERE}" } } }')
+    assert config.get("gateway.auth.token") is None
+    [problem] = config.problems
+    assert (problem.severity, problem.line, problem.key) == ("warning", 3, "gateway.auth.token")
+    assert "NOT_SET_HERE" in problem.message

@@ -58,3 +58,8 @@ def test_config_path_from_option_wins_over_the_variable(tmp_path: Path):
 def test_blank_variables_count_as_unset(tmp_path: Path):
     env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": "  ", "OPENCLAW_CONFIG_PATH": ""}
     assert resolve_paths(env).state_dir == tmp_path / ".openclaw"
+
+
+def test_another_home_can_be_named(tmp_path: Path):
+    env = {"HOME": str(tmp_path), "OPENCLAW_HOME": "~/service"}
+    assert resolve_paths(env).state_dir == tmp_path / "service" / ".openclaw"

@@ -51,10 +51,9 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
 
     Text, numbers and flags are printed bare, objects and lists as JSON. A key that is not set ends with code 1.
     """
-    from homarus.config.keypath import parse_path
     from homarus.config.redact import redact
 
-    steps = parse_path(path)
+    steps = _path(path)
     if reveal and not yes and not app.out.out.isatty():
         raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
     value = _shown(_load(app), steps, effective=effective)
@@ -108,7 +107,6 @@ def set_(
     VALUE is JSON5 if it reads as such (true, 5, "text", {a: 1}, [1, 2]) and text otherwise. Missing objects on the way
     are made. A key that lives in an included file is changed there.
     """
-    from homarus.config.keypath import parse_path
     from homarus.config.write import Operation
 
     if (ref_source is None) != (ref_id is None) or (ref_source is None) == (value is None):
@@ -117,9 +115,7 @@ def set_(
         wanted: Any = {"source": ref_source, "provider": ref_provider, "id": ref_id}
     else:
         wanted = str(value) if as_text else parse_value(str(value), strict=strict_json)
-    steps = parse_path(path)
-    if not steps:
-        raise click.UsageError("PATH is empty; name a key")
+    steps = _path(path, whole=False)
     _change(app, [Operation("patch" if merge else "set", steps, wanted)], dry_run=dry_run, force=force, as_json=as_json)
 
 
@@ -131,10 +127,9 @@ def set_(
 @pass_app
 def unset(app: App, path: str, dry_run: bool, force: bool, as_json: bool) -> None:
     """Remove the key at PATH with its comma; comments around it stay."""
-    from homarus.config.keypath import parse_path
     from homarus.config.write import Operation
 
-    _change(app, [Operation("unset", parse_path(path))], dry_run=dry_run, force=force, as_json=as_json)
+    _change(app, [Operation("unset", _path(path, whole=False))], dry_run=dry_run, force=force, as_json=as_json)
 
 
 @command.command()
@@ -258,6 +253,18 @@ def _load(app: App) -> Config:
     from homarus.config.load import load_config
 
     return load_config(app.paths, app.env)
+
+
+def _path(text: str, *, whole: bool = True) -> tuple[str | int, ...]:
+    from homarus.config.keypath import parse_path
+
+    try:
+        steps = parse_path(text)
+    except ConfigError as problem:
+        raise click.UsageError(str(problem)) from None
+    if not steps and not whole:
+        raise click.UsageError("PATH is empty; name a key")
+    return steps
 
 
 def _shown(config: Config, steps: tuple[str | int, ...], *, effective: bool) -> Any:

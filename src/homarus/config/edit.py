@@ -10,7 +10,7 @@ from typing import Any
 
 from homarus.config import splice
 from homarus.config.keypath import KeyPath, Step, as_index, format_path
-from homarus.config.scan import Member, Node, ScanError, comments, line_and_column, parse, scan
+from homarus.config.scan import Member, Node, ScanError, is_blank, line_and_column, parse, scan
 from homarus.core.errors import ConfigError
 
 _REMOVED: Any = object()
@@ -103,18 +103,9 @@ def parse_text(text: str, name: str) -> Any:
 
 
 def _with_document(text: str) -> str:
-    # An empty file, or one with comments alone, is a document in which nothing is set yet.
-    try:
-        scan(text)
-    except ScanError:
-        rest = text.removeprefix("\ufeff")
-        blank = rest
-        for start, end in reversed(list(comments(rest))):
-            blank = blank[:start] + blank[end:]
-        if blank.strip():
-            return text
-        return text + ("\n" if rest and not rest.endswith(("\n", "\r")) else "") + "{}\n"
-    return text
+    if not is_blank(text):
+        return text
+    return text + ("\n" if text.strip("\ufeff") and not text.endswith(("\n", "\r")) else "") + "{}\n"
 
 
 def _step(node: Node, step: Step, path: KeyPath) -> Step:

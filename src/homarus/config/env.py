@@ -11,7 +11,7 @@ from homarus.config.keypath import KeyPath, lookup
 _VARIABLE = re.compile(r"\$(\$?)\{([A-Z_][A-Z0-9_]*)\}")
 _DOTENV = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*
-        (?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\r\n]*?))[ \t]*(?:\#[^\r\n]*)?\r?$""",
+        (?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\r\n]*?))(?:[ \t]+\#[^\r\n]*)?[ \t]*\r?$""",
     re.VERBOSE | re.MULTILINE,
 )
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
@@ -27,7 +27,7 @@ def parse_dotenv(text: str) -> dict[str, str]:
         if double:
             found[name] = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), double, flags=re.DOTALL)
         else:
-            found[name] = single or re.split(r"[ \t]#", bare)[0].strip().strip("\"'")
+            found[name] = single or bare.strip()
     return found
 
 

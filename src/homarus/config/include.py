@@ -15,7 +15,7 @@ from typing import Any
 from homarus.config.keypath import KeyPath, format_path
 from homarus.config.report import Problem
 from homarus.config.resolve import merge_include
-from homarus.config.scan import Member, Node, ScanError, find, line_and_column, parse, scan
+from homarus.config.scan import Member, Node, ScanError, find, is_blank, line_and_column, parse, scan
 from homarus.core.errors import StorageError
 from homarus.storage.boundary import Guarded, Root
 
@@ -122,7 +122,7 @@ class Reader:
             self._problem(path, line, "", "holds bytes that are no UTF-8", "save it as UTF-8", severity="warning")
             text = found.data.decode("utf-8", "replace")
         try:
-            source.document = parse(text) if text.strip("\ufeff \t\r\n") else {}
+            source.document = {} if is_blank(text) else parse(text)
         except ScanError as problem:
             line, column = line_and_column(text, problem.offset)
             self._problem(path, line, "", f"{problem.message} (column {column})", "correct that line")

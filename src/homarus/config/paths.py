@@ -81,7 +81,9 @@ class Paths(msgspec.Struct, frozen=True):
 
 def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_path: Path | None = None) -> Paths:
     """Decide all places from the environment and the two global options; the options win over the variables."""
-    home = _folder(env, "OPENCLAW_HOME") or _folder(env, "HOME") or Path.home()
+    account = Path(_setting(env, "HOME") or Path.home()).absolute()
+    named = _setting(env, "OPENCLAW_HOME")
+    home = expand(named, account) if named else account
     name = _profile(profile if profile is not None else env.get("OPENCLAW_PROFILE", ""))
     chosen = _setting(env, "OPENCLAW_STATE_DIR")
     state = expand(chosen, home) if chosen else home / (f".openclaw-{name}" if name else ".openclaw")
@@ -100,11 +102,6 @@ def expand(text: str, home: Path) -> Path:
 
 def _setting(env: Mapping[str, str], name: str) -> str:
     return env.get(name, "").replace("\x00", "").strip()
-
-
-def _folder(env: Mapping[str, str], name: str) -> Path | None:
-    text = _setting(env, name)
-    return Path(text).absolute() if text else None
 
 
 def _profile(text: str) -> str | None:

@@ -78,7 +78,7 @@ def redact_text(text: str) -> str:
 def restore(value: Any, old: Any, where: str) -> Any:
     """Return a value that is about to be written, with the old value wherever it holds the marker."""
     if isinstance(value, str) and MARKER in value:
-        if value == redact(old, where.rpartition(".")[2]) or (value == MARKER and isinstance(old, str | int)):
+        if value == redact(old, where.rpartition(".")[2]) or (value == MARKER and isinstance(old, str | int | float)):
             return old
         raise ConfigError(
             f"{where}: the marker {MARKER} stands for an old value, and there is none here",
@@ -88,8 +88,9 @@ def restore(value: Any, old: Any, where: str) -> Any:
         inner = old if isinstance(old, dict) else {}
         return {key: restore(item, inner.get(key), f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, list):
-        items = old if isinstance(old, list) else []
-        return [restore(item, items[i] if i < len(items) else None, f"{where}[{i}]") for i, item in enumerate(value)]
+        # In a list that grew or shrank nobody knows which old value a marker means.
+        items = old if isinstance(old, list) and len(old) == len(value) else [None] * len(value)
+        return [restore(item, items[index], f"{where}[{index}]") for index, item in enumerate(value)]
     return value
 
 

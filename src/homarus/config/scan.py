@@ -90,6 +90,14 @@ def parse(text: str) -> Any:
         raise ScanError(str(problem.args[0] if problem.args else problem)[:200], 0) from None
 
 
+def is_blank(text: str) -> bool:
+    """Say whether a text holds nothing but white space and comments: a file in which nothing is set yet."""
+    try:
+        return _skip(text, 0) == len(text)
+    except ScanError:
+        return False
+
+
 def scan(text: str) -> Node:
     """Return the tree of a whole document, or raise ScanError."""
     scanner = _Scanner(text)
@@ -179,8 +187,11 @@ class _Scanner:
         try:
             return pyjson5.decode(word)
         except _UNREADABLE:
-            what = "this string has an escape that JSON5 does not know" if word[0] in "\"'" else "this is no value"
-            raise ScanError(f"{what}: {word[:40]}", at) from None
+            # The word itself stays out of the message: it may be a secret whose quotes are missing.
+            what = (
+                "this text has an escape that JSON5 does not know" if word[0] in _QUOTES else "text needs quotes here"
+            )
+            raise ScanError(what, at) from None
 
     def key(self, at: int) -> tuple[str, int]:
         char = self.text[at : at + 1]
@@ -195,7 +206,7 @@ class _Scanner:
         try:
             name = next(iter(pyjson5.decode(f"{{{word}:0}}")))
         except _UNREADABLE:
-            raise ScanError(f"this key needs quotes: {word[:40]}", at) from None
+            raise ScanError("this key needs quotes", at) from None
         return str(name), match.end()
 
     def object(self, at: int, depth: int) -> tuple[Node, int]:

@@ -101,7 +101,7 @@ class Config:
         if found is not _NOTHING:
             return found
         for new, old in self._draft.origins.items():
-            if path[: len(old)] == old:
+            if len(path) >= len(old) and all(str(a) == str(b) for a, b in zip(path, old, strict=False)):
                 found = lookup(self.document, (*new, *path[len(old) :]), _NOTHING)
                 if found is not _NOTHING:
                     return found
@@ -211,16 +211,14 @@ class Config:
 
     def written(self, path: KeyPath) -> KeyPath:
         """Return the path under which the user wrote a canonical key; of an inherited setting, that in the defaults."""
+        if path[:2] == ("agents", "entries") and len(path) > 3 and lookup(self.document, path, _NOTHING) is _NOTHING:
+            inherited = ("agents", "defaults", *path[3:])
+            path = inherited if lookup(self.document, inherited, _NOTHING) is not _NOTHING else path
         for _ in range(8):
-            if lookup(self.raw, path, _NOTHING) is not _NOTHING:
-                return path
             sizes = [size for size in range(len(path), 0, -1) if path[:size] in self._draft.origins]
-            older = (*self._draft.origins[path[: sizes[0]]], *path[sizes[0] :]) if sizes else path
-            if older == path:
+            if not sizes or lookup(self.raw, path, _NOTHING) is not _NOTHING:
                 break
-            path = older
-        if path[:2] == ("agents", "entries") and len(path) > 3:
-            return self.written(("agents", "defaults", *path[3:]))
+            path = (*self._draft.origins[path[: sizes[0]]], *path[sizes[0] :])
         return path
 
     def locate(self, written: KeyPath) -> tuple[str, int]:

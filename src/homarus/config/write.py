@@ -6,7 +6,10 @@ was asked for, where it would add an error, and, at the moment of writing, where
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +23,7 @@ from homarus.config.migrate import canonical
 from homarus.config.redact import restore
 from homarus.config.report import Problem
 from homarus.config.scan import find
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, HomarusError
 
 _NOTHING: Any = object()
 
@@ -130,7 +133,7 @@ class Planner:
         parse_text(text, str(path))
         if step.kind == "unset":
             if lookup(self.document, step.path, _NOTHING) is _NOTHING:
-                raise ConfigError(f"{format_path(step.path)} is not set", cure="'homarus config get' shows what is")
+                raise HomarusError(f"{format_path(step.path)} is not set", cure="'homarus config get' shows what is")
             changed = unset_value(text, local)
             self.document = apply_data(self.document, step.path)
         else:
@@ -178,22 +181,34 @@ def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange])
     """Write the changes, each file atomically and with a backup, and return the backups. All or nothing is checked first."""
     from homarus.storage.atomic import backup, create_new, ensure_dir, write_atomic
 
-    for change in changes:
-        if _bytes(change.path) != change.before:
-            raise _changed(change.path)
     backups = []
-    for change in changes:
-        if change.before is None:
-            ensure_dir(change.path.parent)
-            if not create_new(change.path, change.after):
+    ensure_dir(config.paths.config_path.parent)
+    with _alone(config.paths.config_path.parent):
+        for change in changes:
+            if _bytes(change.path) != change.before:
                 raise _changed(change.path)
-            continue
-        kept = backup(change.path)
-        if kept is not None:
-            backups.append(kept)
-        write_atomic(change.path, change.after)
+        for change in changes:
+            if change.before is None:
+                if not create_new(change.path, change.after):
+                    raise _changed(change.path)
+                continue
+            kept = backup(change.path)
+            if kept is not None:
+                backups.append(kept)
+            write_atomic(change.path, change.after)
     remember_good(load_config(config.paths, env), env, explicit=True)
     return backups
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other writers of ours out between the last look and the write; the lock is the folder itself and leaves no file."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def change(config: Config, env: Mapping[str, str], operations: Sequence[Operation]) -> tuple[FileChange, ...]:
@@ -204,7 +219,8 @@ def change(config: Config, env: Mapping[str, str], operations: Sequence[Operatio
         raise ConfigError(
             f"this change would break the configuration: {wrong[0].key}: {wrong[0].message}", cure=wrong[0].cure
         )
-    write(config, env, changes)
+    if changes:
+        write(config, env, changes)
     return changes
 
 

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.fixtures.homes import HOMES, unpack
+
+from homarus.config.blocks import BLOCKS, load_block, validate
+from homarus.config.redact import MARKER
+from homarus.config.report import as_json, has_errors, ordered, table_rows
+from homarus.config.schema import build_schema
+from homarus.core.errors import HomarusError
+
+
+@pytest.mark.parametrize("path", sorted(BLOCKS))
+def test_every_block_has_a_class_with_defaults(path: str) -> None:
+    into = load_block(path)
+    assert issubclass(into, msgspec.Struct)
+    assert msgspec.convert({}, into) == into()
+
+
+def test_every_block_is_checked_and_problems_are_placed(load) -> None:
+    config = load(
+        """{
+  env: { vars: { A: 5 } },
+  messages: { queue: { cap: "many" } },
+  agents: { entries: { a: { sandbox: { mode: "maybe" } } } },
+  secrets: { providers: { p: { source: "moon" } } },
+}"""
+    )
+    found = {(p.key, p.line) for p in validate(config)}
+    assert {("env.vars.A", 2), ("messages.queue.cap", 3), ("agents.entries.a.sandbox.mode", 4)} <= found
+    assert ("secrets.providers.p", 5) in found
+    assert has_errors(config.problems)
+
+
+def test_unknown_keys_are_silent_unless_nearly_known(load) -> None:
+    config = load("{ mine: 1, messages: { queue: { mine: 1, debounceMS: 5 } } }")
+    [problem] = validate(config)
+    assert (problem.severity, problem.key) == ("warning", "messages.queue.debounceMS")
+    assert "debounceMs" in problem.cure
+
+
+def test_a_marker_in_the_file_is_an_error(load) -> None:
+    [problem] = validate(load(f'{{ a: {{ b: ["{MARKER}"] }} }}'))
+    assert (problem.severity, problem.key) == ("error", "a.b[0]")
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_the_real_homes_are_valid(name: str, home, tmp_path) -> None:
+    real = unpack(name, tmp_path)
+    home.env = real.env
+    assert validate(home.load()) == []
+
+
+def test_problems_as_rows_and_as_data(load) -> None:
+    config = load('{\n messages: { queue: { cap: "many" } },\n a: "${NOT_SET}",\n}')
+    problems = validate(config)
+    assert [p.severity for p in ordered(problems)] == ["error", "warning"]
+    rows = table_rows(problems, home=str(config.paths.home))
+    assert rows[0][:3] == ("error", "~/openclaw.json:2", "messages.queue.cap")
+    assert as_json(problems)[1]["line"] == 3
+
+
+def test_the_schema_of_everything_and_of_a_part() -> None:
+    whole = build_schema()
+    assert {"agents", "env", "secrets", "messages"} <= whole["properties"].keys()
+    assert "sandbox" in whole["properties"]["agents"]["properties"]["entries"]["additionalProperties"]["properties"]
+    part = build_schema("messages.queue")
+    assert part["type"] == "object"
+    assert "cap" in part["properties"]
+    assert "$defs" not in part
+    assert build_schema("secrets.providers.any.timeoutMs")["maximum"] == 120_000
+    assert "bootstrapMaxChars" in build_schema("agents.defaults")["properties"]
+    assert build_schema("agents.entries.work.sandbox.mode")["enum"]
+    with pytest.raises(HomarusError, match="no schema"):
+        build_schema("messages.queue.nothing")
