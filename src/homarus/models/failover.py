@@ -119,7 +119,8 @@ def _may_retry(failure: Failure, tried: Tried, left: Left) -> bool:
     if failure.kind is F.RATE_LIMIT:
         return tried.failures < RATE_ATTEMPTS
     if failure.kind in TRANSIENT:
-        return tried.failures <= TRANSIENT_RETRIES and left.now - (tried.outage_since or left.now) < TRANSIENT_WINDOW
+        since = left.now if tried.outage_since is None else tried.outage_since
+        return tried.failures <= TRANSIENT_RETRIES and left.now - since < TRANSIENT_WINDOW
     return tried.failures <= UNKNOWN_RETRIES
 
 

@@ -1,0 +1,269 @@
+"""What a message to the notebook asks for, by small rules that can be read off the table in the tests. Pure."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Kind(StrEnum):
+    """What the notebook can do with a sentence."""
+
+    KEEP = "keep"
+    ASK = "ask"
+    READ = "read"
+    LIST = "list"
+    TIME = "time"
+    STATUS = "status"
+    HELP = "help"
+    GREET = "greet"
+    FORGET = "forget"
+    SILENT = "silent"
+    HEARTBEAT = "heartbeat"
+
+
+class Intent(Struct, frozen=True):
+    """One thing that a message asks for; `text` is what it is about, in the words of the message."""
+
+    kind: Kind
+    text: str = ""
+
+
+MAX_INTENTS = 6
+_END = re.compile(r"(?<=[.!?？。！؟])\s+|\n+")
+
+_QUESTION_WORDS = (
+    "what|what's|whats|when|when's|where|where's|who|who's|whom|whose|which|why|how|how's|do|does|did|is|are|am|was|were|"
+    "can|could|should|would|will|has|have|had|wann|wo|wer|was|wie|warum|welche[rs]?|quand|où|qui|que|quel|quelle|comment|"
+    "pourquoi|cuándo|dónde|quién|qué|cómo|cuál"
+)
+_QUESTION = re.compile(rf"(?:{_QUESTION_WORDS})\b", re.IGNORECASE)
+_ASKED = re.compile(r"[?？؟]\s*\Z")
+_KEEP = re.compile(
+    r"(?:please\s+)?(?:can you\s+|could you\s+)?(?:remember|note(?: down)?|keep in mind|memori[sz]e|write down|make a note|"
+    r"take a note|save|store|record|don'?t forget|do not forget|fyi|for the record|merk(?:e)? dir|notiere?)"
+    r"(?:\s+(?:that|this|the fact that|dass|of))?\s*[:,-]?\s+(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_SEARCH = re.compile(
+    r"(?:please\s+)?(?:search|look)\s+(?:my\s+|your\s+|the\s+)?(?:memory|notes?)?\s*(?:for|up|about)\s+(.+)"
+    r"|(?:please\s+)?(?:recall|find|look up|tell me(?: again)?(?: about)?|what do you know about)\s+(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_READ = re.compile(
+    r"(?:please\s+)?(?:read|show(?: me)?|open|cat|print|display)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?[`'\"]?"
+    r"([\w./~@-]*[\w-]+\.[A-Za-z0-9]{1,8}|(?:[\w.~-]+/)+[\w.-]+)[`'\"]?\s*[.!]?\Z",
+    re.IGNORECASE,
+)
+_LIST = re.compile(
+    r"(?:please\s+)?(?:(?:list|show(?: me)?)\s+(?:all\s+|the\s+|my\s+|your\s+)*(?:files|folder|directory|workspace)(?:\s+(?:in|of|under)\s+)?"
+    r"|ls\b|dir\b|(?:what|which) files (?:are|do)\b(?:\s+(?:there|here|you have|i have|we have))?(?:\s+(?:in|under)\s+)?)"
+    r"\s*[`'\"]?([\w./~-]*)[`'\"]?\s*[.?!]?\Z",
+    re.IGNORECASE,
+)
+_TIME = re.compile(
+    r"(?:what(?:'s| is)?|tell me|do you know)\s*(?:the\s+)?(?:current\s+)?(?:time|date|day|today'?s date)\b.{0,24}"
+    r"|what (?:time|day|date) is (?:it|today)\b.{0,24}|(?:time|date)\s*[?]?",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(
+    r"/?status\s*[.?!]?|(?:show|what(?:'s| is)) (?:the |your |my )?(?:session )?status\b.{0,16}", re.IGNORECASE
+)
+_HELP = re.compile(
+    r"/?help\s*[.?!]?|what can you do\b.*|who are you\b.*|what are you\b.*|(?:which|what) (?:model|llm|ai)\b.*|"
+    r"are you (?:an? )?(?:ai|llm|gpt|claude|real|bot|human)\b.*|how (?:do|can) i (?:connect|add|use|set ?up|configure|change|switch)\b.*"
+    r"(?:model|llm|key|provider|claude|gpt|ollama)\b.*|(?:connect|switch|change|use) (?:to )?(?:a |another )?(?:real )?model\b.*",
+    re.IGNORECASE,
+)
+_GREET = re.compile(
+    r"(?:hi|hello|hey|good (?:morning|evening|afternoon|night)|hallo|moin|hola|bonjour|thanks?|thank you|thx|ok(?:ay)?|"
+    r"great|cool|nice|bye|goodbye|cheers|yes|no|ping)\b[\s\w]{0,12}[.!]*",
+    re.IGNORECASE,
+)
+_FORGET = re.compile(
+    r"(?:please\s+)?(?:forget|delete|remove|erase)\s+(?:that\s+|about\s+)?(.+)", re.IGNORECASE | re.DOTALL
+)
+_HEARTBEAT = re.compile(r"HEARTBEAT_OK")
+_FLUSH = re.compile(r"NO_REPLY")
+_FLUSH_TOPIC = re.compile(r"compact|durable|memory|nothing to (?:store|save|keep)|flush", re.IGNORECASE)
+
+
+def read_message(text: str) -> tuple[Intent, ...]:
+    """Return what a message asks for, in its order; neighbouring statements stay together as they were written."""
+    text = text.strip()
+    if not text:
+        return (Intent(Kind.HELP),)
+    if _HEARTBEAT.search(text):
+        return (Intent(Kind.HEARTBEAT),)
+    if _FLUSH.search(text) and _FLUSH_TOPIC.search(text):
+        return (Intent(Kind.SILENT),)
+    whole = read_sentence(text)
+    sentences = [part.strip() for part in _END.split(text) if part.strip()]
+    if len(sentences) == 1 or whole.kind not in {Kind.KEEP, Kind.ASK}:
+        return (whole,)
+    found: list[Intent] = []
+    for sentence in sentences:
+        intent = read_sentence(_unbulleted(sentence))
+        if intent.kind is Kind.GREET and len(sentences) > 1:
+            continue
+        found.append(intent)
+    return tuple(dict.fromkeys(found))[:MAX_INTENTS] or (whole,)
+
+
+def read_sentence(text: str) -> Intent:
+    """Return what one sentence asks for."""
+    rules = ((_HELP, Kind.HELP), (_TIME, Kind.TIME), (_STATUS, Kind.STATUS), (_GREET, Kind.GREET))
+    for pattern, kind in rules:
+        if pattern.fullmatch(text):
+            return Intent(kind)
+    if found := _LIST.fullmatch(text):
+        return Intent(Kind.LIST, found.group(1) or ".")
+    if found := _READ.fullmatch(text):
+        return Intent(Kind.READ, found.group(1))
+    if found := _FORGET.fullmatch(text):
+        return Intent(Kind.FORGET, found.group(1).strip())
+    if (found := _KEEP.fullmatch(text)) and not _ASKED.search(text):
+        return Intent(Kind.KEEP, found.group(1).strip())
+    if found := _SEARCH.fullmatch(text):
+        return Intent(Kind.ASK, (found.group(1) or found.group(2)).strip().rstrip("?"))
+    if _ASKED.search(text) or _QUESTION.match(text):
+        return Intent(Kind.ASK, text)
+    return Intent(Kind.KEEP, text)
+
+
+def _unbulleted(text: str) -> str:
+    return re.sub(r"\A(?:[-*+•]|\d+[.)])\s+", "", text)
+
+
+_STOP = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "to",
+        "in",
+        "on",
+        "at",
+        "for",
+        "with",
+        "and",
+        "or",
+        "but",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "do",
+        "does",
+        "did",
+        "have",
+        "has",
+        "had",
+        "i",
+        "me",
+        "my",
+        "mine",
+        "you",
+        "your",
+        "we",
+        "our",
+        "us",
+        "it",
+        "its",
+        "this",
+        "that",
+        "these",
+        "those",
+        "what",
+        "when",
+        "where",
+        "who",
+        "whom",
+        "whose",
+        "which",
+        "why",
+        "how",
+        "can",
+        "could",
+        "should",
+        "would",
+        "will",
+        "shall",
+        "may",
+        "might",
+        "about",
+        "tell",
+        "know",
+        "remember",
+        "any",
+        "some",
+        "there",
+        "here",
+        "from",
+        "by",
+        "as",
+        "if",
+        "so",
+        "not",
+        "no",
+        "yes",
+        "please",
+        "again",
+        "still",
+        "now",
+        "am",
+        "im",
+        "ive",
+        "whats",
+        "hows",
+        "who's",
+        "what's",
+        "where's",
+        "when's",
+        "der",
+        "die",
+        "das",
+        "ein",
+        "eine",
+        "ist",
+        "sind",
+        "wer",
+        "was",
+        "wo",
+        "wann",
+        "wie",
+        "warum",
+        "ich",
+        "du",
+        "mein",
+        "dein",
+        "le",
+        "la",
+        "les",
+        "un",
+        "une",
+        "est",
+    ]
+)
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words that carry meaning, cut to their stems so that `meetings` finds `meeting`."""
+    words = (word.lower() for word in _WORD.findall(text.replace("'", "")))
+    return frozenset(stem(word) for word in words if word not in _STOP and (len(word) > 1 or word.isdigit()))
+
+
+def stem(word: str) -> str:
+    """Return a crude stem: plural and verb endings off, if enough of the word stays."""
+    for endings in (("ies", "es", "s"), ("ing", "ed")):
+        for ending in endings:
+            if word.endswith(ending) and len(word) - len(ending) >= 3:
+                word = word[: -len(ending)] + ("y" if ending == "ies" else "")
+                break
+    return word

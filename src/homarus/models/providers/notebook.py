@@ -1,0 +1,77 @@
+"""`builtin/notebook`: the model that is always there. It drives the real loop with real tool calls, by fixed rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock, epoch_ms
+from homarus.core.errors import ModelError, ModelFailure
+from homarus.core.events import TextDelta
+from homarus.core.messages import Assistant, Part, StopReason, Text, Usage
+from homarus.core.text import estimate_tokens
+from homarus.models.notebook.turn import Step, next_step
+from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
+from homarus.models.wire import encode
+
+PROVIDER, MODEL, API = "builtin", "notebook", "builtin"
+_CHUNK = re.compile(r".{1,40}(?:\s+|\Z)|.{1,40}", re.DOTALL)
+
+
+class NotebookProvider:
+    """Answers without key, network or download; the same conversation always gets the same reply."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+
+    async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        """Answer; see `ModelProvider`."""
+        if cancel.cancelled:
+            error = ModelError(ModelFailure.ABORTED, cancel.reason)
+            yield Stop(self._message((), request, StopReason.ABORTED, error.message), error)
+            return
+        if request.response_schema is not None:
+            # A program wants data from a model that understands; made-up data would be worse than none.
+            error = ModelError(ModelFailure.FORMAT, "builtin/notebook cannot fill a schema")
+            yield Stop(self._message((), request, StopReason.ERROR, error.message), error)
+            return
+        tools = () if request.tool_choice == "none" else request.tools
+        step = next_step(request.messages, tools, request.system.text, self._clock.now())
+        said: list[str] = []
+        for chunk in _CHUNK.findall(step.text):
+            said.append(chunk)
+            yield TextDelta(chunk)
+            if cancel.reason:
+                error = ModelError(ModelFailure.ABORTED, cancel.reason)
+                parts = (Text("".join(said)),)
+                yield Stop(self._message(parts, request, StopReason.ABORTED, error.message), error)
+                return
+        for index, call in enumerate(step.calls):
+            yield ToolCallDelta(index, call.id, call.name, encode(call.arguments).decode())
+        yield Stop(self._finished(step, request))
+
+    def _finished(self, step: Step, request: ModelRequest) -> Assistant:
+        parts: tuple[Part, ...] = (*([Text(step.text)] if step.text else []), *step.calls)
+        return self._message(parts, request, StopReason.TOOL_USE if step.calls else StopReason.STOP)
+
+    def _message(
+        self, parts: tuple[Part, ...], request: ModelRequest, reason: StopReason, error: str = ""
+    ) -> Assistant:
+        # Nobody bills for these tokens; they are estimated so that the window is watched as with any other model.
+        prompt = estimate_tokens(request.system.text) + sum(_size(message) for message in request.messages)
+        output = sum(estimate_tokens(part.text) for part in parts if isinstance(part, Text))
+        return Assistant(
+            parts=parts,
+            timestamp=epoch_ms(self._clock.now()),
+            api=API,
+            provider=PROVIDER,
+            model=MODEL,
+            usage=Usage(input=prompt, output=output),
+            stop_reason=reason,
+            error=error,
+        )
+
+
+def _size(message: object) -> int:
+    return estimate_tokens(str(getattr(message, "text", "")))

@@ -1,0 +1,128 @@
+"""From a model reference and a credential to something that can be asked. Adapters are imported when first needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from homarus.core.clock import Clock
+from homarus.core.errors import ConfigError
+from homarus.models.catalog import Catalog
+from homarus.models.http import HttpClient
+from homarus.models.info import Endpoint, ModelInfo
+from homarus.models.provider import ModelProvider
+from homarus.models.ref import ModelRef
+from homarus.models.rotation import Credential
+from homarus.storage.cache import BoundedCache
+
+IDLE_CLOUD, IDLE_LOCAL = 120.0, 300.0
+KEPT = 32
+BUILTIN, LOCAL = "builtin", "local"
+Factory = Callable[[ModelRef, Credential], ModelProvider]
+
+
+class Registry:
+    """Opens providers and keeps them, so that connections and encoded history live from turn to turn."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        http: HttpClient,
+        clock: Clock,
+        models_dir: Path | None = None,
+        resolve: Callable[[Any], str] = str,
+    ) -> None:
+        self.catalog = catalog
+        self.http = http
+        self._clock = clock
+        self._models_dir = models_dir
+        self._resolve = resolve
+        self._open: BoundedCache[tuple[str, str], ModelProvider] = BoundedCache(KEPT)
+        self._factories: dict[str, Factory] = {}
+
+    def register(self, provider: str, factory: Factory) -> None:
+        """Let a plugin (or a test) answer for a provider id."""
+        self._factories[provider] = factory
+
+    def needs_key(self, provider: str) -> bool:
+        """Say whether calling a provider without a credential is pointless."""
+        if provider in self._factories or provider in {BUILTIN, LOCAL}:
+            return False
+        known = self.catalog.provider(provider)
+        return not known.local and not self.catalog.own_settings(provider).base_url
+
+    def provider(self, ref: ModelRef, credential: Credential) -> ModelProvider:
+        """Return the provider of a model; ConfigError says what is missing to reach it."""
+        mark = hashlib.sha256(credential.secret.encode("utf-8", "replace")).hexdigest()[:16]
+        key = (ref.key, f"{credential.id}|{mark}")
+        found = self._open.get(key)
+        if found is None:
+            found = self._make(ref, credential)
+            self._open.put(key, found)
+        return found
+
+    def _make(self, ref: ModelRef, credential: Credential) -> ModelProvider:
+        if ref.provider in self._factories:
+            return self._factories[ref.provider](ref, credential)
+        if ref.provider == BUILTIN:
+            return self._builtin(ref)
+        if ref.provider == LOCAL:
+            from homarus.models.providers.llama import open_gguf
+
+            return open_gguf(ref.model, self._models_dir, clock=self._clock)
+        info = self.catalog.model(ref)
+        endpoint = self.endpoint(ref, credential)
+        if endpoint.api == "openai-completions":
+            from homarus.models.providers.openai import OpenAIProvider
+
+            return OpenAIProvider(endpoint, info, http=self.http, clock=self._clock)
+        if endpoint.api == "anthropic-messages":
+            from homarus.models.providers.anthropic import AnthropicProvider
+
+            return AnthropicProvider(endpoint, info, http=self.http, clock=self._clock)
+        return self._through_library(endpoint, info)
+
+    def _builtin(self, ref: ModelRef) -> ModelProvider:
+        if ref.model != "notebook":
+            raise ConfigError(f"there is no model '{ref.key}'", cure="the only built-in model is builtin/notebook")
+        from homarus.models.providers.notebook import NotebookProvider
+
+        return NotebookProvider(clock=self._clock)
+
+    def _through_library(self, endpoint: Endpoint, info: ModelInfo) -> ModelProvider:
+        from homarus.models.providers.pydantic_ai import LibraryProvider
+
+        return LibraryProvider(endpoint, info, clock=self._clock)
+
+    def endpoint(self, ref: ModelRef, credential: Credential) -> Endpoint:
+        """Return where and how a model is called."""
+        provider, own = self.catalog.provider(ref.provider), self.catalog.own_settings(ref.provider)
+        spoken_here = provider.api in {"openai-completions", "anthropic-messages"}
+        if not provider.base_url and spoken_here:
+            raise ConfigError(
+                f"provider '{ref.provider}' is not known and has no address",
+                cure=f"set models.providers.{ref.provider}.baseUrl, or check the spelling with `homarus models list`",
+            )
+        idle = IDLE_LOCAL if provider.local or _is_local(provider.base_url) else IDLE_CLOUD
+        return Endpoint(
+            provider=ref.provider,
+            api=provider.api,
+            base_url=provider.base_url,
+            key=credential.secret,
+            auth=provider.auth,
+            headers=tuple(sorted(self._headers(own.headers).items())),
+            quirks=self.catalog.quirks(ref),
+            idle_timeout=max(idle, own.timeout_seconds or 0.0),
+        )
+
+    def _headers(self, given: Mapping[str, Any]) -> dict[str, str]:
+        return {name.lower(): self._resolve(value) for name, value in given.items() if value is not None}
+
+
+def _is_local(url: str) -> bool:
+    return any(
+        host in url for host in ("://127.", "://localhost", "://[::1]", "://192.168.", "://10.", ".local:", ".lan:")
+    )
