@@ -27,6 +27,7 @@ BLOCKS: dict[str, str] = {
     "auth": "homarus.models.settings:AuthSettings",
     "skills": "homarus.skills.settings:SkillSettings",
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
+    "session": "homarus.sessions.settings:SessionSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",

@@ -1,0 +1,174 @@
+"""`sessions.json`: one object of rows by session key. Rows are merged one by one under a lock; strangers' rows stay."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from homarus.core.clock import Clock
+from homarus.core.routes import SessionKey
+from homarus.sessions.codec import Json, to_ms
+from homarus.sessions.owner import own
+from homarus.storage.atomic import create_new, ensure_dir, move_aside, write_atomic
+from homarus.storage.faults import Missing, beside, explained
+from homarus.storage.record import decode
+
+# How long another process may hold the index before we give up: OpenClaw's own patience.
+LOCK_WAIT = 10.0
+
+# A value that is no object is not a row, but it stays in the file.
+Rows = dict[str, Any]
+
+
+class SessionIndex:
+    """The index of one agent. Reading never writes; what it returns is the caller's own copy."""
+
+    def __init__(self, path: Path, agent_id: str, clock: Clock, *, wait: float = LOCK_WAIT) -> None:
+        self.path = path
+        self.agent_id = agent_id
+        self._clock = clock
+        self._wait = wait
+        self._cached: tuple[tuple[int, int, int], Rows] | None = None
+
+    def rows(self) -> dict[str, Json]:
+        """Return all rows by key, as it is spelled in the file."""
+        return {key: copy.deepcopy(row) for key, row in self._load().items() if isinstance(row, dict)}
+
+    def get(self, key: SessionKey) -> tuple[str, Json] | None:
+        """Return the row of a session and the spelling of its key there, or None."""
+        rows = self._load()
+        found = next((name for name in key.spellings if name in rows), None)
+        if found is None:
+            found = next((name for name in rows if _same(name, key, self.agent_id)), None)
+        return (found, copy.deepcopy(rows[found])) if found is not None and isinstance(rows[found], dict) else None
+
+    def put(self, key: SessionKey, changed: Json) -> Json:
+        """Merge fields into a row (None removes one), making it if need be, and return the row."""
+
+        def merge(row: Json) -> Json:
+            merged = {**row, **changed}
+            return {name: value for name, value in merged.items() if value is not None}
+
+        return self.replace(key, merge)
+
+    def replace(self, key: SessionKey, change: Callable[[Json], Json]) -> Json:
+        """Give a row a new value, computed from its present one inside the lock."""
+        done: Json = {}
+
+        def edit(rows: Rows) -> None:
+            nonlocal done
+            name = next((text for text in key.spellings if text in rows), str(key))
+            old = rows.get(name)
+            done = rows[name] = change(old if isinstance(old, dict) else {})
+
+        self.edit(edit)
+        return copy.deepcopy(done)
+
+    def remove(self, keys: list[str]) -> None:
+        """Take rows out, by the spelling they have in the file."""
+
+        def edit(rows: Rows) -> None:
+            for key in keys:
+                rows.pop(key, None)
+
+        self.edit(edit)
+
+    def edit(self, change: Callable[[Rows], None]) -> None:
+        """Read, change and write the file as one step that no other process can come between."""
+        ensure_dir(self.path.parent)
+        with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
+            rows, form = self._read()
+            before = copy.deepcopy(rows)
+            change(rows)
+            if form == "damaged":
+                move_aside(self.path, "corrupt", self._clock.now())
+            elif form == "array":
+                self._keep_array()
+            elif rows == before:
+                return
+            text = json.dumps(rows, ensure_ascii=False, indent=2)
+            write_atomic(self.path, text.encode("utf-8", "replace"))
+            self._cached = None
+
+    @property
+    def form(self) -> str:
+        """Return `object`, `array`, `damaged` or `missing`."""
+        return self._read()[1]
+
+    def _load(self) -> Rows:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return {}
+        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if self._cached is None or self._cached[0] != stamp:
+            self._cached = (stamp, self._read()[0])
+        return self._cached[1]
+
+    def _read(self) -> tuple[Rows, str]:
+        try:
+            with explained("read", self.path):
+                data = self.path.read_bytes()
+        except Missing:
+            return {}, "missing"
+        if not data.strip(b"\0 \t\r\n"):
+            return {}, "missing"
+        value = parse(data)
+        if isinstance(value, list):
+            return dict(_from_array(value, self.agent_id)), "array"
+        if not isinstance(value, dict):
+            return {}, "damaged"
+        return value, "object"
+
+    def _keep_array(self) -> None:
+        data = self.path.read_bytes()
+        for number in range(1000):
+            if create_new(beside(self.path, ".array.bak" + (f".{number}" if number else "")), data):
+                return
+
+
+def parse(data: bytes) -> Any:
+    """Return the value of JSON, or of JSON with comments and trailing commas; None when it is neither."""
+    value, problem = decode(data)
+    if not problem:
+        return value
+    import pyjson5
+
+    try:
+        return pyjson5.decode(data.decode("utf-8", "replace"))
+    except (pyjson5.Json5DecoderException, RecursionError):
+        return None
+
+
+def _from_array(items: list[Any], agent_id: str) -> Iterator[tuple[str, Json]]:
+    """Yield rows for the list form, which names sessions by id."""
+    for item in items:
+        if not isinstance(item, dict) or not isinstance(item.get("id"), str) or not item["id"].strip():
+            continue
+        agent = item.get("agent_id")
+        owner = agent if isinstance(agent, str) and agent else agent_id
+        row: Json = {
+            "sessionId": item["id"],
+            "updatedAt": to_ms(item.get("updated_at")),
+            "sessionStartedAt": to_ms(item.get("created_at")),
+        }
+        if isinstance(item.get("name"), str):
+            row["label"] = item["name"]
+        known = {"id", "name", "created_at", "updated_at", "agent_id"}
+        row |= {name: value for name, value in item.items() if name not in known}
+        yield f"agent:{owner}:explicit:{item['id']}".lower(), row
+
+
+def _same(text: str, key: SessionKey, agent_id: str) -> bool:
+    # Cheap first: only a row that ends like the key can be the same session in another spelling.
+    if not text.lower().endswith((key.thread or key.topic or key.run or key.peer or str(key)).lower()):
+        return False
+    from homarus.core.errors import ConfigError
+
+    try:
+        return SessionKey.parse(text, default_agent=agent_id) == key
+    except ConfigError:
+        return False

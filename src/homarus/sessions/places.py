@@ -1,0 +1,94 @@
+"""Where transcripts lie: files of any kind, archives, and databases of other programs. Finding them changes nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from homarus.core.errors import ConfigError
+from homarus.sessions.importers.sqlite import AgentDatabase
+from homarus.sessions.log import Source, identify, opened, session_id_of
+
+INDEX = "sessions.json"
+_ARCHIVE = re.compile(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
+_SAFE_ID = re.compile(r"[^/\\\x00-\x1f]{1,200}")
+
+
+class Kind(StrEnum):
+    """What holds a transcript."""
+
+    FILE = "file"
+    ARCHIVE = "archive"
+    DATABASE = "database"
+
+
+class Place(Struct, frozen=True):
+    """One transcript, wherever it is."""
+
+    agent_id: str
+    session_id: str
+    kind: Kind
+    path: Path
+
+    @property
+    def label(self) -> str:
+        """Return a short name of the place for people."""
+        return f"{self.path.name}#{self.session_id}" if self.kind is Kind.DATABASE else self.path.name
+
+
+@contextmanager
+def visit(place: Place) -> Iterator[Source]:
+    """Open a transcript for reading as if it were a plain file."""
+    if place.kind is not Kind.DATABASE:
+        with opened(place.path) as source:
+            yield source
+        return
+    folder = tempfile.mkdtemp(prefix="homarus-read-")
+    try:
+        plain = Path(folder, "transcript.jsonl")
+        with AgentDatabase(place.path) as database, plain.open("wb") as file:
+            for line in database.lines(place.session_id):
+                file.write(line + b"\n")
+        yield identify(plain)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def transcript_name(session_id: str, thread: str = "") -> str:
+    """Return the file name of a session's transcript; a topic has one of its own."""
+    if not _SAFE_ID.fullmatch(session_id) or session_id in {".", ".."} or session_id.startswith("."):
+        raise ConfigError(f"{session_id!r} cannot be a session id", cure="use letters, digits and dashes")
+    return f"{session_id}-topic-{quote(thread, safe='')}.jsonl" if thread else f"{session_id}.jsonl"
+
+
+def transcript_path(folder: Path, session_id: str, session_file: str | None = None, thread: str = "") -> Path:
+    """Return where a session's transcript lies, or will: also after the home was moved, and never outside of it."""
+    fresh = folder / transcript_name(session_id, thread)
+    candidates = [fresh, folder / transcript_name(session_id)]
+    named = Path(session_file) if session_file else None
+    if named and named.suffix == ".jsonl":
+        inside = folder.parent.parent in named.parents and ".." not in named.parts
+        candidates = [folder / named.name, *([named] if inside else []), *candidates]
+    return next((path for path in candidates if path.is_file()), fresh)
+
+
+def files_in(folder: Path, agent_id: str) -> Iterator[Place]:
+    """Yield every transcript file and archive in an agent's folder, in the order of their names."""
+    try:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    except OSError:
+        return
+    for name in names:
+        path = folder / name
+        if name.endswith(".jsonl"):
+            yield Place(agent_id, session_id_of(path), Kind.FILE, path)
+        elif _ARCHIVE.fullmatch(name):
+            yield Place(agent_id, session_id_of(path), Kind.ARCHIVE, path)

@@ -1,0 +1,135 @@
+"""One row of the index as a typed view. The row itself stays a plain object, so that fields we do not know survive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from homarus.sessions.codec import Json, to_ms
+
+# Names that older versions used: read under the new name when that is absent.
+_RENAMED = {"provider": "channel", "lastProvider": "lastChannel", "room": "groupChannel"}
+
+
+class SessionEntry(Struct, frozen=True, rename="camel"):
+    """What the index says of one session; a field that is missing or of a wrong type has its default."""
+
+    session_id: str = ""
+    updated_at: int = 0
+    session_file: str | None = None
+    session_started_at: int = 0
+    last_interaction_at: int = 0
+    last_activity_at: int = 0
+    created_at: int = 0
+    system_sent: bool = False
+    aborted_last_run: bool = False
+    status: str | None = None
+    chat_type: str | None = None
+    channel: str | None = None
+    group_id: str | None = None
+    group_channel: str | None = None
+    space: str | None = None
+    subject: str | None = None
+    label: str | None = None
+    display_name: str | None = None
+    origin: Json | None = None
+    delivery_context: Json | None = None
+    last_channel: str | None = None
+    last_to: str | None = None
+    last_account_id: str | None = None
+    last_thread_id: str | int | None = None
+    spawned_by: str | None = None
+    parent_session_key: str | None = None
+    spawn_depth: int = 0
+    thinking_level: str | None = None
+    fast_mode: bool | str | None = None
+    verbose_level: str | None = None
+    trace_level: str | None = None
+    reasoning_level: str | None = None
+    elevated_level: str | None = None
+    tts_auto: str | None = None
+    response_usage: str | None = None
+    exec_host: str | None = None
+    exec_security: str | None = None
+    exec_ask: str | None = None
+    exec_node: str | None = None
+    permission_mode: str | None = None
+    provider_override: str | None = None
+    model_override: str | None = None
+    model_override_source: str | None = None
+    auth_profile_override: str | None = None
+    auth_profile_override_source: str | None = None
+    auth_profile_override_compaction_count: int | None = None
+    group_activation: str | None = None
+    send_policy: str | None = None
+    queue_mode: str | None = None
+    queue_debounce_ms: int | None = None
+    queue_cap: int | None = None
+    queue_drop: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total_tokens: int = 0
+    total_tokens_fresh: bool = False
+    context_tokens: int = 0
+    model_provider: str | None = None
+    model: str | None = None
+    compaction_count: int = 0
+    memory_flush_at: int = 0
+    memory_flush_compaction_count: int | None = None
+    memory_flush: Json | None = None
+    skills_snapshot: Json | None = None
+    system_prompt_report: Json | None = None
+    last_heartbeat_text: str | None = None
+    last_heartbeat_sent_at: int = 0
+    archived_at: int = 0
+    pinned_at: int = 0
+    cli_session_ids: Json | None = None
+    imported_from: Json | None = None
+
+    @property
+    def flushed_at_compaction(self) -> int | None:
+        """Return the compaction count at which memory was last flushed, in either of its two places."""
+        nested = (self.memory_flush or {}).get("compactionCount")
+        return nested if isinstance(nested, int) else self.memory_flush_compaction_count
+
+
+_FIELDS = {field.encode_name: field for field in msgspec.structs.fields(SessionEntry)}
+_CAMEL = {field.name: field.encode_name for field in _FIELDS.values()}
+
+
+def to_entry(row: Any) -> SessionEntry:
+    """Return the typed view of a stored row, whatever its state."""
+    row = modern(row)
+    try:
+        return msgspec.convert(row, SessionEntry)
+    except msgspec.ValidationError:
+        pass
+    good: dict[str, Any] = {}
+    for name, field in _FIELDS.items():
+        if name in row:
+            try:
+                good[field.name] = msgspec.convert(row[name], field.type)
+            except msgspec.ValidationError:
+                if field.type is int:
+                    good[field.name] = to_ms(row[name])
+    return SessionEntry(**good)
+
+
+def modern(row: Any) -> Json:
+    """Return a row with today's names; old names stay beside them."""
+    if not isinstance(row, dict):
+        return {}
+    missing = {new: row[old] for old, new in _RENAMED.items() if old in row and new not in row}
+    return {**row, **missing} if missing else row
+
+
+def changes(**fields: Any) -> Json:
+    """Return changed fields under the names that the file uses; None removes a field."""
+    unknown = fields.keys() - _CAMEL.keys()
+    if unknown:
+        raise TypeError(f"no such field of a session: {', '.join(sorted(unknown))}")
+    return {_CAMEL[name]: value for name, value in fields.items()}

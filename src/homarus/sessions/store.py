@@ -1,0 +1,299 @@
+"""The sessions of one agent: find them by key, open one for writing, start it over, fork it, put it away.
+
+The index and the transcripts in the agent's folder are canonical. Sessions that only a database of OpenClaw holds are
+listed beside them and copied into the folder when they are continued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
+from homarus.core.errors import ConfigError, StorageError
+from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
+from homarus.sessions.codec import Json
+from homarus.sessions.entry import VERSION, Entry, new_header, to_header
+from homarus.sessions.importers.sqlite import FILE, AgentDatabase, Foreign
+from homarus.sessions.index import SessionIndex
+from homarus.sessions.lifecycle import fresh_row
+from homarus.sessions.log import WINDOW, load_branch
+from homarus.sessions.owner import own
+from homarus.sessions.places import INDEX, Kind, Place, files_in, transcript_name, transcript_path, visit
+from homarus.sessions.row import SessionEntry, changes, to_entry
+from homarus.sessions.writer import SessionWriter
+from homarus.storage.atomic import create_new, ensure_dir, move_aside
+from homarus.storage.record import decode, encode
+
+
+class SessionInfo(Struct, frozen=True):
+    """One session as a list shows it. `name` is its key as the index spells it, `row` what the index holds."""
+
+    name: str
+    agent_id: str
+    entry: SessionEntry
+    row: Json
+    place: Place
+    indexed: bool = True
+
+    @property
+    def key(self) -> SessionKey:
+        """Return the key as a value."""
+        return SessionKey.parse(self.name, default_agent=self.agent_id)
+
+    @property
+    def title(self) -> str:
+        """Return the name that people gave it, or nothing."""
+        return self.entry.label or self.entry.display_name or self.entry.subject or ""
+
+
+class SessionStore:
+    """The sessions of one agent. Looking never changes a byte."""
+
+    def __init__(self, folder: Path, agent_id: str, *, clock: Clock, ids: Ids, main_key: str = MAIN) -> None:
+        self.folder = folder
+        self.agent_id = agent_id
+        self.clock = clock
+        self.ids = ids
+        self.main_key = main_key
+        self.database = folder.parent / "agent" / FILE
+        self.index = SessionIndex(folder / INDEX, agent_id, clock)
+        self.problem = ""
+
+    def key(self, text: str) -> SessionKey:
+        """Read a key as this agent's."""
+        return SessionKey.parse(text, default_agent=self.agent_id, main_key=self.main_key)
+
+    def list(self, *, orphans: bool = False) -> Sequence[SessionInfo]:
+        """Return all sessions, the newest first; with `orphans` also transcripts that no row names.
+
+        A database that cannot be read does not hide what else there is: `problem` says what is wrong with it.
+        """
+        found = {info.name: info for info in self._indexed()}
+        try:
+            others, self.problem = self._foreign(), ""
+        except StorageError as error:
+            others, self.problem = (), str(error)
+        for foreign in others:
+            mine = found.get(foreign.key)
+            if mine is None or (not mine.entry.imported_from and _newer(foreign, mine)):
+                found[foreign.key] = self._info_of_foreign(foreign)
+        listed = list(found.values())
+        if orphans or not listed:
+            listed += self._orphans(listed)
+        return sorted(listed, key=lambda info: info.entry.updated_at, reverse=True)
+
+    def find(self, key: SessionKey) -> SessionInfo | None:
+        """Return the session of a key, in whichever spelling it is stored."""
+        mine = self.index.get(key)
+        info = self._info(*mine) if mine else None
+        if info and info.entry.imported_from:
+            return info
+        foreign = next((one for one in self._foreign() if one.key in key.spellings or self._same(one.key, key)), None)
+        if foreign and (info is None or _newer(foreign, info)):
+            return self._info_of_foreign(foreign)
+        return info or self._orphan(key)
+
+    def by_id(self, session_id: str) -> SessionInfo | None:
+        """Return the session with this id, indexed or not."""
+        return next((info for info in self.list(orphans=True) if info.entry.session_id == session_id), None)
+
+    def archives(self) -> Sequence[Place]:
+        """Return the transcripts that resets and deletions left behind."""
+        kept = [place for place in files_in(self.folder, self.agent_id) if place.kind is Kind.ARCHIVE]
+        if self.database.is_file():
+            with AgentDatabase(self.database) as database:
+                current = {one.session_id for one in database.sessions()}
+                kept += [
+                    Place(self.agent_id, window.session_id, Kind.DATABASE, self.database)
+                    for window in database.windows()
+                    if window.session_id not in current
+                ]
+        return kept
+
+    def update(self, key: SessionKey, **fields: Any) -> SessionEntry:
+        """Change fields of a row; None removes one. `updated_at` is set unless it is given."""
+        given = {"updated_at": epoch_ms(self.clock.now()), **fields}
+        return to_entry(self.index.put(key, changes(**given)))
+
+    def open_writer(self, key: SessionKey, *, cwd: str = "", window: int = WINDOW) -> SessionWriter:
+        """Open a session for writing, making it if need be. Its row is on disk before its first message can be."""
+        info = self.find(key)
+        if info is None:
+            info = self._create(key, self.ids.uuid())
+        elif info.place.kind is Kind.DATABASE:
+            info = self._adopt(key, info)
+        path = info.place.path
+        writer = SessionWriter(path, info.entry.session_id, clock=self.clock, ids=self.ids, cwd=cwd, window=window)
+        try:
+            if info.entry.session_file != str(path) or not info.indexed:
+                self.update(key, session_id=info.entry.session_id, session_file=str(path))
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    def reset(self, key: SessionKey) -> SessionInfo:
+        """Start a conversation over: a fresh id and transcript; the old transcript becomes an archive."""
+        info = self.find(key)
+        now = self.clock.now()
+        session_id = self.ids.uuid()
+        if info is None:
+            return self._create(key, session_id)
+        if info.place.kind is Kind.FILE:
+            self._put_away(info.place.path, "reset")
+        more: Json = {"sessionFile": str(self._fresh_path(key, session_id))}
+        if info.place.kind is Kind.DATABASE:
+            more["importedFrom"] = self._origin(info)
+        row = self.index.replace(
+            key, lambda now_there: fresh_row(now_there or info.row, session_id, epoch_ms(now)) | more
+        )
+        return self._info(str(key), row)
+
+    def delete(self, key: SessionKey) -> Place | None:
+        """Take a session out of the index; its transcript becomes an archive. The main session cannot be deleted."""
+        if key.is_main:
+            raise ConfigError("the main session cannot be deleted", cure="start it over instead: /new")
+        mine = self.index.get(key)
+        if mine is None:
+            return None
+        info = self._info(*mine)
+        archived = self._put_away(info.place.path, "deleted")
+        self.index.remove([mine[0]])
+        return Place(self.agent_id, info.entry.session_id, Kind.ARCHIVE, archived) if archived else None
+
+    def fork(self, source: Place, name: str = "", *, at: str | None = None, label: str = "") -> SessionInfo:
+        """Copy the active branch of a transcript, up to an entry if asked, into a new session of its own."""
+        session_id = self.ids.uuid()
+        key = named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
+        if self.find(key):
+            raise ConfigError(f"there is a session {key} already", cure="choose another name")
+        with visit(source) as opened:
+            header = new_header(session_id, iso_ms(self.clock.now()), opened.header.cwd, opened.header.id)
+            lines = [
+                encode(header.data),
+                *(entry.raw or encode(entry.data) for entry in _up_to(load_branch(opened), at)),
+            ]
+        ensure_dir(self.folder)
+        path = self.folder / transcript_name(session_id)
+        if not create_new(path, b"\n".join(lines) + b"\n"):
+            raise StorageError(f"{path} exists already", cure="try again")
+        row = self._new_row(session_id, path) | {"forkedFrom": {"sessionId": source.session_id, "entryId": at}}
+        if label:
+            row["label"] = label
+        return self._info(str(key), self.index.put(key, row))
+
+    def _indexed(self) -> Iterator[SessionInfo]:
+        for name, row in self.index.rows().items():
+            if isinstance(row.get("sessionId"), str):
+                yield self._info(name, row)
+
+    def _foreign(self) -> Sequence[Foreign]:
+        if not self.database.is_file():
+            return ()
+        with AgentDatabase(self.database) as database:
+            return database.sessions()
+
+    def _orphans(self, listed: Sequence[SessionInfo]) -> Sequence[SessionInfo]:
+        named = {info.place.path for info in listed}
+        found = []
+        for place in files_in(self.folder, self.agent_id):
+            if place.kind is Kind.FILE and place.path not in named:
+                changed = int(place.path.stat().st_mtime * 1000)
+                row: Json = {"sessionId": place.session_id, "updatedAt": changed, "sessionFile": str(place.path)}
+                name = str(named_session(self.agent_id, SessionKind.EXPLICIT, place.session_id))
+                found.append(SessionInfo(name, self.agent_id, to_entry(row), row, place, indexed=False))
+        return found
+
+    def _orphan(self, key: SessionKey) -> SessionInfo | None:
+        """Return the transcript that a key would name if it had a row: an index may be lost, or never written."""
+        if key.kind is not SessionKind.EXPLICIT:
+            return None
+        return next((info for info in self._orphans(list(self._indexed())) if self._same(info.name, key)), None)
+
+    def _info(self, name: str, row: Json) -> SessionInfo:
+        entry = to_entry(row)
+        path = self._path(name, entry)
+        return SessionInfo(name, self.agent_id, entry, row, Place(self.agent_id, entry.session_id, Kind.FILE, path))
+
+    def _info_of_foreign(self, foreign: Foreign) -> SessionInfo:
+        place = Place(self.agent_id, foreign.session_id, Kind.DATABASE, self.database)
+        return SessionInfo(foreign.key, self.agent_id, to_entry(foreign.row), foreign.row, place, indexed=False)
+
+    def _path(self, name: str, entry: SessionEntry) -> Path:
+        try:
+            key = self.key(name)
+            thread = key.topic or key.thread
+        except ConfigError:
+            thread = ""
+        return transcript_path(self.folder, entry.session_id, entry.session_file, thread)
+
+    def _same(self, text: str, key: SessionKey) -> bool:
+        try:
+            return self.key(text) == key
+        except ConfigError:
+            return False
+
+    def _fresh_path(self, key: SessionKey, session_id: str) -> Path:
+        return self.folder / transcript_name(session_id, key.topic or key.thread)
+
+    def _new_row(self, session_id: str, path: Path) -> Json:
+        now = epoch_ms(self.clock.now())
+        return {"sessionId": session_id, "updatedAt": now, "sessionStartedAt": now, "sessionFile": str(path)}
+
+    def _create(self, key: SessionKey, session_id: str) -> SessionInfo:
+        if key.kind is SessionKind.EXPLICIT:
+            # A named session has its name as its id, as the command line of OpenClaw makes it.
+            session_id = (
+                key.peer
+                if transcript_name(key.peer) and not (self.folder / transcript_name(key.peer)).exists()
+                else session_id
+            )
+        path = self.folder / transcript_name(session_id, key.topic)
+        return self._info(str(key), self.index.put(key, self._new_row(session_id, path)))
+
+    def _adopt(self, key: SessionKey, info: SessionInfo) -> SessionInfo:
+        """Copy a session out of a database into our folder, whole or not at all."""
+        session_id = info.entry.session_id
+        with AgentDatabase(info.place.path) as database:
+            lines = list(database.lines(session_id))
+            schema = database.schema
+        lines = _as_ours(lines, session_id, iso_ms(self.clock.now()))
+        ensure_dir(self.folder)
+        path = self._fresh_path(key, session_id)
+        while not create_new(path, b"\n".join(lines) + b"\n"):
+            path = self.folder / transcript_name(f"{session_id}-{self.ids.short()}")
+        origin = self._origin(info) | {"schema": schema, "lines": len(lines)}
+        return self._info(str(key), self.index.put(key, info.row | {"sessionFile": str(path), "importedFrom": origin}))
+
+    def _origin(self, info: SessionInfo) -> Json:
+        return {"path": str(info.place.path), "sessionId": info.entry.session_id, "at": epoch_ms(self.clock.now())}
+
+    def _put_away(self, path: Path, label: str) -> Path | None:
+        with own(path, self.clock.now()):
+            return move_aside(path, label, self.clock.now()) if path.exists() else None
+
+
+def _newer(foreign: Foreign, mine: SessionInfo) -> bool:
+    updated = foreign.row.get("updatedAt")
+    return isinstance(updated, int) and updated > mine.entry.updated_at
+
+
+def _up_to(entries: Iterator[Entry], at: str | None) -> Iterator[Entry]:
+    for entry in entries:
+        yield entry
+        if entry.id == at:
+            return
+    if at is not None:
+        raise ConfigError(f"the session's branch has no entry {at}", cure="take an id that 'sessions show' prints")
+
+
+def _as_ours(lines: list[bytes], session_id: str, now: str) -> list[bytes]:
+    """Give copied lines a header of the version that we write; every other line stays as it is."""
+    header = to_header(decode(lines[0])[0]) if lines else None
+    if header is None:
+        return [encode(new_header(session_id, now, "").data), *lines]
+    return [encode({**header.data, "version": min(header.version, VERSION)}), *lines[1:]]

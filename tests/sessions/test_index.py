@@ -1,0 +1,172 @@
+import json
+import multiprocessing
+from datetime import UTC, datetime
+
+import pytest
+
+from homarus.core.clock import ManualClock, SystemClock
+from homarus.core.errors import Locked
+from homarus.core.routes import SessionKey
+from homarus.sessions.index import SessionIndex
+from homarus.sessions.owner import own
+from homarus.sessions.row import SessionEntry, changes, to_entry
+
+NOW = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
+MAIN = SessionKey.parse("main")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sessions.json"
+
+
+def index(path, **more):
+    return SessionIndex(path, "main", ManualClock(NOW), **more)
+
+
+def test_rows_merge_and_strangers_stay(path):
+    path.write_text('// mine\n{"agent:main:main": {sessionId: "a", "novel": [1,2,],}, "odd": 5}')
+    index(path).put(MAIN, {"label": "work", "updatedAt": 3})
+    assert json.loads(path.read_text()) == {
+        "agent:main:main": {"sessionId": "a", "novel": [1, 2], "label": "work", "updatedAt": 3},
+        "odd": 5,
+    }
+    assert path.read_text().startswith('{\n  "agent:main:main": {\n    "sessionId"')
+    assert oct(path.stat().st_mode & 0o777) in {"0o644", "0o600"}
+
+
+def test_a_new_file_is_private(path):
+    index(path).put(MAIN, {"sessionId": "ü"})
+    assert oct(path.stat().st_mode & 0o777) == "0o600"
+    assert "ü" in path.read_text()
+    assert not path.with_name("sessions.json.lock").exists()
+
+
+def test_none_removes_a_field_and_nothing_changed_is_nothing_written(path):
+    one = index(path)
+    one.put(MAIN, {"sessionId": "a", "label": "x"})
+    assert one.put(MAIN, {"label": None}) == {"sessionId": "a"}
+    before = path.stat().st_mtime_ns
+    one.put(MAIN, {"sessionId": "a"})
+    assert path.stat().st_mtime_ns == before
+
+
+def test_what_is_returned_is_a_copy(path):
+    one = index(path)
+    one.put(MAIN, {"sessionId": "a", "origin": {"label": "x"}})
+    one.rows()["agent:main:main"]["origin"]["label"] = "changed"
+    one.get(MAIN)[1]["origin"]["label"] = "changed"
+    assert one.get(MAIN)[1]["origin"] == {"label": "x"}
+
+
+def test_a_change_by_another_process_is_seen_and_kept(path):
+    ours, theirs = index(path), index(path)
+    ours.put(MAIN, {"sessionId": "a"})
+    assert theirs.get(MAIN)[1] == {"sessionId": "a"}
+    theirs.put(SessionKey.parse("agent:main:explicit:b"), {"sessionId": "b"})
+    ours.put(MAIN, {"label": "x"})
+    assert set(ours.rows()) == {"agent:main:main", "agent:main:explicit:b"}
+
+
+def test_the_list_form_is_read_and_converted_by_the_first_write(path):
+    item = {
+        "id": "abc123",
+        "name": "my-api",
+        "created_at": "2026-04-15T10:00:00Z",
+        "updated_at": "2026-04-15T12:30:00Z",
+        "message_count": 47,
+        "agent_id": "default",
+    }
+    path.write_text(json.dumps([item, "junk", {"id": ""}]))
+    before = path.read_bytes()
+    one = index(path)
+    key = SessionKey.parse("agent:default:explicit:abc123")
+    assert one.get(key)[1] == {
+        "sessionId": "abc123",
+        "label": "my-api",
+        "sessionStartedAt": 1776247200000,
+        "updatedAt": 1776256200000,
+        "message_count": 47,
+    }
+    assert path.read_bytes() == before
+    one.put(MAIN, {"sessionId": "m"})
+    assert set(json.loads(path.read_text())) == {"agent:default:explicit:abc123", "agent:main:main"}
+    assert path.with_name("sessions.json.array.bak").read_bytes() == before
+
+
+def test_a_damaged_index_is_moved_aside_and_never_overwritten(path):
+    path.write_text('{"agent:main:main": {"sessionId"')
+    one = index(path)
+    assert (one.rows(), one.form) == ({}, "damaged")
+    one.put(MAIN, {"sessionId": "new"})
+    aside = [p for p in path.parent.iterdir() if ".corrupt." in p.name]
+    assert [p.read_text() for p in aside] == ['{"agent:main:main": {"sessionId"']
+    assert one.rows() == {"agent:main:main": {"sessionId": "new"}}
+
+
+def test_the_other_spelling_of_a_direct_message_is_found_and_kept(path):
+    path.write_text(
+        '{"agent:main:telegram:dm:42": {"sessionId": "a"}, "agent:main:Telegram:group:-1": {"sessionId": "g"}}'
+    )
+    one = index(path)
+    assert one.get(SessionKey.parse("agent:main:telegram:direct:42"))[0] == "agent:main:telegram:dm:42"
+    assert one.get(SessionKey.parse("agent:main:telegram:group:-1"))[1]["sessionId"] == "g"
+    one.put(SessionKey.parse("agent:main:telegram:direct:42"), {"label": "x"})
+    assert one.rows()["agent:main:telegram:dm:42"] == {"sessionId": "a", "label": "x"}
+
+
+def test_a_held_lock_is_an_error_after_the_wait(path):
+    with own(path, NOW), pytest.raises(Locked):
+        index(path, wait=0.05).put(MAIN, {"sessionId": "a"})
+
+
+def _add(path, name, count):
+    one = SessionIndex(path, "main", SystemClock())
+    for number in range(count):
+        one.put(SessionKey.parse(f"agent:main:explicit:{name}-{number}"), {"sessionId": f"{name}-{number}"})
+
+
+def test_two_processes_lose_no_row(path):
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=_add, args=(path, name, 15)) for name in ("a", "b")]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(index(path).rows()) == 30
+
+
+def test_typed_view_of_a_row():
+    row = {
+        "sessionId": "s",
+        "updatedAt": 5,
+        "provider": "telegram",
+        "lastProvider": "t",
+        "room": "r",
+        "novel": 1,
+        "memoryFlush": {"compactionCount": 3},
+    }
+    entry = to_entry(row)
+    assert (entry.session_id, entry.channel, entry.last_channel, entry.group_channel) == ("s", "telegram", "t", "r")
+    assert entry.flushed_at_compaction == 3
+    assert "channel" not in row
+
+
+def test_a_bad_field_costs_only_itself():
+    entry = to_entry(
+        {
+            "sessionId": "s",
+            "compactionCount": "many",
+            "updatedAt": "2026-04-15T10:00:00Z",
+            "label": 5,
+            "lastThreadId": 7,
+        }
+    )
+    assert entry == SessionEntry(session_id="s", updated_at=1776247200000, last_thread_id=7)
+    assert to_entry(None) == to_entry([]) == SessionEntry()
+
+
+def test_changes_have_the_names_of_the_file():
+    assert changes(session_id="a", last_to=None) == {"sessionId": "a", "lastTo": None}
+    with pytest.raises(TypeError):
+        changes(nonsense=1)

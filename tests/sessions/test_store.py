@@ -1,0 +1,226 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+from tests.fixtures.homes import snapshot, unpack
+from tests.sessions.lines import header, jsonl, says, user
+
+from homarus.core.clock import CountingIds, ManualClock
+from homarus.core.errors import ConfigError, Locked, StorageError
+from homarus.core.messages import Assistant, Text, User
+from homarus.core.routes import SessionKey
+from homarus.sessions.home import SessionHome
+from homarus.sessions.places import Kind, Place, visit
+from homarus.sessions.store import SessionStore
+
+NOW = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
+MAIN = SessionKey.parse("main")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "agents" / "main" / "sessions"
+
+
+def store(folder, ids=None):
+    return SessionStore(folder, "main", clock=ManualClock(NOW), ids=ids or CountingIds())
+
+
+def talk(sessions, key, *texts):
+    with sessions.open_writer(key, cwd="/w") as writer:
+        for text in texts:
+            writer.append_message(User((Text(text),)))
+            writer.append_message(Assistant((Text(f"re {text}"),)))
+
+
+def texts(sessions, key):
+    with sessions.open_writer(key) as writer:
+        return [message.text for message in writer.history()]
+
+
+def test_a_new_session_has_its_row_before_its_transcript(folder):
+    sessions = store(folder)
+    with sessions.open_writer(MAIN, cwd="/w") as writer:
+        row = json.loads((folder / "sessions.json").read_text())["agent:main:main"]
+        assert row["sessionId"] == writer.session_id
+        assert row["sessionFile"] == str(writer.path)
+        assert not writer.path.exists()
+    assert sessions.find(MAIN).entry.session_started_at == 1777626000000
+
+
+def test_the_same_key_is_the_same_conversation(folder):
+    talk(store(folder), MAIN, "one")
+    talk(store(folder, CountingIds(500)), MAIN, "two")
+    assert texts(store(folder), MAIN) == ["one", "re one", "two", "re two"]
+    assert len(list(folder.glob("*.jsonl"))) == 1
+
+
+def test_named_sessions_and_topics_have_telling_files(folder):
+    sessions = store(folder)
+    talk(sessions, SessionKey.parse("agent:main:explicit:notes"), "x")
+    talk(sessions, SessionKey.parse("agent:main:telegram:group:-1:topic:7"), "y")
+    talk(sessions, SessionKey.parse("agent:main:slack:channel:c:thread:17.5"), "z")
+    names = sorted(path.name for path in folder.glob("*.jsonl"))
+    assert "notes.jsonl" in names
+    assert sum("-topic-7.jsonl" in name for name in names) == 1
+    assert sum("-topic-17.5.jsonl" in name for name in names) == 1
+
+
+def test_an_id_cannot_leave_the_folder(folder):
+    sessions = store(folder)
+    for bad in ("../x", "a/b", ".hidden"):
+        with pytest.raises(ConfigError):
+            sessions.open_writer(SessionKey.parse(f"agent:main:explicit:{bad}"))
+    folder.mkdir(parents=True)
+    (folder / "sessions.json").write_text(
+        json.dumps({"agent:main:main": {"sessionId": "s", "sessionFile": "/etc/passwd.jsonl"}})
+    )
+    assert sessions.find(MAIN).place.path == folder / "s.jsonl"
+
+
+def test_a_moved_home_still_finds_its_transcripts(folder):
+    folder.mkdir(parents=True)
+    (folder / "abc.jsonl").write_bytes(jsonl(header("abc"), user("a", None), says("b", "a")))
+    (folder / "sessions.json").write_text(
+        json.dumps(
+            {
+                "agent:main:main": {
+                    "sessionId": "abc",
+                    "sessionFile": "/old/home/agents/main/sessions/abc.jsonl",
+                    "updatedAt": 5,
+                }
+            }
+        )
+    )
+    assert texts(store(folder), MAIN) == ["a", "b"]
+
+
+def test_reset_keeps_choices_and_archives_the_transcript(folder):
+    sessions = store(folder)
+    talk(sessions, MAIN, "one")
+    sessions.update(MAIN, thinking_level="high", compaction_count=3)
+    old = sessions.find(MAIN)
+    fresh = sessions.reset(MAIN)
+    assert fresh.entry.session_id != old.entry.session_id
+    assert (fresh.entry.thinking_level, fresh.entry.compaction_count) == ("high", 0)
+    archive = folder / f"{old.entry.session_id}.jsonl.reset.2026-05-01T09-00-00.000Z"
+    assert archive.exists() and not old.place.path.exists()
+    assert [place.path for place in sessions.archives()] == [archive]
+    assert texts(sessions, MAIN) == []
+    assert sessions.reset(SessionKey.parse("agent:main:explicit:never")).entry.session_id
+
+
+def test_a_busy_session_is_not_reset(folder):
+    sessions = store(folder)
+    with sessions.open_writer(MAIN) as writer:
+        writer.append_message(User((Text("x"),)))
+        with pytest.raises(Locked):
+            sessions.reset(MAIN)
+    assert texts(sessions, MAIN) == ["x"]
+
+
+def test_delete_archives_and_main_cannot_be_deleted(folder):
+    sessions = store(folder)
+    key = SessionKey.parse("agent:main:explicit:b")
+    talk(sessions, key, "x")
+    place = sessions.delete(key)
+    assert place.path.name.startswith("b.jsonl.deleted.")
+    assert sessions.find(key) is None
+    assert sessions.delete(key) is None
+    with pytest.raises(ConfigError):
+        sessions.delete(MAIN)
+
+
+def test_fork_copies_the_branch_and_leaves_the_source_alone(folder):
+    sessions = store(folder)
+    talk(sessions, MAIN, "one", "two")
+    source = sessions.find(MAIN).place
+    before = source.path.read_bytes()
+    with visit(source) as opened:
+        from homarus.sessions.log import load_branch
+
+        second = list(load_branch(opened))[1].id
+    whole = sessions.fork(source, "copy", label="mine")
+    part = sessions.fork(source, at=second)
+    talk(sessions, whole.key, "three")
+    assert texts(sessions, whole.key)[-2:] == ["three", "re three"]
+    assert texts(sessions, part.key) == ["one", "re one"]
+    assert source.path.read_bytes() == before
+    assert json.loads(whole.place.path.read_text().splitlines()[0])["parentSession"] == source.session_id
+    assert whole.title == "mine"
+    with pytest.raises(ConfigError, match="already"):
+        sessions.fork(source, "copy")
+    with pytest.raises(ConfigError, match="no entry"):
+        sessions.fork(source, at="nope")
+
+
+def test_transcripts_without_a_row_are_shown_when_asked_or_when_nothing_else_is(folder):
+    folder.mkdir(parents=True)
+    (folder / "lost.jsonl").write_bytes(jsonl(header("lost"), user("a", None)))
+    sessions = store(folder)
+    assert [info.name for info in sessions.list()] == ["agent:main:explicit:lost"]
+    talk(sessions, MAIN, "x")
+    assert [info.name for info in sessions.list()] == ["agent:main:main"]
+    assert len(sessions.list(orphans=True)) == 2
+    talk(sessions, SessionKey.parse("agent:main:explicit:lost"), "more")
+    assert texts(sessions, SessionKey.parse("agent:main:explicit:lost")) == ["amore", "re more"]
+
+
+def home_of(home):
+    return SessionHome(home.state / "agents", clock=ManualClock(datetime(2026, 12, 1, tzinfo=UTC)), ids=CountingIds())
+
+
+@pytest.mark.parametrize("name", ["openclaw-2026.6.11", "openclaw-2026.9.6"])
+def test_real_homes_list_and_continue(tmp_path, name):
+    home = unpack(name, tmp_path)
+    sessions = home_of(home)
+    before = snapshot(home.root)
+    assert [info.name for info in sessions.list()] == ["agent:main:main", "agent:main:explicit:fixture-two"]
+    assert sessions.resolve("fixture-two").entry.model == "mock-model"
+    assert snapshot(home.root) == before
+    with sessions.store("main").open_writer(MAIN) as writer:
+        said = [message.text for message in writer.history()]
+        assert said[0] == "hello there" and said[-2] == "thanks, ünïcödé 日本語 🦞" and len(said) == 12
+        writer.append_message(User((Text("and on"),)))
+    after = snapshot(home.root)
+    untouched = {path for path in before if after.get(path, ("",))[-1] == before[path][-1]}
+    changed = set(before) - untouched
+    assert all("/sessions" in path or path.endswith(("main", "agents")) for path in changed), changed
+    with sessions.store("main").open_writer(MAIN) as writer:
+        assert writer.history()[-1].text == "and on"
+    info = home_of(home).store("main").find(MAIN)
+    assert info.place.kind is Kind.FILE
+    if name.endswith("9.6"):
+        assert info.entry.imported_from["sessionId"] == "efea1de0-e039-420f-9455-600d19cdf2c7"
+        assert json.loads(info.place.path.read_text().splitlines()[0])["version"] == 3
+        assert len(info.place.path.read_text().splitlines()) == 24
+
+
+def test_a_database_that_cannot_be_read_does_not_hide_the_rest(tmp_path, folder):
+    sessions = store(folder)
+    talk(sessions, MAIN, "x")
+    sessions.database.parent.mkdir(parents=True)
+    sessions.database.write_bytes(b"this is no database, whatever its name says" * 30)
+    assert [info.name for info in sessions.list()] == ["agent:main:main"]
+    assert "openclaw-agent.sqlite" in sessions.problem
+    with pytest.raises(StorageError):
+        sessions.open_writer(SessionKey.parse("agent:main:explicit:new"))
+
+
+def test_finding_what_a_person_means(tmp_path):
+    home = SessionHome(tmp_path / "agents", clock=ManualClock(NOW), ids=CountingIds(), roster=["main", "work"])
+    talk(home.store("main"), MAIN, "x")
+    talk(home.store("work"), SessionKey.parse("agent:work:explicit:notes"), "y")
+    home.store("work").update(SessionKey.parse("agent:work:explicit:notes"), label="My Notes")
+    assert home.resolve("main").name == "agent:main:main"
+    assert home.resolve("my notes").agent_id == "work"
+    assert home.resolve("notes", agent="work").agent_id == "work"
+    assert home.resolve(home.resolve("main").entry.session_id[:36]).name == "agent:main:main"
+    with pytest.raises(ConfigError, match="no session"):
+        home.resolve("nothing like it")
+    assert home.agents() == ["main", "work"]
+
+
+def test_places_know_archives(folder):
+    place = Place("main", "s", Kind.DATABASE, folder / "x.sqlite")
+    assert place.label == "x.sqlite#s"
