@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
 from homarus.storage.boundary import Guarded, Root
@@ -21,6 +22,9 @@ from homarus.storage.cache import BoundedCache
 from homarus.workspace import names
 from homarus.workspace.settings import MAX_FILE_BYTES
 
+# A file system's clock ticks slowly: two writes within a tick leave the same times. So a file that changed this recently
+# is read again next time, whatever its fingerprint says.
+_TICK_MS = 100
 _NULS = re.compile("\x00+")
 _log = logging.getLogger("homarus.workspace")
 
@@ -69,9 +73,15 @@ class WorkspaceLoader:
     """Reads workspaces, and remembers texts by fingerprint and the last result by workspace."""
 
     def __init__(
-        self, *, open_root: Callable[[Path], Root] = Root, warn: Callable[[str], None] = _log.warning, keep: int = 64
+        self,
+        *,
+        open_root: Callable[[Path], Root] = Root,
+        warn: Callable[[str], None] = _log.warning,
+        keep: int = 64,
+        clock: Clock | None = None,
     ) -> None:
         self._open_root = open_root
+        self._clock = clock or SystemClock()
         self._warn = warn
         self._texts: BoundedCache[str, WorkspaceFile] = BoundedCache(
             16 * keep, 64 * 1024 * 1024, lambda file: len(file.content or "")
@@ -130,9 +140,15 @@ class WorkspaceLoader:
         if got.kind != "ok":
             return self._unreadable(name, path, got.reason)
         file = self._decoded(name, path, got)
-        if not fresh:
+        if fresh or self._is_young(got.fingerprint):
+            self._texts.pop(path)
+        else:
             self._texts.put(path, file)
         return file
+
+    def _is_young(self, fingerprint: str) -> bool:
+        changed_ms = int(fingerprint.rpartition(":")[2]) // 1_000_000
+        return epoch_ms(self._clock.now()) - changed_ms < _TICK_MS
 
     def _decoded(self, name: str, path: str, got: Guarded) -> WorkspaceFile:
         text = decode(got)
