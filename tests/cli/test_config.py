@@ -69,6 +69,25 @@ def test_secrets_are_never_printed(config: Path, capsys) -> None:
         assert "secret-token" not in captured.out + captured.err
 
 
+def test_what_stands_around_a_value_decides_whether_it_is_shown(config: Path, capsys) -> None:
+    config.write_text(
+        '{ env: { vars: { X: "hide-me" }, Y: "hide-me" }, models: { providers: { p: { headers: { Z: "hide-me" } } } } }'
+    )
+    for path in ("env.vars.X", "env.Y", "env.vars.Y", "models.providers.p.headers.Z", "models.providers.p.headers"):
+        for args in ([path], [path, "--effective"]):
+            assert run(["config", "get", *args]) == 0
+            assert "hide-me" not in capsys.readouterr().out
+
+
+def test_get_says_when_something_else_stands_in(config: Path, capsys) -> None:
+    config.write_text("{ broken")
+    config.with_name("openclaw.json.bak").write_text("{ a: 5 }")
+    assert run(["config", "get", "a"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "5\n"
+    assert "openclaw.json:1" in captured.err
+
+
 def test_reveal_needs_a_terminal_or_a_yes(config: Path, capsys) -> None:
     assert run(["config", "get", "gateway.auth.token", "--reveal"]) == 2
     assert "secret-token" not in capsys.readouterr().out

@@ -74,3 +74,8 @@ def test_the_schema_of_everything_and_of_a_part() -> None:
     assert build_schema("agents.entries.work.sandbox.mode")["enum"]
     with pytest.raises(HomarusError, match="no schema"):
         build_schema("messages.queue.nothing")
+
+
+def test_a_key_written_twice_is_mentioned(load) -> None:
+    [problem] = validate(load("{\n a: { b: 1,\n  b: 2 } }"))
+    assert (problem.severity, problem.line, problem.key) == ("warning", 3, "a.b")

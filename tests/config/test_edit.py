@@ -183,6 +183,7 @@ def test_a_key_written_twice_goes_twice() -> None:
     ("path", "words"),
     [
         (("b", "c"), "b is a plain value"),
+        (("new", 3), "no list yet"),
         (("a", "y", 5), "the list has 2 items"),
         (("a", "y", "name"), "the list has 2 items"),
         (("a", "y", 0, "k"), r"a\.y\[0\] is a plain value"),

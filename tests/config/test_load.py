@@ -64,6 +64,18 @@ def test_an_unusable_file_is_a_problem_with_its_line(home, text: str) -> None:
     assert home.file.read_text() == "\n\n" + text
 
 
+@pytest.mark.parametrize("path", ["/", "/dev/null/x", "/" + "x" * 5000, "/proc/self/mem"])
+def test_odd_places_do_not_stop_the_program(home, path: str) -> None:
+    config = home.load(None, OPENCLAW_CONFIG_PATH=path)
+    assert config.raw == {}
+    assert [agent.id for agent in config.agents] == ["main"]
+
+
+def test_a_circle_of_links_is_a_problem(home) -> None:
+    home.file.symlink_to(home.file)
+    assert home.load().problems[0].severity == "error"
+
+
 def test_a_folder_a_pipe_and_a_giant_are_problems(home) -> None:
     home.file.mkdir()
     assert home.load().problems[0].severity == "error"
@@ -264,6 +276,10 @@ def test_a_bad_variable_is_reported_by_its_name(load) -> None:
     config = load("{ gateway: { port: 5 } }", OPENCLAW_GATEWAY_PORT="many")
     assert config.get("gateway.port") == 5
     assert [(p.file, p.key) for p in config.problems] == [("environment", "OPENCLAW_GATEWAY_PORT")]
+
+
+def test_a_variable_that_is_no_text_can_still_be_shown(load) -> None:
+    assert load('{ a: "x${RAW}" }', RAW="\udcff").get("a") == "x\ufffd"
 
 
 def test_a_missing_variable_is_reported_at_its_line(load) -> None:

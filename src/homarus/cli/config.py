@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +56,16 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
     steps = _path(path)
     if reveal and not yes and not app.out.out.isatty():
         raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
-    value = _shown(_load(app), steps, effective=effective)
+    config = _load(app)
+    for problem in config.problems:
+        if problem.severity == "error":
+            app.out.warn(str(problem))
+    value = _shown(config, steps, effective=effective, show=(lambda document: document) if reveal else redact)
     if value is _MISSING:
         if as_json:
             app.out.json({"error": f"{path} is not set"})
             raise click.exceptions.Exit(1)
         raise _NotSet(f"{path} is not set", cure="'homarus config get' shows what is")
-    if not reveal:
-        key = next((step for step in reversed(steps) if isinstance(step, str)), "")
-        value = redact(value, key)
     if as_json or isinstance(value, dict | list):
         app.out.json(value)
     else:
@@ -267,19 +268,19 @@ def _path(text: str, *, whole: bool = True) -> tuple[str | int, ...]:
     return steps
 
 
-def _shown(config: Config, steps: tuple[str | int, ...], *, effective: bool) -> Any:
+def _shown(
+    config: Config, steps: tuple[str | int, ...], *, effective: bool, show: Callable[[dict[str, Any]], Any]
+) -> Any:
+    """Look a path up in the whole shown document: what stands around a value decides whether it is a secret."""
     from homarus.config.keypath import lookup
 
-    if effective:
-        found = config.lookup(steps) if steps else config.document
-        return _MISSING if found is None else found
-    found = lookup(config.authored, steps, _MISSING)
-    if found is _MISSING:
-        found = lookup(config.authored, config.written(steps), _MISSING)
-    if found is _MISSING:
-        other = config.lookup(steps)
-        found = _MISSING if other is None else other
-    return found
+    if not effective:
+        authored = show(config.authored)
+        for path in (steps, config.written(steps)):
+            found = lookup(authored, path, _MISSING)
+            if found is not _MISSING:
+                return found
+    return lookup(show(config.document), config.canonical(steps), _MISSING)
 
 
 def parse_value(text: str, *, strict: bool = False) -> Any:

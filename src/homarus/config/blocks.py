@@ -55,6 +55,10 @@ def validate(config: Config) -> list[Problem]:
         if steps[: len(_DEFAULTS)] == _DEFAULTS:
             for agent in config.agents:
                 agent.block(format_path(steps[len(_DEFAULTS) :]), into)
+    for source in config.source.all() if config.source else ():
+        for line, key in source.written_twice():
+            cure = "keep one of them; the last one counts"
+            config.record(Problem("warning", str(source.path), line, key, "is written twice", cure))
     for path in _markers(config.document, ()):
         config.report("error", path, "holds the marker that stands for a hidden secret", "write the real value here")
     return config.problems

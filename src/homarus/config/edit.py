@@ -136,7 +136,9 @@ def _child(node: Node | None, step: Step) -> Member | None:
 
 def _wrap(rest: KeyPath, value: Any) -> Any:
     for step in reversed(rest):
-        value = [value] if isinstance(step, int) and step == 0 else {str(step): value}
+        if isinstance(step, int) and step != 0:
+            raise ConfigError(f"there is no list yet that could have an item {step}", cure="begin with item 0")
+        value = [value] if isinstance(step, int) else {step: value}
     return value
 
 

@@ -81,7 +81,8 @@ def _text(text: str, env: Mapping[str, str], missing: Missing, path: KeyPath) ->
         found = env.get(match[2], "")
         if not found:
             absent.append(match[2])
-        return found
+        # Bytes of the environment that are no text would make the value impossible to print or to send.
+        return found.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     filled = _VARIABLE.sub(fill, text)
     for name in dict.fromkeys(absent):

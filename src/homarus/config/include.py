@@ -69,6 +69,23 @@ class Source:
             path = path[:-1]
         return 0
 
+    def written_twice(self) -> list[tuple[int, str]]:
+        """Return line and path of every key that an earlier one of the same object has already."""
+        found: list[tuple[int, str]] = []
+
+        def walk(node: Node, path: KeyPath) -> None:
+            seen = set()
+            for member in node.members:
+                if member.key in seen:
+                    line = line_and_column(self.text, member.key_start)[0]
+                    found.append((line, format_path((*path, member.key))))
+                seen.add(member.key)
+                walk(member.node, (*path, member.key))
+
+        if self.tree is not None:
+            walk(self.tree, ())
+        return found
+
     def all(self) -> list[Source]:
         """Return this file and all that it includes, in reading order."""
         return [self, *(source for _, child in self.includes for source in child.all())]
@@ -103,7 +120,7 @@ class Reader:
             with Root(root) as guard:
                 return guard.read(name, max_bytes=MAX_BYTES)
         except StorageError as problem:
-            return Guarded("missing" if not root.exists() else "io", reason=problem.message)
+            return Guarded("missing" if not os.path.lexists(root) else "io", reason=problem.message)
 
     def _source(self, path: Path, found: Guarded) -> Source | None:
         if found.kind != "ok" or found.truncated:

@@ -43,7 +43,7 @@ def load_config(
             problems.append(
                 Problem("warning", str(paths.config_path), 0, "", message, "'homarus config edit' mends it")
             )
-    elif source is None and paths.config_path.with_name(paths.config_path.name + ".bak").exists():
+    elif source is None and os.path.lexists(f"{paths.config_path}.bak"):
         message, cure = "is missing, but a backup lies beside it", "copy the .bak file back if it was not meant to go"
         problems.append(Problem("warning", str(paths.config_path), 0, "", message, cure))
     content = _content(paths, env, source, document)
@@ -88,12 +88,7 @@ def last_good_path(paths: Paths) -> Path:
 
 
 def _last_good(paths: Paths, env: Mapping[str, str]) -> tuple[Path | None, Source | None, dict[str, Any]]:
-    beside = paths.config_path
-    for path in (
-        last_good_path(paths),
-        beside.with_name(beside.name + ".last-good"),
-        beside.with_name(beside.name + ".bak"),
-    ):
+    for path in (last_good_path(paths), Path(f"{paths.config_path}.last-good"), Path(f"{paths.config_path}.bak")):
         reader = reader_for(paths, env)
         source, document = reader.main(path)
         usable = source is not None and source.data.strip() and isinstance(document, dict)

@@ -80,7 +80,7 @@ class Config:
         self._notify = notify
         self._programs: dict[str, str] = {}
         for problem in content.problems:
-            self._record(problem)
+            self.record(problem)
         self._draft: Draft = migrate(content.raw)
         self.document: dict[str, Any] = self._draft.root
         for path, message, cure in self._draft.notes:
@@ -97,15 +97,18 @@ class Config:
 
     def lookup(self, path: KeyPath) -> Any:
         """Return the value at a parsed path, or None."""
-        found = lookup(self.document, path, _NOTHING)
-        if found is not _NOTHING:
-            return found
+        return lookup(self.document, self.canonical(path))
+
+    def canonical(self, path: KeyPath) -> KeyPath:
+        """Return where a path of any spelling stands in the canonical document."""
+        if lookup(self.document, path, _NOTHING) is not _NOTHING:
+            return path
         for new, old in self._draft.origins.items():
             if len(path) >= len(old) and all(str(a) == str(b) for a, b in zip(path, old, strict=False)):
-                found = lookup(self.document, (*new, *path[len(old) :]), _NOTHING)
-                if found is not _NOTHING:
-                    return found
-        return lookup(self.document, canonical(path))
+                moved = (*new, *path[len(old) :])
+                if lookup(self.document, moved, _NOTHING) is not _NOTHING:
+                    return moved
+        return canonical(path)
 
     def block(self, path: str, into: type[T]) -> T:
         """Return a typed block; a bad value is reported and falls back, or disables the block where its class says so."""
@@ -198,16 +201,17 @@ class Config:
         """Record a problem at the line where the key was written; once, however often the same block is read."""
         written = self.written(path)
         file, line = self.locate(written)
-        self._record(Problem(severity, file, line, format_path(written), message, cure))
+        self.record(Problem(severity, file, line, format_path(written), message, cure))
 
-    def _record(self, problem: Problem) -> None:
+    def record(self, problem: Problem) -> None:
+        """Record a problem whose place is known already."""
         if problem not in self.problems:
             self.problems.append(problem)
             if self._notify:
                 self._notify(problem)
 
     def _bad_variable(self, name: str, message: str) -> None:
-        self._record(Problem("error", "environment", 0, name, message, f"correct or unset {name}"))
+        self.record(Problem("error", "environment", 0, name, message, f"correct or unset {name}"))
 
     def written(self, path: KeyPath) -> KeyPath:
         """Return the path under which the user wrote a canonical key; of an inherited setting, that in the defaults."""

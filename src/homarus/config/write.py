@@ -138,14 +138,12 @@ class Planner:
             self.document = apply_data(self.document, step.path)
         else:
             value = restore(step.value, lookup(self.document, step.path), format_path(step.path))
+            _refuse_bytes([list(step.path), value])
             _refuse_flattening(owner, local)
             changed = set_value(text, local, value)
             self.document = apply_data(self.document, step.path, value)
         self.before.setdefault(path, owner.data if owner else None)
-        try:
-            self.overlay[path] = changed.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raise ConfigError("the value holds characters that are no text", cure="remove them") from None
+        self.overlay[path] = changed.encode("utf-8", "surrogateescape")
 
 
 def choose(source: Source, path: KeyPath) -> tuple[Source, KeyPath]:
@@ -263,6 +261,15 @@ def _known_depth(source: Source, path: KeyPath) -> int:
 def _stands_alone(source: Source, at: KeyPath) -> bool:
     here = lookup(source.document, at)
     return isinstance(here, dict) and list(here) == [INCLUDE] and isinstance(here[INCLUDE], str)
+
+
+def _refuse_bytes(value: Any) -> None:
+    if isinstance(value, str):
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            raise ConfigError("the value holds bytes that are no text", cure="write it as UTF-8")
+    elif isinstance(value, dict | list):
+        for inner in [*value, *value.values()] if isinstance(value, dict) else value:
+            _refuse_bytes(inner)
 
 
 def _refuse_flattening(owner: Source | None, local: KeyPath) -> None:
