@@ -29,6 +29,9 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
     "session": "homarus.sessions.settings:SessionSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",
+    "agents.defaults.compaction": "homarus.context.settings:CompactionSettings",
+    "agents.defaults.contextPruning": "homarus.context.settings:PruningSettings",
+    "tools.loopDetection": "homarus.tools.loopguard:LoopSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
 }

@@ -68,37 +68,41 @@ def _part(part: Part) -> int:
             return IMAGE_TOKENS
 
 
-def measure(messages: Sequence[Message], *, fixed: int = 0) -> int:
+def measure(messages: Sequence[Message], *, fixed: int = 0, since: int = 0) -> int:
     """Return the tokens of a history as its next request will have them.
 
-    `fixed` is the size of system prompt and tool schemas; it counts only where no provider has counted it already.
+    `fixed` is the size of system prompt and tool schemas; it counts only where no provider has counted it already. Counts
+    from before the moment `since` are not believed: they belong to a history that was longer.
     """
-    anchor = _anchor(messages)
+    anchor = _anchor(messages, since)
     if anchor is None:
         return fixed + sum(map(estimate, messages))
     place, total = anchor
     later = sum(map(estimate, messages[place + 1 :]))
-    return total + round(later * _ratio(messages, place))
+    return total + round(later * _ratio(messages, place, since))
 
 
-def _anchor(messages: Sequence[Message]) -> tuple[int, int] | None:
+def _anchor(messages: Sequence[Message], since: int) -> tuple[int, int] | None:
     """Return the newest answer whose usage can be trusted, and its total."""
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
-        if isinstance(message, Assistant) and message.usage.total and _finished(message):
+        if isinstance(message, Assistant) and message.usage.total and _finished(message, since):
             return place, message.usage.total
     return None
 
 
-def _finished(message: Assistant) -> bool:
-    return message.stop_reason not in {StopReason.ERROR, StopReason.ABORTED}
+def _finished(message: Assistant, since: int) -> bool:
+    return (not since or message.timestamp > since) and message.stop_reason not in {
+        StopReason.ERROR,
+        StopReason.ABORTED,
+    }
 
 
-def _ratio(messages: Sequence[Message], place: int) -> float:
+def _ratio(messages: Sequence[Message], place: int, since: int) -> float:
     """Return how far the provider's count was from ours between its last two answers, within bounds."""
     newest = messages[place]
     assert isinstance(newest, Assistant)
-    before = _anchor(messages[:place])
+    before = _anchor(messages[:place], since)
     if before is None:
         return 1.0
     counted = newest.usage.prompt - before[1]

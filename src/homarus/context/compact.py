@@ -1,0 +1,180 @@
+"""Compaction: one entry that stands for older history. Nothing is removed, a failure changes nothing, and it can be undone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.context import audit, pins
+from homarus.context.budget import estimate, measure
+from homarus.context.cut import Cut, plan, said
+from homarus.context.serialize import failures, touched_files
+from homarus.context.settings import CompactionSettings
+from homarus.context.summarize import (
+    MAX_FOCUS_CHARS,
+    MAX_SUMMARY_CHARS,
+    Job,
+    RejectedError,
+    Summarizer,
+    summarize,
+    summarize_prefix,
+)
+from homarus.core.errors import ModelError
+from homarus.core.messages import Message, User
+from homarus.core.text import single_line
+from homarus.sessions.entry import Compaction, Entry, MessageEntry
+from homarus.sessions.writer import SessionWriter
+
+RECENT_CHARS = 600
+FILES_CHARS = 2_000
+
+
+class Compacted(Struct, frozen=True):
+    """What came of it. `reason` says why nothing changed when `ok` is false, in words for the user."""
+
+    ok: bool
+    reason: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    summary: str = ""
+
+
+class Occasion(Struct, frozen=True):
+    """Why and for what a history is compacted."""
+
+    reason: str
+    window: int
+    reserve: int
+    focus: str = ""
+    # An overflow keeps less than the usual tail, because the usual tail did not fit.
+    keep_tokens: int | None = None
+
+
+async def compact(
+    session: SessionWriter, settings: CompactionSettings, occasion: Occasion, ask: Summarizer
+) -> Compacted:
+    """Summarise what is old and append the compaction; on any failure the history stays exactly as it was."""
+    keep = occasion.keep_tokens if occasion.keep_tokens is not None else settings.keep_recent_tokens
+    keep = min(keep, max(1_000, (occasion.window - occasion.reserve) // 2))
+    view = session.view
+    cut = plan(view, keep)
+    before = measure(session.history(), since=view.boundary.time if view.boundary else 0)
+    if isinstance(cut, str):
+        return Compacted(False, cut, before, before)
+    try:
+        async with asyncio.timeout(settings.timeout_seconds or None):
+            summary = await _summary(cut, settings, occasion, ask)
+    except RejectedError as problem:
+        return Compacted(False, f"the summary was not good enough, so nothing was dropped: {problem}", before, before)
+    except ModelError as problem:
+        return Compacted(False, f"the summary failed, so nothing was dropped: {problem.message}", before, before)
+    except TimeoutError:
+        return Compacted(False, "the summary took too long, so nothing was dropped", before, before)
+    held = pins.merge(pins.pinned(session.branch), pins.found_in(_messages(cut.left_out)))
+    read, changed = touched_files(_messages(cut.left_out))
+    text = _whole(summary, cut, held, (read, changed))
+    after = estimate(User(())) + len(text) // 4 + _tail_tokens(view.entries, cut.first_kept)
+    details: dict[str, Any] = {"readFiles": read, "modifiedFiles": changed, "pins": held, "reason": occasion.reason}
+    session.compact(text, cut.first_kept, before, tokensAfter=after, details=details)
+    return Compacted(True, "", before, after, text)
+
+
+def undo(session: SessionWriter) -> bool:
+    """Go back to the history before the last compaction; what was said since then is said again behind it.
+
+    Returns False when there is no compaction to undo. The compaction stays in the file, on a branch that nobody reads.
+    """
+    branch = list(session.branch)
+    place = next((at for at in range(len(branch) - 1, -1, -1) if isinstance(branch[at], Compaction)), None)
+    if place is None or branch[place].parent_id is None:
+        return False
+    later = branch[place + 1 :]
+    session.move_leaf(str(branch[place].parent_id))
+    for entry in later:
+        message = said(entry)
+        if isinstance(entry, MessageEntry) and message is not None:
+            session.append_message(message)
+        elif entry.type not in {"message", "leaf", "session"}:
+            fields = {
+                key: value for key, value in entry.data.items() if key not in {"type", "id", "parentId", "timestamp"}
+            }
+            session.append(entry.type, fields)
+    return True
+
+
+async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, ask: Summarizer) -> str:
+    messages = _messages(cut.left_out if not cut.is_split else cut.history)
+    strict = settings.identifier_policy == "strict"
+    everything = _messages(cut.left_out)
+    job = Job(
+        messages=tuple(messages),
+        previous=cut.previous,
+        focus=occasion.focus[:MAX_FOCUS_CHARS],
+        ask=_last_ask(everything),
+        names=tuple(audit.identifiers(everything)) if strict else (),
+        window=occasion.window,
+        reserve=occasion.reserve,
+        retries=settings.audit_retries,
+    )
+    if not cut.is_split:
+        return await summarize(job, ask)
+    prefix = await summarize_prefix(_messages(cut.prefix), occasion.reserve, ask)
+    if not messages and not cut.previous:
+        job = Job(**{**_fields(job), "messages": tuple(_messages(cut.prefix))})
+    return f"{await summarize(job, ask)}\n\n## The turn that is going on\n\n{prefix}"
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in job.__struct_fields__}
+
+
+def _whole(summary: str, cut: Cut, held: Sequence[str], files: tuple[list[str], list[str]]) -> str:
+    """Return the summary with what is known for certain: pins, files, failures and the last turns, each bounded."""
+    messages = _messages(cut.left_out)
+    parts = []
+    if held:
+        parts.append("## Standing instructions of the owner, word for word\n\n" + "\n".join(f"- {pin}" for pin in held))
+    for title, names in zip(("Files read", "Files changed"), files, strict=True):
+        if names:
+            parts.append(f"## {title}\n\n" + _bounded("\n".join(f"- {name}" for name in names), FILES_CHARS // 2))
+    if wrong := failures(messages):
+        parts.append("## Recent tool failures\n\n" + "\n".join(f"- {line}" for line in wrong))
+    if recent := _recent(messages):
+        parts.append("## Last exchanges before the cut\n\n" + "\n".join(recent))
+    certain = "\n\n".join(parts)
+    room = max(2_000, MAX_SUMMARY_CHARS - len(certain) - 2)
+    return f"{_bounded(summary, room)}\n\n{certain}".strip()
+
+
+def _bounded(text: str, limit: int) -> str:
+    mark = "\n[… the summary was cut here]"
+    return text if len(text) <= limit else text[: limit - len(mark)] + mark
+
+
+def _recent(messages: Sequence[Message], turns: int = 3) -> list[str]:
+    lines: list[str] = []
+    for message in reversed(messages):
+        if isinstance(message, User) and message.text.strip():
+            lines.append(f"- Person: {single_line(message.text, RECENT_CHARS)}")
+            if sum(line.startswith("- Person") for line in lines) >= turns:
+                break
+        elif not isinstance(message, User) and hasattr(message, "calls") and message.text.strip():
+            lines.append(f"- Assistant: {single_line(message.text, RECENT_CHARS)}")
+    return lines[::-1]
+
+
+def _last_ask(messages: Sequence[Message]) -> str:
+    asked = (message.text for message in reversed(messages) if isinstance(message, User) and message.text.strip())
+    return next(asked, "")
+
+
+def _messages(entries: Sequence[Entry]) -> list[Message]:
+    return [message for entry in entries if (message := said(entry)) is not None]
+
+
+def _tail_tokens(entries: Sequence[Entry], first_kept: str) -> int:
+    place = next((at for at, entry in enumerate(entries) if entry.id == first_kept), len(entries))
+    return sum(estimate(message) for message in _messages(entries[place:]))

@@ -1,0 +1,83 @@
+"""Standing instructions of the owner: they survive every compaction word for word. Pure.
+
+A pin is made with `/pin`, or found: a sentence of the owner's that says always, never, from now on, not without asking.
+Destructive tools are held back by policy, not by this; a pin keeps the owner's words in front of the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from homarus.core.messages import Message, User
+from homarus.core.text import single_line
+from homarus.sessions.entry import Compaction, Custom, Entry
+
+PIN = "homarus.pin"
+UNPIN = "homarus.unpin"
+MAX_PINS = 40
+MAX_CHARS = 500
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+(?=\s|$)|\n|$)")
+_STANDING = re.compile(
+    r"""(?xi)
+      \b (?: from \s now \s on | always | never | under \s no \s circumstances | without \s (?:my|asking|checking|confirm\w*)
+      | (?:do\ not|don['’]t|must\ not|mustn['’]t|stop) \b .* \b (?:until|unless|without|before|anymore|any\ more)
+      | (?:only|unless) \b .* \b (?: i | my ) \b .* \b (?: say | tell | ask | approve | confirm | okay | ok | permission )
+      | (?:ask|check\ with|confirm\ with) \s me \s (?:first|before)
+      | remember \s to | make \s sure \s (?:to|that|you) \s always ) \b
+    """
+)
+_QUESTION = re.compile(r"\?\s*$")
+
+
+def pinned(entries: Sequence[Entry]) -> list[str]:
+    """Return the pins that hold at the end of a branch, oldest first: made by hand, or carried by a compaction."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        if isinstance(entry, Compaction):
+            found.update(dict.fromkeys(carried(entry)))
+        elif isinstance(entry, Custom):
+            data = entry.data.get("data")
+            text = data.get("text") if isinstance(data, dict) else None
+            if isinstance(text, str) and entry.custom_type == PIN:
+                found[clean(text)] = None
+            elif isinstance(text, str) and entry.custom_type == UNPIN:
+                found.pop(clean(text), None)
+    return list(found)[-MAX_PINS:]
+
+
+def carried(entry: Compaction) -> list[str]:
+    """Return the pins that a compaction recorded."""
+    details: Any = entry.data.get("details")
+    pins = details.get("pins") if isinstance(details, dict) else None
+    return [clean(pin) for pin in pins if isinstance(pin, str)] if isinstance(pins, list) else []
+
+
+def found_in(messages: Iterable[Message]) -> list[str]:
+    """Return the sentences in which a person laid down how things are to be done, word for word."""
+    found: dict[str, None] = {}
+    for message in messages:
+        if not isinstance(message, User) or _is_from_program(message):
+            continue
+        for match in _SENTENCE.finditer(message.text):
+            sentence = match[0].strip()
+            if _STANDING.search(sentence) and not _QUESTION.search(sentence) and len(sentence.split()) >= 3:
+                found[clean(sentence)] = None
+    return list(found)
+
+
+def merge(by_hand: Sequence[str], automatic: Sequence[str]) -> list[str]:
+    """Return all pins within bounds; what was pinned by hand is the last to give way."""
+    room = max(0, MAX_PINS - len(by_hand))
+    extra = [pin for pin in automatic if pin not in by_hand]
+    return [*list(by_hand)[-MAX_PINS:], *(extra[-room:] if room else [])]
+
+
+def clean(text: str) -> str:
+    """Return a pin as one line."""
+    return single_line(text, MAX_CHARS)
+
+
+def _is_from_program(message: User) -> bool:
+    return isinstance(message.provenance, dict) and message.provenance.get("kind") not in {None, "user", "owner"}

@@ -1,0 +1,255 @@
+"""The window of a turn: when it compacts, when it saves memory, and what it does when that fails."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.context.test_compact import good
+
+from homarus.context.budget import budget_for
+from homarus.context.engine import (
+    Assembled,
+    ContextEngine,
+    EngineCall,
+    EngineCompaction,
+    EngineHost,
+    EngineInfo,
+    PassThrough,
+    register_context_engine,
+)
+from homarus.context.media import MARK, fade_images
+from homarus.context.settings import CompactionSettings, PruningSettings
+from homarus.context.summarize import Ask
+from homarus.context.window import Ports, SessionWindow, WindowFacts
+from homarus.core.cancel import Cancel
+from homarus.core.clock import CountingIds, ManualClock
+from homarus.core.errors import ConfigError, ModelError, ModelFailure
+from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
+from homarus.core.messages import Assistant, Image, Text, ToolCall, ToolResult, Usage, User
+from homarus.sessions.writer import SessionWriter
+
+WINDOW = 8_000
+OVERFLOW = ModelError(ModelFailure.CONTEXT_OVERFLOW, "too long")
+
+
+class Counts:
+    """The session entry's counts, in memory."""
+
+    def __init__(self) -> None:
+        self.compactions = 0
+        self.flushed_at: int | None = None
+
+    def compacted(self, tokens_after: int) -> None:
+        self.compactions += 1
+
+    def flushed(self) -> None:
+        self.flushed_at = self.compactions
+
+
+class Stage:
+    def __init__(self, folder: Path, **facts: Any) -> None:
+        self.clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+        self.session = SessionWriter(folder / "s.jsonl", "s1", clock=self.clock, ids=CountingIds())
+        self.counts = Counts()
+        self.events: list[RunEvent] = []
+        self.order: list[str] = []
+        self.summary: str | Exception = good("topic")
+        self.flush_works = True
+        self.host: EngineHost = EngineHost("")
+        self.facts = facts
+
+    def window(self) -> SessionWindow:
+        compaction = self.facts.get("compaction", CompactionSettings(keep_recent_tokens=500))
+        facts = WindowFacts(
+            budget=budget_for(WINDOW, compaction),
+            compaction=compaction,
+            pruning=self.facts.get("pruning", PruningSettings()),
+            call=EngineCall(session_id="s1", session_key="agent:main:main", session_file=self.session.path),
+        )
+        return SessionWindow(
+            self.session,
+            facts,
+            Ports(
+                host=self.host,
+                cycle=self.counts,
+                summarize=self.summarize,
+                flush=self.flush,
+                emit=self.events.append,
+                clock=self.clock,
+            ),
+        )
+
+    async def summarize(self, _ask: Ask) -> str:
+        if self.order[-1:] != ["summarize"]:  # a long history is summarised in several pieces
+            self.order.append("summarize")
+        if isinstance(self.summary, Exception):
+            raise self.summary
+        return self.summary
+
+    async def flush(self, reason: str) -> bool:
+        self.order.append(f"flush:{reason}")
+        return self.flush_works
+
+    def fill(self, turns: int, size: int = 4_000) -> None:
+        for number in range(turns):
+            self.session.append_message(User((Text(f"topic {number}"),)))
+            self.session.append_message(Assistant((Text("x" * size),)))
+
+
+async def test_a_short_history_is_left_alone(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(2)
+    assert await stage.window().assemble(Cancel()) == stage.session.history()
+    assert stage.order == []
+
+
+async def test_memory_is_saved_first_and_once_in_each_cycle(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(7)
+    window = stage.window()
+    messages = await window.assemble(Cancel())
+    assert stage.order == ["flush:tokens", "summarize"]
+    assert stage.counts.compactions == 1
+    assert "## Decisions" in messages[0].text
+    await window.assemble(Cancel())
+    assert len(stage.order) == 2
+    stage.fill(7)
+    await window.assemble(Cancel())
+    assert stage.order[2:] == ["flush:tokens", "summarize"]
+
+
+async def test_the_count_of_a_longer_history_does_not_compact_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(6)
+    stage.session.append_message(User((Text("topic last"),)))
+    stage.session.append_message(Assistant((Text("y"),), timestamp=1, usage=Usage(input=7_900)))
+    window = stage.window()
+    await window.assemble(Cancel())
+    await window.assemble(Cancel())
+    assert stage.counts.compactions == 1
+
+
+async def test_memory_is_saved_before_an_overflow_compaction_too(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(4)
+    assert await stage.window().overflowed(OVERFLOW, Cancel())
+    assert stage.order == ["flush:compaction", "summarize"]
+
+
+async def test_a_failed_compaction_keeps_everything_and_says_so_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(7)
+    stage.summary = "garbage"
+    before = stage.session.history()
+    window = stage.window()
+    for _ in range(3):
+        assert await window.assemble(Cancel()) == before
+    assert len([event for event in stage.events if isinstance(event, Notice)]) == 1
+    assert [event.ok for event in stage.events if isinstance(event, CompactionEnded)] == [False]
+
+
+async def test_after_a_failed_compaction_long_results_are_shortened_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.summary = ModelError(ModelFailure.SERVER, "down")
+    stage.session.append_message(User((Text("go"),)))
+    stage.session.append_message(Assistant((ToolCall("c", "read", {}),)))
+    stage.session.append_message(ToolResult("c", "read", (Text("z" * 20_000),)))
+    window = stage.window()
+    assert await window.overflowed(OVERFLOW, Cancel())
+    shown = await window.assemble(Cancel())
+    assert len(shown[-1].text) < 4_000
+    assert "z" * 20_000 in stage.session.history()[-1].text
+    assert not await window.overflowed(OVERFLOW, Cancel())
+
+
+async def test_memory_that_cannot_be_saved_does_not_block_and_is_given_up_after_three_tries(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, compaction=CompactionSettings(enabled=False))
+    stage.flush_works = False
+    stage.fill(7)
+    window = stage.window()
+    for _ in range(5):
+        await window.assemble(Cancel())
+    assert stage.order == ["flush:tokens"] * 3
+
+
+async def test_a_person_can_ask_for_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, compaction=CompactionSettings(enabled=False, keep_recent_tokens=500))
+    stage.fill(3)
+    done = await stage.window().compact_now("the invoices", Cancel())
+    assert done.ok
+    assert [event.reason for event in stage.events if isinstance(event, CompactionStarted)] == ["manual"]
+
+
+async def test_pruning_is_stored_and_the_same_after_a_restart(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, pruning=PruningSettings(mode="cache-ttl"))
+    for number in range(4):
+        stage.session.append_message(User((Text(f"q{number}"),)))
+        stage.session.append_message(Assistant((ToolCall(f"c{number}", "read", {}),)))
+        stage.session.append_message(ToolResult(f"c{number}", "read", (Text("z" * 4_500),)))
+    before = await stage.window().assemble(Cancel())
+    assert "[Shortened" in before[2].text
+    stage.session.close()
+    again = Stage(tmp_path, pruning=PruningSettings(mode="cache-ttl"))
+    assert await again.window().assemble(Cancel()) == before
+
+
+async def test_an_engine_that_fails_is_out_of_use_and_the_turn_goes_on(tmp_path: Path) -> None:
+    class Broken(PassThrough):
+        info = EngineInfo("broken-test", "broken")
+
+        async def assemble(self, call: EngineCall) -> Assembled:
+            raise RuntimeError("oh")
+
+    register_context_engine("broken-test", lambda _facts: Broken())
+    stage = Stage(tmp_path)
+    stage.host = EngineHost("broken-test")
+    stage.fill(1)
+    assert await stage.window().assemble(Cancel()) == stage.session.history()
+    assert "assemble: RuntimeError" in stage.host.quarantined
+    assert EngineHost("no-such-engine").quarantined
+
+
+async def test_an_engine_may_own_what_is_seen_and_how_it_shrinks(tmp_path: Path) -> None:
+    class Own(PassThrough):
+        info = EngineInfo("own-test", "own", owns_compaction=True)
+
+        async def assemble(self, call: EngineCall) -> Assembled:
+            return Assembled(call.messages[-1:], addition="remember this")
+
+        async def compact(self, call: EngineCall) -> EngineCompaction:
+            return EngineCompaction(ok=True, compacted=True, summary="my summary", first_kept="")
+
+    def make(_facts: Any) -> ContextEngine:
+        return Own()
+
+    register_context_engine("own-test", make)
+    stage = Stage(tmp_path)
+    stage.host = EngineHost("own-test")
+    stage.fill(9)
+    window = stage.window()
+    assert len(await window.assemble(Cancel())) == 1
+    assert window.addition == "remember this"
+    assert stage.order == []
+    assert await window.overflowed(OVERFLOW, Cancel())
+    assert "my summary" in stage.session.history()[0].text
+
+
+def test_an_engine_whose_needs_are_not_met_fails_before_the_run() -> None:
+    class Needy(PassThrough):
+        info = EngineInfo("needy-test", "needy", requires=("vectors",))
+
+    register_context_engine("needy-test", lambda _facts: Needy())
+    with pytest.raises(ConfigError, match="vectors"):
+        EngineHost("needy-test")
+    assert not EngineHost("needy-test", abilities=frozenset({"vectors"})).quarantined
+    with pytest.raises(ConfigError):
+        register_context_engine("needy-test", lambda _facts: Needy())
+
+
+def test_images_fade_after_three_turns_and_only_when_a_turn_starts() -> None:
+    messages = [User((Text(str(number)), Image("x", "image/png"))) for number in range(5)]
+    faded = fade_images(messages)
+    assert [MARK in message.text for message in faded] == [True, False, False, False, False]
+    same = fade_images([*messages, Assistant((Text("a"),))])
+    assert same[:5] == faded
