@@ -165,14 +165,31 @@ def test_purging_never_takes_along_what_belongs_to_others(home, workspace):
     assert (home / ".openclaw" / "workspace").is_dir()
 
 
-def test_deleting_the_default_names_its_heir(home):
-    config(home).write_text(COMMENTED)
+@pytest.mark.parametrize("spelling", ["entries", "list"])
+def test_the_heir_of_the_default_agent_keeps_its_own_home(home, spelling):
+    text = COMMENTED.replace('model: "mock/m"', 'model: "mock/m", workspace: "~/common"')
+    if spelling == "list":
+        text = (
+            text.replace("entries: {", "list: [")
+            .replace("main: {", '{ id: "main",')
+            .replace("work: {", '{ id: "work",')
+        )
+        text = text.replace("// the office\n    },", "// the office\n    ],")
+    config(home).write_text(text)
     assert answer(home, "delete", "main", "--yes")["default"] == "work"
+    (work,) = answer(home, "list")
+    assert (work["default"], work["workspace"]) == (True, str(home / ".openclaw" / "workspace-work"))
 
 
-def test_deleting_what_nobody_named_is_refused(home):
-    with pytest.raises(ConfigError, match="names no agent 'main'"):
-        agents(home, "delete", "main", "--yes")
+def test_the_last_agent_stays(home):
+    for document in ("{}", "{ agents: { entries: { main: {} } } }"):
+        config(home).write_text(document)
+        with pytest.raises(ConfigError, match="the only agent"):
+            agents(home, "delete", "main", "--yes", "--purge")
+        assert config(home).read_text() == document
+
+
+def test_deleting_what_is_not_there_is_refused(home):
     with pytest.raises(ConfigError, match="no agent 'ghost'"):
         agents(home, "delete", "ghost", "--yes")
 

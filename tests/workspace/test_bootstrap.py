@@ -332,6 +332,14 @@ def test_unreadable_files_leave_a_marker_and_a_warning(workspace, warnings):
     assert len(warnings) == 2
 
 
+def test_a_ritual_page_that_cannot_be_read_says_so(workspace):
+    (workspace / "BOOTSTRAP.md").unlink()
+    os.mkfifo(workspace / "BOOTSTRAP.md")
+    context = build(workspace)
+    assert context.ritual == "none"
+    assert [file.text for file in context.files if file.name == "BOOTSTRAP.md"] == ["[UNREADABLE: not a regular file]"]
+
+
 def test_an_empty_place_gives_markers_and_no_error(tmp_path):
     assert [file.missing for file in build(tmp_path / "gone").files] == [True] * 5
 

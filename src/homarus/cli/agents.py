@@ -121,13 +121,16 @@ def add(
 @pass_app
 def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
     """Take an AGENT and its bindings out of the configuration; its files stay unless you say --purge."""
+    from homarus.core.errors import ConfigError
     from homarus.workspace.agents import resolve_workspace
     from homarus.workspace.roster import delete_agent
 
     config = app.config
     known = _known(config, agent)
+    if len(config.agents) == 1:
+        raise ConfigError(f"'{known.id}' is the only agent, and there is always one", cure="add another one first")
     home = resolve_workspace(config, known.id, app.env)
-    operations = delete_agent(config.authored, known.id)
+    operations = [*_keep_heirs_home(app, config, known), *delete_agent(config.authored, known.id)]
     folders = _folders(app, config, known, home) if purge else []
     if not yes:
         _ask(app, f"Delete agent '{known.id}'" + (" and move its folders to the trash" if purge else ""), as_json)
@@ -295,6 +298,18 @@ def _ask(app: App, question: str, as_json: bool) -> None:
         raise click.UsageError("nobody can be asked here; add --yes")
     if not click.confirm(f"{question}?", default=False):
         raise click.Abort
+
+
+def _keep_heirs_home(app: App, config: Config, gone: AgentConfig) -> list[Operation]:
+    # The default agent's folder is `agents.defaults.workspace`: whoever becomes the default would move in there.
+    from homarus.workspace.agents import resolve_workspace
+    from homarus.workspace.roster import pin_workspace
+
+    others = [agent for agent in config.agents if agent.id != gone.id]
+    heir = next((agent for agent in others if agent.entry.get("default") is True), others[0])
+    if not gone.default or heir.entry.get("workspace"):
+        return []
+    return pin_workspace(config.authored, heir.id, str(resolve_workspace(config, heir.id, app.env)))
 
 
 def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[tuple[str, Path]]:

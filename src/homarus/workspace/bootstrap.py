@@ -175,7 +175,7 @@ class Bootstrap:
 def _fits_mode(file: WorkspaceFile, carry: Carry, ritual: Ritual) -> bool:
     base = names.base_of(file.name)
     if base == names.BOOTSTRAP.lower():
-        return ritual is not Ritual.NONE and carry is Carry.FULL
+        return carry is Carry.FULL and (ritual is not Ritual.NONE or bool(file.unreadable))
     return carry is Carry.FULL or base in _LIGHT
 
 

@@ -55,6 +55,12 @@ def delete_agent(document: Document, agent_id: str) -> list[Operation]:
     return [*changes, *(Operation("unset", ("bindings", index)) for index in reversed(bound))]
 
 
+def pin_workspace(document: Document, agent_id: str, workspace: str) -> list[Operation]:
+    """Return the change that names an agent's folder, so that it keeps it when it becomes the default agent."""
+    found = places(document, agent_id)
+    return [Operation("set", (*found[0], "workspace"), workspace)] if found else []
+
+
 def bind(document: Document, agent_id: str, match: Mapping[str, Any]) -> list[Operation]:
     """Return the change that leads what matches to an agent; one match cannot lead to two."""
     rows = _bindings(document)
