@@ -119,8 +119,8 @@ def test_requirements_gate_a_wanted_hook(tmp_path):
     wanted = HookSettings(entries={"h": {"enabled": True, "env": {"TOKEN": "x"}}})
     assert judge(hook, wanted, facts(bins=("git",))).on
     status = judge(hook, wanted, facts())
-    assert (status.wanted, status.able, status.reason) == (True, False, "bins: git on PATH")
-    assert judge(hook, settings("h"), facts(bins=("git",))).reason == "env: TOKEN set"
+    assert (status.wanted, status.able, status.reason) == (True, False, "bins: needs git on PATH")
+    assert judge(hook, settings("h"), facts(bins=("git",))).reason == "env: needs TOKEN set"
 
 
 def test_a_wanted_hook_without_a_handler_says_so(tmp_path):

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hooks.helpers import facts
 
+from homarus.core.errors import ConfigError
 from homarus.core.frontmatter import parse
-from homarus.hooks.manifest import Requires, check, flag, manifest, on_path, requirements, text_of, words
+from homarus.hooks.manifest import Facts, Requires, check, flag, manifest, on_path, requirements, text_of, words
 
 
 @pytest.mark.parametrize(
@@ -43,14 +44,17 @@ def test_requirements_are_read_leniently():
 
 
 def run(needs: Requires, granted=frozenset(), **kwargs) -> dict[str, bool]:
-    return {f"{step.gate} {step.detail.split()[0]}": step.ok for step in check(needs, facts(**kwargs), granted)}
+    return {
+        f"{step.gate} {step.detail.removeprefix('needs ').split()[0]}": step.ok
+        for step in check(needs, facts(**kwargs), granted)
+    }
 
 
 def test_the_gates_in_order():
     needs = Requires(os=("linux",), bins=("git", "gh"), any_bins=("x", "y"), env=("A", "B", "C"), config=("p.q", "r"))
     passed = run(needs, frozenset({"B"}), bins=("git", "y"), env={"A": "1", "C": ""}, config={"p.q": True, "r": 0})
     assert list(passed.items()) == [
-        ("os needs", True),
+        ("os linux,", True),
         ("bins git", True),
         ("bins gh", False),
         ("anyBins one", True),
@@ -63,7 +67,7 @@ def test_the_gates_in_order():
 
 
 def test_always_waives_everything_but_the_system():
-    assert run(Requires(always=True, os=("darwin",), bins=("git",))) == {"os needs": False, "always always": True}
+    assert run(Requires(always=True, os=("darwin",), bins=("git",))) == {"os darwin,": False, "always always": True}
     assert run(Requires(always=True, bins=("git",))) == {"always always": True}
 
 
@@ -98,3 +102,11 @@ def test_nothing_that_a_header_can_hold_raises(value):
     assert all(words(value)) or not words(value)
     assert flag(value, default=True) in {True, False}
     assert isinstance(text_of(value), str)
+
+
+def test_a_setting_that_is_no_path_names_nothing():
+    def config(path: str) -> None:
+        raise ConfigError(f"'{path}' is no key path")
+
+    steps = list(check(Requires(config=("a..b[",)), Facts("linux", {}, lambda _: True, config)))
+    assert [step.ok for step in steps] == [False]

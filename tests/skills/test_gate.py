@@ -107,4 +107,4 @@ def test_every_gate_is_explained():
         ("env", False),
         ("agent", True),
     ]
-    assert verdict.reason == "bins: git on PATH"
+    assert verdict.reason == "bins: needs git on PATH"

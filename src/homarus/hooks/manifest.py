@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from homarus.core.errors import HomarusError
 from homarus.core.frontmatter import json5
 
 # The product's names over time; the first one that is there counts.
@@ -80,18 +81,15 @@ def check(needs: Requires, facts: Facts, granted: frozenset[str] = frozenset()) 
         yield Step("always", True, "always on; nothing else is asked")
         return
     for name in needs.bins:
-        yield Step("bins", facts.which(name), f"{name} on PATH")
+        yield Step("bins", facts.which(name), f"needs {name} on PATH")
     if needs.any_bins:
-        yield Step("anyBins", any(map(facts.which, needs.any_bins)), f"one of {', '.join(needs.any_bins)} on PATH")
+        yield Step(
+            "anyBins", any(map(facts.which, needs.any_bins)), f"needs one of {', '.join(needs.any_bins)} on PATH"
+        )
     for name in needs.env:
-        yield Step("env", bool(facts.env.get(name)) or name in granted, f"{name} set")
+        yield Step("env", bool(facts.env.get(name)) or name in granted, f"needs {name} set")
     for path in needs.config:
-        yield Step("config", is_on(path, facts.config(path)), f"{path} on in the configuration")
-
-
-def is_on(path: str, value: Any) -> bool:
-    """Say whether a setting counts as true; one that is on by default counts so while it is unset."""
-    return path in _ON_BY_DEFAULT if value is None else bool(value)
+        yield Step("config", _is_set(path, facts), f"needs {path} on in the configuration")
 
 
 def words(value: Any) -> tuple[str, ...]:
@@ -132,6 +130,15 @@ def on_path(path: str) -> Callable[[str], bool]:
         return any(os.access(file, os.X_OK) and os.path.isfile(file) for file in candidates)  # noqa: PTH113
 
     return which
+
+
+def _is_set(path: str, facts: Facts) -> bool:
+    try:
+        value = facts.config(path)
+    except HomarusError:
+        # A stranger wrote the path; one that is no path names nothing.
+        return False
+    return path in _ON_BY_DEFAULT if value is None else bool(value)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -71,10 +71,10 @@ def _steps(skill: Skill, gate: Gate) -> Iterator[Step]:
     if entry is not None and entry.enabled is False:
         yield Step("enabled", False, f"turned off in skills.entries.{skill.key}")
     if skill.source is Source.BUNDLED and settings.allow_bundled is not None:
-        yield Step("bundled", _names(skill, settings.allow_bundled), "in skills.allowBundled")
+        yield Step("bundled", _names(skill, settings.allow_bundled), "must be named in skills.allowBundled")
     yield from check(skill.header.requires, gate.facts, granted_env(skill, entry))
     if gate.allowlist is not None:
-        yield Step("agent", _names(skill, gate.allowlist), "in the agent's list of skills")
+        yield Step("agent", _names(skill, gate.allowlist), "must be named in the agent's list of skills")
 
 
 def _names(skill: Skill, allowed: Iterable[str]) -> bool:

@@ -1,0 +1,230 @@
+"""`homarus hooks`: which code runs on events, and the switch for it. Looking runs no hook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+
+if TYPE_CHECKING:
+    from homarus.hooks.discover import Hook, HookSet
+    from homarus.hooks.load import HookStatus
+
+
+@click.group("hooks", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """List, enable and check hooks."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_hooks)
+
+
+@command.command("list")
+@json_option
+@pass_app
+def list_hooks(app: App, as_json: bool = False) -> None:
+    """List all hooks: what each hears, and whether it runs."""
+    found, statuses = _load(app)
+    if as_json:
+        app.out.json({"hooks": [_summary(status) for status in statuses], "problems": list(found.problems)})
+        return
+    rows = [
+        (
+            _mark(app, status),
+            _clean(status.hook.name),
+            status.hook.source.value,
+            _clean(", ".join(status.hook.events)),
+            _clean(status.reason),
+        )
+        for status in statuses
+    ]
+    app.out.table(rows, ["", "name", "source", "hears", "why"])
+    for problem in found.problems:
+        app.out.warn(_clean(problem))
+
+
+@command.command("info")
+@click.argument("name")
+@json_option
+@pass_app
+def info(app: App, name: str, as_json: bool) -> None:
+    """Show one hook: its folder, its events, its gates one by one."""
+    _, statuses = _load(app)
+    status = _pick(statuses, name)
+    if as_json:
+        app.out.json(_detail(status))
+        return
+    out, hook = app.out, status.hook
+    out.line(
+        f"{out.style(_clean(hook.name), 'bold')} {hook.emoji}".rstrip()
+        + f"  {_mark(app, status)}: {_clean(status.reason)}"
+    )
+    out.line(_clean(hook.description) or "(no description)")
+    out.line()
+    facts = [
+        ("folder", str(hook.folder)),
+        ("source", hook.source.value),
+        ("key", hook.key if hook.key != hook.name else ""),
+    ]
+    facts += [("hears", ", ".join(hook.events)), ("handler", hook.handler and f"{hook.handler}: {hook.function}")]
+    facts += [("time limit", f"{hook.timeout:g} s" if hook.timeout else ""), ("homepage", hook.homepage)]
+    for label, value in facts:
+        if value:
+            out.line(f"{label:>10}  {_clean(value)}")
+    for step in status.steps:
+        mark = out.style("open", "green") if step.ok else out.style("shut", "red")
+        out.line(f"{'gate':>10}  {mark}  {step.gate:<8} {_clean(step.detail)}")
+    for problem in hook.problems:
+        out.line(f"{'problem':>10}  {_clean(problem)}")
+
+
+@command.command("enable")
+@click.argument("name")
+@pass_app
+def enable(app: App, name: str) -> None:
+    """Let a hook run from the next start of the gateway on."""
+    status = _pick(_load(app)[1], name)
+    if not status.able:
+        from homarus.core.errors import HomarusError
+
+        reason = next(
+            (f"{step.gate}: {step.detail}" for step in status.steps if not step.ok), "; ".join(status.hook.problems)
+        )
+        raise HomarusError(f"the hook '{status.hook.name}' cannot run here: {reason}", cure="mend that first")
+    _switch(app, status.hook, on=True)
+
+
+@command.command("disable")
+@click.argument("name")
+@pass_app
+def disable(app: App, name: str) -> None:
+    """Keep a hook from running."""
+    _switch(app, _pick(_load(app)[1], name).hook, on=False)
+
+
+@command.command("check")
+@json_option
+@pass_app
+def check(app: App, as_json: bool) -> int:
+    """Look for hooks that should run and cannot, and for damaged ones. Exit code 1 when there are any."""
+    found, statuses = _load(app)
+    blocked = [status for status in statuses if status.wanted and not status.able]
+    unknown = _unknown_entries(app, found)
+    remarks = [f"{status.hook.name}: {problem}" for status in statuses for problem in status.hook.problems]
+    running = sum(status.on for status in statuses)
+    broken = [
+        *found.problems,
+        *(f"{status.hook.name} is enabled and cannot run: {status.reason}" for status in blocked),
+    ]
+    broken += [f"hooks.internal.entries.{name}: there is no such hook" for name in unknown]
+    if as_json:
+        app.out.json({"total": len(statuses), "running": running, "broken": broken, "remarks": remarks})
+        return 1 if broken else 0
+    app.out.line(f"{len(statuses)} hooks, {running} run")
+    for title, style, lines in (("Broken", "red", broken), ("Remarks", "dim", remarks)):
+        if lines:
+            app.out.line(f"\n{app.out.style(title, style)}")
+        for line in lines:
+            app.out.line(f"  {_clean(line)}")
+    return 1 if broken else 0
+
+
+def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
+    import sys
+
+    from homarus.config.paths import expand
+    from homarus.hooks.discover import find_hooks, standard_roots
+    from homarus.hooks.load import judge
+    from homarus.hooks.manifest import Facts, on_path
+    from homarus.hooks.settings import HookSettings
+    from homarus.workspace.agents import resolve_workspace
+
+    config = app.config
+    settings = config.block("hooks.internal", HookSettings)
+    extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]
+    workspace = resolve_workspace(config, config.default_agent.id, app.env)
+    found = find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=extra))
+    facts = Facts(sys.platform, app.env, on_path(app.env.get("PATH", "")), config.get)
+    return found, tuple(judge(hook, settings, facts) for hook in found.hooks)
+
+
+def _switch(app: App, hook: Hook, *, on: bool) -> None:
+    from homarus.config.write import Operation, Planner, write
+
+    config = app.config
+    key = next((key for key in (hook.key, hook.name) if config.lookup(("hooks", "internal", "entries", key))), hook.key)
+    wishes = [Operation("set", ("hooks", "internal", "entries", key, "enabled"), on)]
+    if on and config.get("hooks.internal.enabled") is False:
+        wishes.append(Operation("set", ("hooks", "internal", "enabled"), True))
+    changes = Planner(config, app.env).changes(wishes)
+    write(config, app.env, changes)
+    word = "enabled" if on else "disabled"
+    already = "" if changes else "already "
+    app.out.line(
+        f"{_clean(hook.name)} is {already}{word} (hooks.internal.entries.{_clean(key)} in {config.paths.config_path})"
+    )
+    if changes:
+        app.out.line("a running gateway takes this up when it starts again")
+
+
+def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
+    from homarus.core.errors import HomarusError
+
+    for status in statuses:
+        if name in {status.hook.name, status.hook.key}:
+            return status
+    known = ", ".join(status.hook.name for status in statuses)
+    raise HomarusError(f"there is no hook '{name}'", cure=f"hooks are: {known}")
+
+
+def _unknown_entries(app: App, found: HookSet) -> list[str]:
+    from homarus.hooks.settings import HookSettings
+
+    entries = app.config.block("hooks.internal", HookSettings).entries
+    return [name for name, entry in entries.items() if entry.get("enabled") is not False and found.get(name) is None]
+
+
+def _mark(app: App, status: HookStatus) -> str:
+    if status.on:
+        return app.out.style("on", "green")
+    return app.out.style("cannot run", "red") if status.wanted else app.out.style("off", "dim")
+
+
+def _summary(status: HookStatus) -> dict[str, Any]:
+    hook = status.hook
+    return {
+        "name": hook.name,
+        "key": hook.key,
+        "description": hook.description,
+        "source": hook.source.value,
+        "folder": str(hook.folder),
+        "events": list(hook.events),
+        "loadable": bool(hook.handler),
+        "enabled": status.wanted,
+        "eligible": status.able,
+        "on": status.on,
+        "reason": status.reason,
+        "problems": list(hook.problems),
+    }
+
+
+def _detail(status: HookStatus) -> dict[str, Any]:
+    hook = status.hook
+    return {
+        **_summary(status),
+        "handler": hook.handler,
+        "function": hook.function,
+        "timeout": hook.timeout,
+        "homepage": hook.homepage,
+        "gates": [{"gate": step.gate, "ok": step.ok, "detail": step.detail} for step in status.steps],
+    }
+
+
+def _clean(text: str) -> str:
+    """Return text that cannot move a terminal's cursor: names of files may hold anything."""
+    from homarus.core.text import single_line
+
+    return single_line(text, 500)
