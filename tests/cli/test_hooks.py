@@ -31,6 +31,7 @@ def configure(home, text: str) -> None:
 
 
 def listed(capsys) -> dict[str, dict]:
+    capsys.readouterr()
     assert run(["hooks", "list", "--json"]) == 0
     return {row["name"]: row for row in json.loads(capsys.readouterr().out)["hooks"]}
 
@@ -110,7 +111,7 @@ def test_info(home, capsys):
     assert run(["hooks", "info", "h"]) == 0
     out = capsys.readouterr().out
     assert "h  off: no hooks are enabled\nDoes h.\n" in out
-    assert "  time limit  5 s\n" in out
+    assert "time limit  5 s\n" in out
     assert "gate  shut  bins     needs no-such-program on PATH\n" in out
     assert "problem  nothing ever emits 'command:nw'\n" in out
     assert run(["hooks", "info", "h", "--json"]) == 0
