@@ -92,6 +92,16 @@ def test_a_file_without_permission_is_a_problem(home) -> None:
     assert home.load().problems[0].severity == "error"
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_closed_folder_is_no_missing_file(home) -> None:
+    home.write("{ a: 1 }")
+    home.folder.chmod(0)
+    try:
+        assert home.load().problems[0].severity == "error"
+    finally:
+        home.folder.chmod(0o700)
+
+
 def test_the_last_good_content_stands_in_for_a_broken_file(home) -> None:
     config = home.load('{ a: 1, b: { $include: "b.json5" } }')
     home.write("{ c: 2 }", "b.json5")

@@ -24,8 +24,10 @@ _NEW_FILE = b"{\n}\n"
 
 def edit_session(app: App) -> None:
     """Let the user edit a private copy until it passes or is given up; then write it, or keep it beside the file."""
+    from homarus.config.write import read_or_none
+
     path = app.paths.config_path
-    before = path.read_bytes() if path.exists() else None
+    before = read_or_none(path)
     start = _NEW_FILE if before is None else before
     descriptor, name = tempfile.mkstemp(prefix="openclaw-", suffix=".json5")
     copy = Path(name)

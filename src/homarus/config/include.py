@@ -120,7 +120,8 @@ class Reader:
             with Root(root) as guard:
                 return guard.read(name, max_bytes=MAX_BYTES)
         except StorageError as problem:
-            return Guarded("missing" if not os.path.lexists(root) else "io", reason=problem.message)
+            gone = isinstance(problem.__cause__, FileNotFoundError | NotADirectoryError)
+            return Guarded("missing" if gone else "io", reason=problem.message)
 
     def _source(self, path: Path, found: Guarded) -> Source | None:
         if found.kind != "ok" or found.truncated:

@@ -24,6 +24,7 @@ from homarus.config.redact import restore
 from homarus.config.report import Problem
 from homarus.config.scan import find
 from homarus.core.errors import ConfigError, HomarusError
+from homarus.storage.faults import explained
 
 _NOTHING: Any = object()
 
@@ -183,7 +184,7 @@ def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange])
     ensure_dir(config.paths.config_path.parent)
     with _alone(config.paths.config_path.parent):
         for change in changes:
-            if _bytes(change.path) != change.before:
+            if read_or_none(change.path) != change.before:
                 raise _changed(change.path)
         for change in changes:
             if change.before is None:
@@ -201,7 +202,8 @@ def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange])
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keep other writers of ours out between the last look and the write; the lock is the folder itself and leaves no file."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with explained("lock", folder):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -226,7 +228,8 @@ def _changed(path: Path) -> ConfigError:
     return ConfigError(f"{path} changed since it was read; nothing was written", cure="run the command again")
 
 
-def _bytes(path: Path) -> bytes | None:
+def read_or_none(path: Path) -> bytes | None:
+    """Return the bytes of a file that is about to be changed, or None where there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
