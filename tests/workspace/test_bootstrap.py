@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -142,6 +143,19 @@ def test_after_setup_the_page_is_not_shown_again(workspace, place, key):
     assert context.ritual == "none"
     assert "BOOTSTRAP.md" not in shown(context)
     assert (workspace / "BOOTSTRAP.md").exists()
+
+
+def test_the_database_of_a_newer_home_ends_the_ritual_too(workspace, tmp_path):
+    database = tmp_path / "openclaw.sqlite"
+    assert build(workspace, shared_database=database).ritual == "full"
+    conn = sqlite3.connect(database)
+    conn.execute(
+        "CREATE TABLE workspace_setup_state (workspace_path TEXT, bootstrap_seeded_at TEXT, setup_completed_at TEXT)"
+    )
+    conn.execute("INSERT INTO workspace_setup_state VALUES (?, NULL, '2026-02-16T15:34:29.510Z')", (str(workspace),))
+    conn.commit()
+    conn.close()
+    assert build(workspace, shared_database=database).ritual == "none"
 
 
 def test_a_blank_or_removed_page_is_no_ritual(workspace):

@@ -28,7 +28,7 @@ from homarus.workspace.inject import BootstrapContext, build_context
 from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader
 from homarus.workspace.offers import Offers, accept
 from homarus.workspace.settings import Injection, WorkspaceSettings
-from homarus.workspace.state import read_state
+from homarus.workspace.state import SetupState, read_shared_state, read_state
 
 if TYPE_CHECKING:
     from homarus.hooks.registry import HookRegistry
@@ -68,6 +68,8 @@ class Run(Struct, frozen=True):
     canonical: bool = True
     # Where tools run, if that is another folder: only its AGENTS.md is added, after everything else.
     cwd: Path | None = None
+    # Where a newer OpenClaw keeps the record of the setup, if this home has that.
+    shared_database: Path | None = None
     config: Any = None
 
 
@@ -137,10 +139,12 @@ class Bootstrap:
             return Ritual.NONE
         try:
             with Root(run.workspace) as root:
-                completed = read_state(root).completed
+                state = read_state(root)
         except StorageError:
-            completed = True
-        if completed:
+            return Ritual.NONE
+        if state == SetupState() and run.shared_database is not None:
+            state = read_shared_state(run.shared_database, run.workspace)
+        if state.completed:
             return Ritual.NONE
         return Ritual.FULL if run.can_read_files and run.canonical else Ritual.LIMITED
 
