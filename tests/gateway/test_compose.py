@@ -23,6 +23,7 @@ from homarus.gateway.hooking import load_registry
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
 from homarus.prompt.modes import Mode
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
+from homarus.skills.snapshot import Snapshot
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FILES = {
@@ -150,7 +151,7 @@ def test_what_the_caller_knows_is_passed_on(home):
         session_facts=SessionFacts(engine_addition="Engine says hi.", voice="Short."),
         provider=Contribution("## Family\nX", "Suffix.", "## Tool Call Style\nMine.", "## Execution Bias\nNone."),
         sandbox=SandboxSpec(Backend.BWRAP, "/work", mounts=(Mount("/data"),)),
-        skills="<available_skills><skill><name>x</name></skill></available_skills>",
+        skills=Snapshot("<available_skills><skill><name>x</name></skill></available_skills>"),
     )
     text, (carrier, _) = composed.prompt.system.with_boundary, composed.carrier({})
     assert f"{BOUNDARY}\nEngine says hi." in text
@@ -185,6 +186,35 @@ def test_a_copy_of_the_workspace_cannot_complete_the_ritual(home):
     assert "Begin it with your next reply" in here.prompt.system.text
     copy = home.prompt(sandbox=SandboxSpec(Backend.BWRAP, str(home.workspace), access=Access.RO))
     assert "cannot be finished in this run" in copy.prompt.system.text
+
+
+def a_skill(home: Home, name: str, description: str = "Bake bread.") -> None:
+    folder = home.workspace / "skills" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {description}\n---\nKnead.\n")
+
+
+def test_skills_are_listed_where_they_can_be_read(home):
+    a_skill(home, "baking")
+    text = home.prompt().prompt.system.text
+    assert "<name>baking</name>" in text
+    assert "~/.openclaw/workspace/skills/baking/SKILL.md" in text
+    for name in ("memory-curator", "daily-review", "skill-creator"):
+        assert f"<name>{name}</name>" in text
+    assert "<available_skills>" not in home.prompt("agent:main:subagent:x").prompt.system.text
+    assert "baking" in home.prompt("agent:main:subagent:x", skills_in_minimal=True).prompt.system.text
+
+
+def test_a_stored_snapshot_holds_until_a_skill_really_changes(home):
+    a_skill(home, "baking")
+    first = home.composer.skills_for("main")
+    assert home.composer.skills_for("main", first.to_json()) == first
+    (home.workspace / "skills" / "baking" / "SKILL.md").touch()
+    assert home.fresh().skills_for("main", first.to_json()) == first
+    a_skill(home, "baking", "Bake cake.")
+    assert "Bake cake." in home.composer.skills_for("main", first.to_json()).prompt
+    # A session that keeps its own snapshot for the turn is not churned by the edit.
+    assert "Bake bread." in home.prompt(skills=first).prompt.system.text
 
 
 def test_another_working_directory(tmp_path):

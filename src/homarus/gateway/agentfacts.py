@@ -10,9 +10,13 @@ from msgspec import Struct
 
 from homarus.config.load import AgentConfig, Config
 from homarus.config.paths import expand
+from homarus.hooks.manifest import Facts
 from homarus.prompt.gather import repo_root
 from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
 from homarus.sandbox.settings import SandboxSettings
+from homarus.skills.agent import gate_of, roots_of
+from homarus.skills.discover import SkillRoot
+from homarus.skills.gate import Gate
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
 
@@ -33,9 +37,11 @@ class AgentFacts(Struct, frozen=True, kw_only=True):
     heartbeat_prompt: str
     elevated: bool
     sandbox_mode: str
+    skill_roots: tuple[SkillRoot, ...]
+    skill_gate: Gate
 
 
-def agent_facts(config: Config, agent_id: str, env: Mapping[str, str]) -> AgentFacts:
+def agent_facts(config: Config, agent_id: str, env: Mapping[str, str], offers: Facts) -> AgentFacts:
     """Read one agent's settings; what has a wrong shape is left out, its owner is told by the configuration itself."""
     agent = config.agent(agent_id)
     settings = agent.block("", WorkspaceSettings)
@@ -56,6 +62,8 @@ def agent_facts(config: Config, agent_id: str, env: Mapping[str, str]) -> AgentF
         heartbeat_prompt=_heartbeat_prompt(agent),
         elevated=config.get("tools.elevated.enabled") is True,
         sandbox_mode=agent.block("sandbox", SandboxSettings).mode,
+        skill_roots=roots_of(config, workspace),
+        skill_gate=gate_of(config, agent.id, offers),
     )
 
 

@@ -27,6 +27,9 @@ from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.tooling import tool_notes
 from homarus.prompt.volatile import Said, render_volatile
 from homarus.sandbox.spec import SandboxSpec
+from homarus.skills.agent import machine_facts, settings_of
+from homarus.skills.library import SkillLibrary
+from homarus.skills.snapshot import Snapshot, Snapshots
 from homarus.workspace.audience import Audience
 from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
 from homarus.workspace.inject import BootstrapContext
@@ -56,7 +59,9 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     session: SessionKey | None = None
     mode: Mode | None = None
     tools: tuple[ToolSpec, ...] = ()
-    skills: str | None = None
+    # The session's own snapshot; without one the skills are looked up anew.
+    skills: Snapshot | None = None
+    skills_in_minimal: bool = False
     session_facts: SessionFacts = SessionFacts()
     turn: TurnFacts = TurnFacts()
     provider: Contribution = Contribution()
@@ -108,12 +113,14 @@ class Composer:
         self._machine = machine(env)
         self._docs = docs_path()
         self._agents: dict[str, AgentFacts] = {}
+        self._offers = machine_facts(config, env)
+        self._snapshots = Snapshots(SkillLibrary(settings_of(config).limits), str(config.paths.home))
 
     def agent(self, agent_id: str) -> AgentFacts:
         """Return what the configuration says about an agent."""
         known = self._agents.get(agent_id)
         if known is None:
-            known = self._agents[agent_id] = agent_facts(self._config, agent_id, self._env)
+            known = self._agents[agent_id] = agent_facts(self._config, agent_id, self._env, self._offers)
         return known
 
     def prompt_for(self, request: PromptRequest) -> Composed:
@@ -126,9 +133,18 @@ class Composer:
         turn = replace(turn, silent=turn.silent or session.is_shared or session.kind in _QUIET)
         if request.occasion and run.audience.sees_memory:
             turn = self._with_notes(turn, request.occasion, agent)
-        facts = PromptFacts(self._stable(request, agent, context), request.session_facts, turn)
         mode = request.mode or mode_for(session)
+        stable = self._stable(request, agent, context)
+        if mode is Mode.FULL or (mode is Mode.MINIMAL and request.skills_in_minimal):
+            skills = request.skills or self.skills_for(agent.id)
+            stable = replace(stable, skills=skills.prompt, skills_in_minimal=request.skills_in_minimal)
+        facts = PromptFacts(stable, request.session_facts, turn)
         return Composed(build(facts, mode, cache=self._prefixes), mode, facts, context, request, session, agent)
+
+    def skills_for(self, agent_id: str, stored: object = None) -> Snapshot:
+        """Return the skills of an agent's next turn: what is stored with the session, as long as it still holds."""
+        agent = self.agent(agent_id)
+        return self._snapshots.for_turn(stored, agent.skill_roots, agent.skill_gate)
 
     def report_for(self, composed: Composed, *, about: About | None = None, said: Said | None = None) -> Report:
         """Measure a prompt; `about` holds what is known of the model's window and of the conversation so far."""
@@ -154,7 +170,6 @@ class Composer:
             cwd=text_path(agent.cwd) if agent.cwd else "",
             tools=tool_notes(request.tools),
             docs=self._docs,
-            skills=request.skills or "",
             citations=agent.citations,
             aliases=agent.aliases,
             sandbox=_sandbox(request.sandbox, elevated=agent.elevated),
