@@ -2,10 +2,14 @@
 
 import os
 import stat
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+import homarus
 from homarus.core.errors import StorageError
 from homarus.storage.atomic import backup, create_new, ensure_dir, move_aside, sweep_temps, write_atomic
 from homarus.storage.faults import Missing
@@ -112,6 +116,76 @@ def test_backups_rotate_and_stay_bounded(tmp_path):
         assert backup(path, keep=3) == tmp_path / "c.json.bak"
     found = {name: (tmp_path / name).read_bytes() for name in sorted(os.listdir(tmp_path))}
     assert found == {"c.json": b"8", "c.json.bak": b"8", "c.json.bak.1": b"7", "c.json.bak.2": b"6"}
+
+
+def test_names_at_the_edge(tmp_path):
+    for raw in (b"x" * 255, "é".encode() * 127, b"not-\xff-utf8", b"new\nline", b" ", b"-rf"):
+        path = tmp_path / os.fsdecode(raw)
+        write_atomic(path, b"1")
+        write_atomic(path, b"2")
+        assert backup(path).read_bytes() == b"2"
+        assert move_aside(path, "corrupt", NOW).read_bytes() == b"2"
+        assert create_new(path, b"3")
+    for name in ("x" * 256, "nul\0", "\ud800", "folder/" * 2000 + "f"):
+        for action in (
+            lambda path: write_atomic(path, b"x"),
+            lambda path: create_new(path, b"x"),
+            lambda path: ensure_dir(path / "deeper"),
+            lambda path: move_aside(path, "x", NOW),
+        ):
+            with pytest.raises(StorageError) as caught:
+                action(tmp_path / name)
+            assert caught.value.cure
+            assert "\n" not in str(caught.value)
+
+
+def test_relative_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_atomic(Path("f"), b"1")
+    assert create_new(Path("g"), b"2")
+    assert backup(Path("f")) == Path("f.bak")
+    assert move_aside(Path("f"), "old", NOW) == Path("f.old.2026-05-04T03-02-01.987Z")
+    ensure_dir(Path("a/b"))
+    assert sorted(os.listdir(tmp_path)) == ["a", "f.bak", "f.old.2026-05-04T03-02-01.987Z", "g"]
+
+
+def test_a_folder_is_moved_aside_too(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "f").write_bytes(b"x")
+    aside = move_aside(tmp_path / "folder", "old", NOW)
+    assert (aside / "f").read_bytes() == b"x"
+    with pytest.raises(Missing):
+        move_aside(tmp_path / "folder", "old", NOW)
+
+
+def test_text_instead_of_bytes_is_a_mistake_that_costs_nothing(tmp_path):
+    write_atomic(tmp_path / "f", b"old")
+    with pytest.raises(TypeError):
+        write_atomic(tmp_path / "f", "text")
+    assert os.listdir(tmp_path) == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"old"
+
+
+def test_many_writers_one_reader_and_a_sweeper(tmp_path):
+    """Last one wins, every content is whole, and no living writer fails because of a sweep."""
+    path = tmp_path / "f"
+    write_atomic(path, b"start" * 1000)
+    code = """
+import sys
+from pathlib import Path
+from homarus.storage.atomic import write_atomic
+for number in range(100):
+    write_atomic(Path(sys.argv[1]), sys.argv[2].encode() * 30_000)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(homarus.__file__).parent.parent)}
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), letter], env=environment) for letter in "abc"]
+    seen = set()
+    while any(writer.poll() is None for writer in writers):
+        seen.add(path.read_bytes())
+        sweep_temps(tmp_path)
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert seen <= {b"start" * 1000, b"a" * 30_000, b"b" * 30_000, b"c" * 30_000}
+    assert os.listdir(tmp_path) == ["f"]
 
 
 def test_sweep_removes_only_temps_without_a_writer(tmp_path):

@@ -339,9 +339,7 @@ def test_a_link_that_is_swapped_in_a_loop_never_leads_outside(tmp_path, kernel):
 parts = st.sampled_from(["a", "b", "f", "in", "out", "up", "abs", "loop", "..", ".", "", "x" * 300, "é", "nope"])
 
 
-@settings(deadline=None, max_examples=300)
-@given(st.lists(parts, max_size=8), st.booleans())
-def test_no_name_reads_outside_and_both_ways_agree(maze, names, leading):
+def check_that_no_name_reads_outside(maze, names, leading):
     name = ("/" if leading else "") + "/".join(names)
     results = []
     for kernel in (True, False):
@@ -352,6 +350,18 @@ def test_no_name_reads_outside_and_both_ways_agree(maze, names, leading):
             assert found.data in {b"", b"inside"}
             results.append((found.kind, found.data, found.realpath, found.fingerprint, root.exists(name)))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "examples", [pytest.param(300, id="some"), pytest.param(30_000, id="many", marks=pytest.mark.deep)]
+)
+def test_no_name_reads_outside_and_both_ways_agree(maze, examples):
+    @settings(deadline=None, max_examples=examples)
+    @given(st.lists(parts, max_size=8), st.booleans())
+    def check(names, leading):
+        check_that_no_name_reads_outside(maze, names, leading)
+
+    check()
 
 
 @pytest.fixture(scope="module")

@@ -200,10 +200,29 @@ pieces = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=200)
-@given(data=pieces, block=st.integers(1, 40), max_line=st.integers(1, 120), end=st.integers(0, 400) | st.none())
-def test_both_directions_see_the_same_lines(tmp_path_factory, data, block, max_line, end):
-    path = tmp_path_factory.mktemp("jsonl") / "log"
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """One file for all examples of a property; each begins by writing it anew."""
+    return tmp_path_factory.mktemp("jsonl") / "log"
+
+
+def for_some_and_for_many(some, many):
+    """Run a property briefly in every test run and at length in the deep one."""
+    examples = [pytest.param(some, id="some"), pytest.param(many, id="many", marks=pytest.mark.deep)]
+    return pytest.mark.parametrize("examples", examples)
+
+
+@for_some_and_for_many(200, 30_000)
+def test_both_directions_see_the_same_lines(path, examples):
+    @settings(deadline=None, max_examples=examples)
+    @given(data=pieces, block=st.integers(1, 40), max_line=st.integers(1, 120), end=st.integers(0, 400) | st.none())
+    def check(data, block, max_line, end):
+        check_both_directions(path, data, block, max_line, end)
+
+    check()
+
+
+def check_both_directions(path, data, block, max_line, end):
     path.write_bytes(data)
     forward = list(read_lines(path, end=end, max_line=max_line))
     assert list(read_lines_reversed(path, end=end, block=block, max_line=max_line))[::-1] == forward
@@ -225,11 +244,19 @@ actions = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
-@given(actions)
-def test_no_foreign_bytes_cost_a_record(tmp_path_factory, steps):
+@for_some_and_for_many(150, 10_000)
+def test_no_foreign_bytes_cost_a_record(path, examples):
+    @settings(deadline=None, max_examples=examples)
+    @given(actions)
+    def check(steps):
+        check_that_no_record_is_lost(path, steps)
+
+    check()
+
+
+def check_that_no_record_is_lost(path, steps):
     """Whatever garbage gets between our appends, every record we acknowledged is read back, in order."""
-    path = tmp_path_factory.mktemp("jsonl") / "log"
+    path.write_bytes(b"")
     log = JsonlWriter.open(path)
     acknowledged, written = [], b""
     for action, argument in steps:
@@ -250,10 +277,18 @@ def test_no_foreign_bytes_cost_a_record(tmp_path_factory, steps):
     assert all(found[offset] == record for offset, record in acknowledged)
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=30), max_size=3), max_size=12), st.data())
-def test_a_file_cut_at_any_byte_keeps_all_whole_records_and_takes_more(tmp_path_factory, records, data):
-    path = tmp_path_factory.mktemp("jsonl") / "log"
+@for_some_and_for_many(100, 10_000)
+def test_a_file_cut_at_any_byte_keeps_all_whole_records_and_takes_more(path, examples):
+    @settings(deadline=None, max_examples=examples)
+    @given(st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=30), max_size=3), max_size=12), st.data())
+    def check(records, data):
+        check_a_cut(path, records, data)
+
+    check()
+
+
+def check_a_cut(path, records, data):
+    path.write_bytes(b"")
     with JsonlWriter.open(path) as log:
         log.append_many(records, durable=False)
     cut = data.draw(st.integers(0, path.stat().st_size))

@@ -46,7 +46,7 @@ class Staged:
     def __enter__(self) -> Self:
         try:
             while not self._open():
-                let_go(self.fd)
+                self._discard()
         except BaseException:  # also what a signal handler raises: the name is known before the file exists
             self._discard()
             raise
@@ -69,13 +69,15 @@ class Staged:
         return os.fstat(self.fd).st_nlink > 0
 
     def _discard(self) -> None:
-        if self._name:
+        name, self._name = self._name, ""
+        fd, self.fd = self.fd, -1
+        if name:
             try:
-                os.unlink(self._name, dir_fd=self._folder)
+                os.unlink(name, dir_fd=self._folder)
             except OSError:
                 pass  # never made, or it stays recognisable and a sweep removes it
-        if self.fd >= 0:
-            let_go(self.fd)
+        if fd >= 0:
+            let_go(fd)
 
     def seal(self, mode: int, like: os.stat_result | None = None) -> None:
         """Give the content its permissions (and the owner of the file it replaces) and bring it to the disk."""
@@ -126,6 +128,7 @@ def replace_at(folder: int, name: str, data: bytes, *, mode: int) -> None:
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace a file: afterwards it is new and durable, or this raised `StorageError` and it is as it was.
 
+    Only if the last step, the sync of the folder, is what failed, the new content is there and may not survive a power cut.
     An existing file keeps its permissions and owner; a symbolic link stays, and the file it points to is replaced.
     """
     with explained("write", path):
@@ -192,7 +195,7 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
 
     Return None when there is no file. The new copy is complete on the disk before an older one moves.
     """
-    newest = beside(path, ".bak")
+    copies = [beside(path, ".bak" + (f".{number}" if number else "")) for number in range(max(1, keep))]
     with explained("back up", path), open_folder(os.path.dirname(path)) as folder:
         try:
             source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -204,12 +207,12 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
                 while block := os.read(source, _COPY_BLOCK):
                     write_all(temp.fd, block)
                 temp.seal(0o600, os.fstat(source))
-                _rotate(folder, newest.name, keep)
-                temp.replace(newest.name)
+                _rotate(folder, [copy.name for copy in copies])
+                temp.replace(copies[0].name)
         finally:
             let_go(source)
         sync_folder(folder)
-    return newest
+    return copies[0]
 
 
 def sweep_temps(folder: Path) -> list[str]:
@@ -272,8 +275,7 @@ def _regular_or_none(folder: int, name: str) -> os.stat_result | None:
     return found
 
 
-def _rotate(folder: int, newest: str, keep: int) -> None:
-    names = [newest, *(f"{newest}.{number}" for number in range(1, keep))]
+def _rotate(folder: int, names: list[str]) -> None:
     for younger, older in reversed(list(itertools.pairwise(names))):
         try:
             os.rename(younger, older, src_dir_fd=folder, dst_dir_fd=folder)

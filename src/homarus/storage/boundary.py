@@ -148,7 +148,7 @@ class Root:
 
     def remove(self, name: Name) -> None:
         """Remove a file below the root (through links inside it: the file, not the link)."""
-        self._change(name, lambda folder, leaf: os.unlink(leaf, dir_fd=folder))
+        self._change(name, _unlink)
 
     def make_dirs(self, name: Name, *, mode: int = 0o700) -> None:
         """Make a folder and its parents below the root; what exists stays as it is."""
@@ -167,7 +167,6 @@ class Root:
             folder, leaf = self._beneath.open_parent(self._parts(name))
             try:
                 change(folder, leaf)
-                sync_folder(folder)
             finally:
                 let_go(folder)
         except OSError as error:
@@ -232,7 +231,13 @@ def _make_dir(folder: int, leaf: str, mode: int) -> None:
     try:
         os.mkdir(leaf, mode, dir_fd=folder)
     except FileExistsError:
-        pass  # somebody else was faster; the next part finds out whether it is a folder
+        return  # somebody else was faster; the next part finds out whether it is a folder
+    sync_folder(folder)
+
+
+def _unlink(folder: int, leaf: str) -> None:
+    os.unlink(leaf, dir_fd=folder)
+    sync_folder(folder)
 
 
 def _path_of(fd: int) -> str | None:

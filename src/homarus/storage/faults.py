@@ -30,6 +30,7 @@ _CURES = {
     errno.EEXIST: "something is in the way: move it, or check the path",
     errno.ELOOP: "a symbolic link is in the way or points to itself: replace it by the real file or folder",
     errno.EBUSY: "the file itself is a mount point: mount its folder instead",
+    errno.EXDEV: "it lies on another file system or layer: copy it by hand",
     errno.ENOLCK: "this file system has no locks: move the folder to a local disk",
     errno.ENOTSUP: "this file system cannot do that: move the folder to a local disk",
     errno.ESTALE: "the network file system lost the file: mount it again",

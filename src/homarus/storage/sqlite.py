@@ -36,6 +36,7 @@ _CURES = {
 }
 _HEADER = b"SQLite format 3\0"
 _opening = threading.Lock()
+_counting = threading.Lock()
 _own: dict[tuple[int, int], int] = {}  # device and inode of the databases this process has open
 
 
@@ -68,15 +69,17 @@ class _OwnConnection(sqlite3.Connection):
         with explained("open", path):
             found = path.stat()
         self.identity = (found.st_dev, found.st_ino)
-        _own[self.identity] = _own.get(self.identity, 0) + 1
+        with _counting:
+            _own[self.identity] = _own.get(self.identity, 0) + 1
 
     def close(self) -> None:
         super().close()
-        identity, self.identity = self.identity, None
-        if identity is not None:
-            _own[identity] -= 1
-            if not _own[identity]:
-                del _own[identity]
+        with _counting:
+            identity, self.identity = self.identity, None
+            if identity is not None:
+                _own[identity] -= 1
+                if not _own[identity]:
+                    del _own[identity]
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -211,6 +214,8 @@ def _statements(schema: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+    if statement:
+        raise ValueError("the schema ends in the middle of a statement")
 
 
 def _rebuild(path: Path, wanted: _Wanted, now: Callable[[], datetime] | None) -> sqlite3.Connection:
@@ -226,7 +231,7 @@ def _rebuild(path: Path, wanted: _Wanted, now: Callable[[], datetime] | None) ->
         except _Unusable as error:
             label = error.label
         moment = now()
-        for name in (path, *(path.with_name(path.name + suffix) for suffix in _SIDECARS)):
+        for name in (*(path.with_name(path.name + suffix) for suffix in _SIDECARS), path):
             if name.exists():
                 move_aside(name, label, moment)
                 _forget_older(name, label)
@@ -287,7 +292,7 @@ def _open_copy(path: Path, sleep: Callable[[float], None]) -> sqlite3.Connection
         folder = tempfile.mkdtemp(prefix="homarus-read-")
     try:
         copy = Path(folder, "copy.db")
-        with explained("copy", path):
+        with _opening, explained("copy", path):
             _copy_consistently(path, copy, sleep)
         merged = sqlite3.connect(copy, isolation_level=None)
         try:
