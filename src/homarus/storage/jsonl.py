@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -180,7 +180,9 @@ def _make(offset: int, raw: bytes, length: int, torn: bool, max_line: int) -> Li
     return Line(offset, raw, value, torn, problem)
 
 
-def read_lines(path: Path, *, start: int = 0, end: int | None = None, max_line: int = MAX_LINE) -> Iterator[Line]:
+def read_lines(
+    path: Path, *, start: int = 0, end: int | None = None, max_line: int = MAX_LINE
+) -> Generator[Line, None, None]:
     """Yield lines oldest first, from the line that begins at `start`, as if the file ended at `end`.
 
     Memory stays bounded by the longest line, and that by `max_line`: a longer one is reported, never loaded.
@@ -218,7 +220,7 @@ def read_lines(path: Path, *, start: int = 0, end: int | None = None, max_line: 
 
 def read_lines_reversed(
     path: Path, *, end: int | None = None, block: int = 65536, max_line: int = MAX_LINE
-) -> Iterator[Line]:
+) -> Generator[Line, None, None]:
     """Yield the same lines newest first, reading blocks from the tail: the first line costs one block, not one file."""
     fd = _open_for_reading(path)
     try:
