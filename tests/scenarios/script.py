@@ -17,7 +17,7 @@ from homarus.agent.outcome import Outcome
 from homarus.core.cancel import Cancel
 from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
-from homarus.core.events import Notice, RunEvent, TextDelta
+from homarus.core.events import ModelCalled, Notice, RunEvent, TextDelta
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import (
     Assistant,
@@ -73,12 +73,13 @@ class Script:
 
     async def stream(
         self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
-    ) -> AsyncIterator[StreamEvent | Notice]:
+    ) -> AsyncIterator[StreamEvent | ModelCalled | Notice]:
         number = len(self.asked)
         self.asked.append(messages)
         self.with_tools.append(tools)
         if self.before is not None:
             await self.before(number)
+        yield ModelCalled("script/model")
         line = self.lines[number] if number < len(self.lines) else Line("(the script is over)")
         if line.text:
             yield TextDelta(line.text)
@@ -146,7 +147,7 @@ class Stage:
         )
         run = Run(
             session=self.session,
-            settings=LoopSettings("script/model", **settings),
+            settings=LoopSettings(**settings),
             model=script,
             window=self.window,
             batch=batch,

@@ -32,7 +32,6 @@ _OVERFLOWS = frozenset({ModelFailure.CONTEXT_OVERFLOW})
 class LoopSettings(Struct, frozen=True):
     """How this turn behaves; everything else is behind the ports."""
 
-    model: str
     run: Limits = Limits()
     day: Limits = Limits()
     # Take every waiting message at a boundary, or one at a time.
@@ -128,12 +127,11 @@ class Loop:
             return reply
 
     async def _stream(self, messages: tuple[Message, ...], *, tools: bool) -> Stop:
-        self._run.emit(ModelCalled(self._run.settings.model, self._spent.calls + 1))
         stop: Stop | None = None
         async for event in self._run.model.stream(messages, tools=tools, cancel=self._run.cancel):
             if isinstance(event, Stop):
                 stop = event
-            elif isinstance(event, TextDelta | ThinkingDelta | Notice):
+            elif isinstance(event, ModelCalled | TextDelta | ThinkingDelta | Notice):
                 self._run.emit(event)
         assert stop is not None, "a stream ends with one Stop"
         self._spent = self._spent.add(stop.message.usage)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import ModelError
-from homarus.core.events import Notice, RunEvent
+from homarus.core.events import ModelCalled, Notice, RunEvent
 from homarus.core.messages import Image, Message, Trust
 from homarus.models.provider import StreamEvent
 
@@ -19,8 +19,9 @@ class Model(Protocol):
 
     def stream(
         self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
-    ) -> AsyncIterator[StreamEvent | Notice]:
-        """Ask once. Retries and fallbacks happen inside and show as notices; the last event is one `Stop`.
+    ) -> AsyncIterator[StreamEvent | ModelCalled | Notice]:
+        """Ask once. Retries and fallbacks happen inside: each attempt starts with `ModelCalled`, and the text of the
+        attempt before it is void then. The last event is one `Stop`.
 
         `tools=False` asks for words only, to close a turn whose tools are done.
         """

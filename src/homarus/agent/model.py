@@ -1,0 +1,73 @@
+"""The models of a turn behind the loop's port: a chain with failover, and the same chain as a summariser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from msgspec.structs import replace
+
+from homarus.context.summarize import Ask
+from homarus.core.cancel import Cancel
+from homarus.core.events import ModelCalled, Notice
+from homarus.core.messages import Message, Text, User
+from homarus.core.prompt import SystemPrompt
+from homarus.models.client import ModelClient
+from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.models.rotation import Pin
+from homarus.models.select import Chain
+
+
+class ChainModel:
+    """Asks the chain with one fixed request; only the messages grow from call to call."""
+
+    def __init__(
+        self,
+        client: ModelClient,
+        chain: Chain,
+        request: ModelRequest,
+        *,
+        pin: Pin | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self._client = client
+        self._chain = chain
+        self._request = request
+        self._pin = pin
+        self._deadline = deadline
+
+    async def stream(
+        self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
+    ) -> AsyncIterator[StreamEvent | ModelCalled | Notice]:
+        """Ask once, with retries and fallbacks inside."""
+        # The tools stay in the request: taking them out would change the prefix that the provider has cached.
+        request = replace(self._request, messages=messages, tool_choice=None if tools else "none")
+        async for event in self._client.stream(
+            request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline
+        ):
+            yield event
+
+
+class Summaries:
+    """The turn's models as a summariser: no tools, no thinking, nothing kept."""
+
+    def __init__(self, client: ModelClient, chain: Chain, cancel: Cancel) -> None:
+        self._client = client
+        self._chain = chain
+        self._cancel = cancel
+
+    async def __call__(self, ask: Ask) -> str:
+        """Return the model's text, or raise its `ModelError`."""
+        request = ModelRequest(
+            model=self._chain.primary.key,
+            system=SystemPrompt(ask.system),
+            messages=(User((Text(ask.text),)),),
+            max_tokens=ask.max_tokens,
+            cache=False,
+        )
+        text = ""
+        async for event in self._client.stream(request, self._chain, cancel=self._cancel):
+            if isinstance(event, Stop):
+                if event.error is not None:
+                    raise event.error
+                text = event.message.text
+        return text

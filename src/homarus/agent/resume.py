@@ -1,0 +1,33 @@
+"""What a crash left open is settled before a session goes on: every call gets one honest result.
+
+A call whose tool only reads may simply run again. For any other nobody can know whether it ran, so it does not run a
+second time: the model is told that, and can look.
+"""
+
+from __future__ import annotations
+
+from homarus.core.clock import epoch_ms
+from homarus.core.messages import Text, ToolResult
+from homarus.sessions.writer import SessionWriter
+from homarus.tools.execute import Toolbox, execute
+from homarus.tools.tool import ToolContext
+
+INTERRUPTED = (
+    "Interrupted: the program stopped while this call was running. It may or may not have had its effect, and it was not "
+    "run again. Check before you repeat it."
+)
+
+
+async def settle_open_calls(session: SessionWriter, box: Toolbox, context: ToolContext) -> int:
+    """Give every open call its result, in order, and return how many there were."""
+    calls = session.open_calls
+    for call in calls:
+        tool = box.find(call.name)
+        if tool is not None and tool.replay_safe:
+            result = await execute(call, box, context)
+        else:
+            now = epoch_ms(context.clock.now())
+            details = {"status": "interrupted"}
+            result = ToolResult(call.id, call.name, (Text(INTERRUPTED),), now, is_error=True, details=details)
+        session.append_message(result)
+    return len(calls)

@@ -1,0 +1,233 @@
+"""read, write and ls: the plain file tools. Limits hold whatever the size of a file or folder."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from typing import Any
+
+from homarus.core.errors import ToolError
+from homarus.core.messages import Image, Text
+from homarus.core.tools import Risk, ToolSpec
+from homarus.storage.boundary import BoundaryError, Root
+from homarus.tools.paths import Reach, Spot, locate, opened, spellings
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+MAX_LINES = 2_000
+MAX_BYTES = 51_200
+MAX_IMAGE_BYTES = 5_000_000
+MAX_ENTRIES = 500
+# Lines are found by reading on; a file without newlines must not be read whole to find its second line.
+SCAN_BYTES = 64 << 20
+MAX_WRITE_BYTES = 8 << 20
+_BLOCK = 1 << 18
+_ALIASES = {
+    "file_path": "path",
+    "filePath": "path",
+    "filename": "path",
+    "file": "path",
+    "start_line": "offset",
+    "text": "content",
+}
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+def file_tools(reach: Reach) -> list[Tool]:
+    """Return read, write and ls."""
+    kit = _Kit(reach)
+    return [
+        Tool(spec=READ, risk=Risk.READ, run=kit.read, group="fs", aliases=_ALIASES),
+        Tool(spec=WRITE, risk=Risk.WRITE, run=kit.write, group="fs", aliases=_ALIASES, sequential=True),
+        Tool(spec=LS, risk=Risk.READ, run=kit.ls, group="fs", aliases={"directory": "path", "dir": "path"}),
+    ]
+
+
+READ = ToolSpec(
+    name="read",
+    summary="read a file or look at an image",
+    description="Read a text file (up to 2,000 lines or 50 kB at once; go on with offset) or look at an image.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
+            "limit": {"type": "integer", "minimum": 1, "description": "how many lines"},
+        },
+        "required": ["path"],
+    },
+)
+WRITE = ToolSpec(
+    name="write",
+    summary="create or replace a file",
+    description="Create a file or replace it whole; folders are made as needed. Use edit to change part of a file.",
+    parameters={
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+        "required": ["path", "content"],
+    },
+)
+LS = ToolSpec(
+    name="ls",
+    summary="list a folder",
+    description="List a folder; names of folders end with a slash.",
+    parameters={
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}},
+    },
+)
+
+
+class _Kit:
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def read(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        spot = locate(context, arguments["path"], self._reach)
+        with opened(spot) as root:
+            fd = _open(root, spot)
+            try:
+                head = os.pread(fd, 16, 0)
+                if kind := _image_kind(head):
+                    return _image(fd, kind, spot, vision=context.vision)
+                return _lines(fd, spot, arguments.get("offset", 1), arguments.get("limit", MAX_LINES))
+            finally:
+                os.close(fd)
+
+    async def write(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        spot = locate(context, arguments["path"], self._reach, write=True)
+        data = arguments["content"].encode("utf-8", "surrogatepass")
+        if len(data) > MAX_WRITE_BYTES:
+            raise ToolError(
+                f"the content has {len(data):,} bytes, more than {MAX_WRITE_BYTES:,}",
+                cure="write it in parts with exec",
+            )
+        with opened(spot) as root:
+            old = root.read(spot.name, max_bytes=MAX_WRITE_BYTES)
+            if old.kind == "ok" and old.data == data and not old.truncated:
+                return said(f"{spot.path} already has exactly this content.", changed=False, bytes=len(data))
+            try:
+                if (parent := os.path.dirname(spot.name)) != "":
+                    root.make_dirs(parent, mode=0o755)
+                root.write(spot.name, data, mode=0o644)
+            except BoundaryError as problem:
+                raise ToolError(problem.message, cure=problem.cure or "check the path") from None
+        what = "Replaced" if old.kind == "ok" else "Created"
+        return said(
+            f"{what} {spot.path} ({len(data):,} bytes).", changed=True, bytes=len(data), created=old.kind != "ok"
+        )
+
+    async def ls(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        spot = locate(context, arguments.get("path") or ".", self._reach)
+        limit = min(arguments.get("limit", MAX_ENTRIES), MAX_ENTRIES)
+        with opened(spot) as root:
+            try:
+                fd = root.open(spot.name, os.O_RDONLY | os.O_DIRECTORY)
+            except BoundaryError as problem:
+                raise ToolError(
+                    f"{spot.path}: {problem.message}", cure="ls needs a folder; use read for a file"
+                ) from None
+            try:
+                names, more = _names(fd, limit)
+            finally:
+                os.close(fd)
+        if not names:
+            return said(f"{spot.path} is empty.", entries=0)
+        note = f"\n\n[{limit:,} of more entries shown; narrow it down with find]" if more else ""
+        return said("\n".join(names) + note, entries=len(names), truncated=more)
+
+
+def _open(root: Root, spot: Spot) -> int:
+    for name in (spot.name, *spellings(spot.name)):
+        try:
+            return root.open(name, os.O_RDONLY)
+        except BoundaryError as problem:
+            if problem.kind != "missing":
+                raise ToolError(problem.message, cure="read needs a regular file; use ls for a folder") from None
+    raise ToolError(f"{spot.path} does not exist", cure="check the path with ls")
+
+
+def _image_kind(head: bytes) -> str:
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _IMAGES.items() if head.startswith(magic)), "")
+
+
+def _image(fd: int, kind: str, spot: Spot, *, vision: bool) -> ToolOutput:
+    size = os.fstat(fd).st_size
+    if not vision:
+        return said(
+            f"{spot.path} is an image ({kind}, {size:,} bytes), and this model cannot see images.", mimeType=kind
+        )
+    if size > MAX_IMAGE_BYTES:
+        raise ToolError(f"{spot.path} has {size:,} bytes, too many for an image", cure="make it smaller first")
+    data = base64.b64encode(os.pread(fd, MAX_IMAGE_BYTES, 0)).decode()
+    return ToolOutput((Text(f"{spot.path} ({kind}, {size:,} bytes)"), Image(data, kind)), {"mimeType": kind})
+
+
+def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
+    """Return whole lines within both limits, and say where to go on."""
+    limit = min(limit, MAX_LINES)
+    lines, more, seen = _scan(fd, offset, limit)
+    if not lines:
+        if offset > 1:
+            raise ToolError(
+                f"{spot.path} has {seen} lines, so there is no line {offset}",
+                cure=f"use an offset up to {max(1, seen)}",
+            )
+        return said(f"{spot.path} is empty.", lines=0)
+    if lines[0] is None:
+        raise ToolError(
+            f"line {offset} of {spot.path} alone is longer than {MAX_BYTES:,} bytes",
+            cure="look at parts of it with exec, for example with cut or head -c",
+        )
+    text = b"\n".join(line for line in lines if line is not None).decode("utf-8", "replace").replace("\r\n", "\n")
+    last = offset + len(lines) - 1
+    note = f"\n\n[lines {offset}-{last}; go on with offset={last + 1}]" if more else ""
+    return said(text + note, lines=len(lines), offset=offset, truncated=more)
+
+
+def _scan(fd: int, offset: int, limit: int) -> tuple[list[bytes | None], bool, int]:
+    """Return the lines from `offset` on, whether more follow, and how many lines were seen in all."""
+    number, position, rest, size = 1, 0, b"", 0
+    lines: list[bytes | None] = []
+    while position < SCAN_BYTES or number >= offset:
+        block = os.pread(fd, _BLOCK, position)
+        if not block:
+            break
+        position += len(block)
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            if number >= offset:
+                if len(lines) >= limit or size + len(line) + 1 > MAX_BYTES:
+                    return (lines or [None]), True, number
+                lines.append(line.removesuffix(b"\r"))
+                size += len(line) + 1
+            number += 1
+        if number >= offset and len(rest) > MAX_BYTES:
+            return (lines or [None]), True, number
+        if number < offset and len(rest) > MAX_BYTES:
+            rest = rest[-1:]  # the inside of a line that is passed over
+    if rest and number >= offset:
+        if len(lines) >= limit or size + len(rest) > MAX_BYTES:
+            return (lines or [None]), True, number
+        lines.append(rest)
+        return lines, False, number
+    return lines, False, number - 1 if not rest else number
+
+
+def _names(fd: int, limit: int) -> tuple[list[str], bool]:
+    """Return the first names in the order of the alphabet; a folder of a million entries costs time, never memory."""
+    import heapq
+
+    with os.scandir(fd) as entries:
+        first = heapq.nsmallest(limit + 1, ((entry.name.casefold(), entry.name) for entry in entries))
+    names = [name for _, name in first]
+    shown = []
+    for name in names[:limit]:
+        try:
+            folder = stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+        except OSError:
+            folder = False
+        shown.append(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") + ("/" if folder else ""))
+    return shown, len(names) > limit

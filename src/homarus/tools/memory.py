@@ -1,0 +1,51 @@
+"""The memory tools: thin wrappings of what the memory package offers, with the gate's words for risk and taint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from homarus.core.tools import Risk, ToolSpec
+from homarus.memory import toolset
+from homarus.memory.memory import Memory
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+Open = Callable[[str], Memory]
+
+
+def memory_tools(memory_of: Open, citations: toolset.Citations = "auto") -> list[Tool]:
+    """Return the four memory tools; `memory_of` opens an agent's memory when it is first needed."""
+
+    def tool(spec: ToolSpec, risk: Risk, work: Callable[[ToolContext, dict[str, Any]], dict[str, Any]]) -> Tool:
+        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+            # The index is SQLite and files: quick, but not to be waited for in the event loop.
+            result = await asyncio.to_thread(work, context, arguments)
+            failed = bool(result.get("error"))
+            return said(msgspec.json.encode(result).decode(), is_error=failed, status="error" if failed else "ok")
+
+        return Tool(spec=spec, risk=risk, run=run, group="memory", sequential=risk is not Risk.READ)
+
+    def direct(context: ToolContext) -> bool:
+        return not context.session.is_shared
+
+    return [
+        tool(
+            toolset.SEARCH,
+            Risk.READ,
+            lambda context, arguments: toolset.search(
+                memory_of(context.agent_id), arguments, citations=citations, direct=direct(context)
+            ),
+        ),
+        tool(toolset.GET, Risk.READ, lambda context, arguments: toolset.get(memory_of(context.agent_id), arguments)),
+        tool(
+            toolset.RECALL, Risk.READ, lambda context, arguments: toolset.recall(memory_of(context.agent_id), arguments)
+        ),
+        tool(
+            toolset.RETAIN,
+            Risk.WRITE,
+            lambda context, arguments: toolset.retain_fact(memory_of(context.agent_id), arguments),
+        ),
+    ]

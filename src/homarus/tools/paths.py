@@ -1,0 +1,122 @@
+"""From what a model writes as a path to a place it may touch. Every file tool goes through here, and nothing else opens files.
+
+With a sandbox, file tools see what commands see: the workspace, the mounts, and a few folders to read from. Without one,
+absolute paths go anywhere unless `tools.fs.workspaceOnly` is set. A place is a root that is held by descriptor and a name
+below it, so a link that is swapped between a check and its use leads nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from homarus.core.errors import Denied, ToolError
+from homarus.sandbox.spec import Access
+from homarus.storage.boundary import Root
+from homarus.tools.tool import ToolContext
+
+_SPACES = {"\u00a0", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009"}
+_SPACES |= {"\u200a", "\u202f", "\u205f", "\u3000"}
+
+
+class FsSettings(Struct, frozen=True, rename="camel"):
+    """`tools.fs`."""
+
+    workspace_only: bool = False
+
+    @classmethod
+    def disabled(cls) -> FsSettings:
+        """A block that cannot be read must not open anything."""
+        return cls(workspace_only=True)
+
+
+class Reach(Struct, frozen=True):
+    """Folders beside the workspace that may be read by everyone: documentation, skills, results that were cut."""
+
+    readable: tuple[Path, ...] = ()
+    workspace_only: bool = False
+
+
+class Spot(Struct, frozen=True):
+    """A name below a root."""
+
+    root: Path
+    name: str
+    writable: bool
+
+    @property
+    def path(self) -> Path:
+        """Return the whole path, for messages."""
+        return self.root / self.name
+
+
+def clean(text: str, home: str = "") -> str:
+    """Return a path as it was meant: without a leading `@`, with `~` expanded and exotic spaces made plain."""
+    text = "".join(" " if char in _SPACES else char for char in text.strip())
+    text = text.removeprefix("@")
+    if not text or "\x00" in text:
+        raise ToolError("the path is empty or holds a NUL byte", cure="give a path such as notes/today.md")
+    if home and (text == "~" or text.startswith("~/")):
+        text = home + text[1:]
+    return text
+
+
+def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False) -> Spot:
+    """Return where a path lies for this turn, or raise: `Denied` when it is out of reach."""
+    wanted = Path(os.path.normpath(context.cwd / clean(text, context.env.get("HOME", ""))))
+    for root, writable in _roots(context, reach):
+        if wanted.is_relative_to(root):
+            if write and not writable:
+                raise Denied(f"{wanted} can only be read", cure=f"write below {context.workspace}")
+            return Spot(root, _name(wanted, root), writable)
+    raise Denied(
+        f"{wanted} is outside of what this session may {'change' if write else 'read'}",
+        cure=f"use a path below {context.workspace}",
+    )
+
+
+def _roots(context: ToolContext, reach: Reach) -> Iterator[tuple[Path, bool]]:
+    """Yield the roots from the narrowest to the widest, each with whether it may be written."""
+    spec = context.sandbox
+    if not spec.enforced or spec.access is not Access.NONE:
+        yield context.workspace, not spec.enforced or spec.access is Access.RW
+    real = context.workspace.resolve()
+    if real != context.workspace and (not spec.enforced or spec.access is not Access.NONE):
+        yield real, not spec.enforced or spec.access is Access.RW
+    for mount in spec.mounts:
+        yield Path(mount.path), mount.writable
+    for folder in (*reach.readable, context.overflow_dir):
+        yield folder, False
+    if not spec.enforced and not reach.workspace_only:
+        yield Path("/"), True
+
+
+def _name(path: Path, root: Path) -> str:
+    return str(path.relative_to(root))
+
+
+@contextmanager
+def opened(spot: Spot) -> Iterator[Root]:
+    """Hold the root of a spot while something is done below it."""
+    try:
+        root = Root(spot.root)
+    except OSError as problem:
+        raise ToolError(f"cannot open {spot.root}: {problem}", cure="check the path") from None
+    with root:
+        yield root
+
+
+def spellings(name: str) -> list[str]:
+    """Return other names under which a file may be stored: as a Mac writes screenshots, and in decomposed form."""
+    found = [
+        name.replace(" AM.", "\u202fAM.").replace(" PM.", "\u202fPM."),
+        unicodedata.normalize("NFD", name),
+        unicodedata.normalize("NFC", name),
+        name.replace("'", "\u2019"),
+    ]
+    return [other for other in dict.fromkeys(found) if other != name]
