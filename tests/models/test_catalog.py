@@ -23,6 +23,8 @@ def test_every_built_in_row_is_usable():
     everything = Catalog()
     for name in data["providers"]:
         provider = everything.provider(name)
+        if name in {"builtin", "local"}:
+            continue
         assert provider.base_url.startswith("http")
         assert provider.env
         assert name == normalize_provider(name)

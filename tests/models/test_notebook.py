@@ -81,6 +81,23 @@ def test_what_it_is_told_is_kept_and_cited():
     assert talk.ran == [("memory_retain", {"text": "the gate code is 4711."})]
 
 
+def test_it_speaks_the_memory_tools_own_form():
+    retain = tool("memory_retain", "text", text="string", kind={"type": "string", "enum": ["world", "opinion"]})
+    talk = Talk(retain, RECALL, memory_retain='{"status":"ok","path":"memory/2026-11-15.md","line":7,"id":"ab"}')
+    assert talk.say("Peter prefers short replies.") == "Kept in memory/2026-11-15.md#L7: “Peter prefers short replies.”"
+    assert talk.ran == [("memory_retain", {"text": "Peter prefers short replies.", "kind": "opinion"})]
+    broken = Talk(
+        retain,
+        RECALL,
+        memory_retain='{"status":"error","error":"the note is read-only"}',
+        memory_recall='{"items":[],"error":"no index"}',
+    )
+    assert broken.say("remember x is y") == "I could not keep that: the note is read-only"
+    assert broken.say("what is x?") == "I could not look that up: no index"
+    found = '{"results":[{"path":"m.md","startLine":3,"endLine":4,"snippet":"Tea is out.\\nMilk too.\\n\\nSource: m.md#L3-L4","source":"memory","citation":"m.md#L3-L4"}]}'
+    assert Talk(SEARCH, memory_search=found).say("is tea out?") == "Your notes say: “Tea is out.” (m.md#L3)"
+
+
 def test_questions_are_answered_with_quotes_and_citations():
     found = json.dumps({"results": [
         {"path": "memory/2026-11-01.md", "startLine": 4, "endLine": 4, "snippet": "- W: The gate code is 4711."},

@@ -24,6 +24,7 @@ COMMANDS: dict[str, Entry] = {
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
+    "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),

@@ -55,6 +55,7 @@ class Catalog:
         self.settings = settings or ModelsSettings()
         self._own = {normalize_provider(name): value for name, value in self.settings.providers.items()}
         self._replace = self.settings.mode == "replace"
+        self._learned: dict[str, int] = {}
 
     @property
     def updated(self) -> str:
@@ -63,6 +64,11 @@ class Catalog:
 
     def _known(self, provider: str) -> dict[str, Any]:
         return {} if self._replace else _built_in()["models"].get(provider, {})
+
+    def learn(self, ref: ModelRef, window: int) -> None:
+        """Remember what a server on this machine says about its model, for as long as this process lives."""
+        if window > 0:
+            self._learned[ref.key] = window
 
     def providers(self) -> list[str]:
         """Return all provider ids: built-in ones in their order of preference, then the user's own."""
@@ -96,6 +102,8 @@ class Catalog:
         listed = self._listed(ref)
         raw: dict[str, Any] = {"name": ref.model, **(known or {}), "provider": ref.provider, "id": ref.model}
         raw["known"] = known is not None or listed is not None
+        if ref.key in self._learned:
+            raw["contextWindow"] = self._learned[ref.key]
         own = self.own_settings(ref.provider)
         if own.context_window:
             raw["contextWindow"] = own.context_window

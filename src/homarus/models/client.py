@@ -59,7 +59,7 @@ class ModelClient:
 
     def info(self, ref: ModelRef) -> ModelInfo:
         """Return what is known about a model."""
-        return self.registry.catalog.model(ref)
+        return self.registry.info(ref)
 
     def credentials(self, ref: ModelRef, pin: Pin | None = None) -> tuple[Credential, ...]:
         """Return what a model can be called with, best first; empty when it needs a key and there is none."""

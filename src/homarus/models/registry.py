@@ -37,7 +37,7 @@ class Registry:
     ) -> None:
         self.catalog = catalog
         self.http = http
-        self._clock = clock
+        self.clock = clock
         self._models_dir = models_dir
         self._resolve = resolve
         self._open: BoundedCache[tuple[str, str], ModelProvider] = BoundedCache(KEPT)
@@ -46,6 +46,17 @@ class Registry:
     def register(self, provider: str, factory: Factory) -> None:
         """Let a plugin (or a test) answer for a provider id."""
         self._factories[provider] = factory
+
+    def info(self, ref: ModelRef) -> ModelInfo:
+        """Return what is known about a model; a local file is asked itself."""
+        if ref.provider == LOCAL and ref.provider not in self._factories:
+            from homarus.models.providers.llama import describe
+
+            try:
+                return describe(ref.model, self._models_dir)
+            except ConfigError:
+                pass
+        return self.catalog.model(ref)
 
     def needs_key(self, provider: str) -> bool:
         """Say whether calling a provider without a credential is pointless."""
@@ -72,17 +83,17 @@ class Registry:
         if ref.provider == LOCAL:
             from homarus.models.providers.llama import open_gguf
 
-            return open_gguf(ref.model, self._models_dir, clock=self._clock)
+            return open_gguf(ref.model, self._models_dir, clock=self.clock)
         info = self.catalog.model(ref)
         endpoint = self.endpoint(ref, credential)
         if endpoint.api == "openai-completions":
             from homarus.models.providers.openai import OpenAIProvider
 
-            return OpenAIProvider(endpoint, info, http=self.http, clock=self._clock)
+            return OpenAIProvider(endpoint, info, http=self.http, clock=self.clock)
         if endpoint.api == "anthropic-messages":
             from homarus.models.providers.anthropic import AnthropicProvider
 
-            return AnthropicProvider(endpoint, info, http=self.http, clock=self._clock)
+            return AnthropicProvider(endpoint, info, http=self.http, clock=self.clock)
         return self._through_library(endpoint, info)
 
     def _builtin(self, ref: ModelRef) -> ModelProvider:
@@ -90,12 +101,12 @@ class Registry:
             raise ConfigError(f"there is no model '{ref.key}'", cure="the only built-in model is builtin/notebook")
         from homarus.models.providers.notebook import NotebookProvider
 
-        return NotebookProvider(clock=self._clock)
+        return NotebookProvider(clock=self.clock)
 
     def _through_library(self, endpoint: Endpoint, info: ModelInfo) -> ModelProvider:
         from homarus.models.providers.pydantic_ai import LibraryProvider
 
-        return LibraryProvider(endpoint, info, clock=self._clock)
+        return LibraryProvider(endpoint, info, clock=self.clock)
 
     def endpoint(self, ref: ModelRef, credential: Credential) -> Endpoint:
         """Return where and how a model is called."""

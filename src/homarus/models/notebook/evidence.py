@@ -18,6 +18,9 @@ _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
 _BULLET = re.compile(r"\A\s*(?:[-*+•]|\d+[.)])\s+(?:[WBOS](?:\([^)]*\))?(?:\s+@\S+)*:?\s+)?")
 
 
+_TRAILER = re.compile(r"\s*\n\s*Source: [^\n]*\s*\Z")
+
+
 class Quote(Struct, frozen=True):
     """Words from a file and where they stand."""
 
@@ -42,7 +45,7 @@ def _from_json(value: Any) -> list[Quote]:
     text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
     source = _source(value)
     if text is not None and source:
-        return [Quote(text, source)]
+        return [Quote(_TRAILER.sub("", text), source)]
     return [quote for item in value.values() if isinstance(item, list | dict) for quote in _from_json(item)]
 
 
@@ -112,6 +115,27 @@ def _narrow(quote: Quote, line: str) -> str:
 
 def _clean(text: str) -> str:
     return single_line(_BULLET.sub("", text), MAX_QUOTE)
+
+
+def complaint(result: str) -> str:
+    """Return what a tool says went wrong inside a result of its own form, or nothing."""
+    try:
+        value = msgspec.json.decode(result)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return ""
+    return str(value["error"]) if isinstance(value, dict) and value.get("error") else ""
+
+
+def place(result: str) -> str:
+    """Return the citation of what a tool wrote, or nothing."""
+    try:
+        value = msgspec.json.decode(result)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        value = None
+    if isinstance(value, dict) and _source(value):
+        return _source(value)
+    cited = CITATION.search(result)
+    return cited.group(0) if cited else ""
 
 
 def answer(question: str, result: str) -> str:

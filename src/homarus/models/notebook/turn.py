@@ -13,13 +13,14 @@ from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import words
-from homarus.models.notebook.evidence import CITATION, answer
+from homarus.models.notebook.evidence import answer, complaint, place
 from homarus.models.notebook.grammar import Intent, Kind, content_words, read_message
 from homarus.models.notebook.summary import summarize, wants_summary
 
 MAX_SHOWN_LINES, MAX_SHOWN = 80, 6_000
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 _CLOCK = re.compile(r"\b\d{1,2}:\d{2}\b")
+_OPINION = re.compile(r"\b(?:prefers?|likes?|loves?|hates?|wants?|thinks?|favou?rite|dislikes?)\b", re.IGNORECASE)
 _RETAIN = re.compile(r"^## Retain[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 # The names a parameter may have, by what we want to put into it.
@@ -76,7 +77,7 @@ def _today(user: User, now: datetime) -> str:
 def _call(intent: Intent, offered: dict[str, ToolSpec], today: str) -> ToolCall | None:
     match intent.kind:
         case Kind.KEEP:
-            found = _fill(offered.get("memory_retain"), {_TEXT: intent.text})
+            found = _fill(offered.get("memory_retain"), {_TEXT: intent.text}, _kind(intent.text))
             if found is None and "write" in offered and "edit" in offered:
                 found = _fill(offered.get("read"), {_PATH: f"memory/{today}.md"})
             return found
@@ -97,7 +98,13 @@ def _call(intent: Intent, offered: dict[str, ToolSpec], today: str) -> ToolCall 
             return None
 
 
-def _fill(spec: ToolSpec | None, wanted: dict[tuple[str, ...], str]) -> ToolCall | None:
+def _kind(text: str) -> dict[str, str]:
+    return {"kind": "opinion"} if _OPINION.search(text) else {}
+
+
+def _fill(
+    spec: ToolSpec | None, wanted: dict[tuple[str, ...], str], extra: dict[str, str] | None = None
+) -> ToolCall | None:
     """Return a call whose arguments fit the tool's own schema, or None when something it needs is not ours to give."""
     if spec is None:
         return None
@@ -108,6 +115,8 @@ def _fill(spec: ToolSpec | None, wanted: dict[tuple[str, ...], str]) -> ToolCall
         if name is None:
             return None
         arguments[name] = value
+    offered = {name: (properties.get(name) or {}).get("enum") or () for name in extra or {}}
+    arguments |= {name: value for name, value in (extra or {}).items() if value in offered[name]}
     for name in spec.parameters.get("required") or ():
         if name not in arguments:
             choices = (properties.get(name) or {}).get("enum")
@@ -159,14 +168,15 @@ def _compose(plan: list[tuple[Intent, ToolCall | None]], done: list[tuple[ToolCa
 
 
 def _say(intent: Intent, result: ToolResult | None, now: datetime) -> str:
-    if result is not None and result.is_error:
-        return words.FAILED[intent.kind].format(why=single_line(result.text, 300), about=intent.text)
+    wrong = result is not None and (result.text if result.is_error else complaint(result.text))
+    if wrong and intent.kind in words.FAILED:
+        return words.FAILED[intent.kind].format(why=single_line(wrong, 300), about=intent.text)
     match intent.kind:
         case Kind.KEEP:
             if result is None:
                 return words.NO_MEMORY
-            cited = CITATION.search(result.text)
-            where = f" in {cited.group(0)}" if cited else ""
+            cited = place(result.text)
+            where = f" in {cited}" if cited else ""
             return f"Kept{where}: “{single_line(intent.text, 200)}”"
         case Kind.ASK:
             return answer(intent.text, result.text) if result is not None else words.NO_SEARCH

@@ -1,0 +1,216 @@
+"""The models of one configuration, ready for use: names, chains, levels, `auto`, and a client per agent.
+
+This is the one door through which the rest of the program comes; everything behind it is small and pure where it can be.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.config.view import AgentConfig, Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ConfigError
+from homarus.models.auth import AuthStore, env_credentials
+from homarus.models.catalog import Catalog
+from homarus.models.client import ModelClient
+from homarus.models.http import HttpClient
+from homarus.models.info import ModelInfo
+from homarus.models.levels import nearest, parse_level
+from homarus.models.proxy import proxies_from
+from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
+from homarus.models.registry import BUILTIN, LOCAL, Registry
+from homarus.models.rotation import Credential
+from homarus.models.select import AUTO, Chain, Override, chain
+from homarus.models.settings import AuthSettings, ModelsSettings
+
+
+class Picked(Struct, frozen=True):
+    """What `auto` chose, and why, in words for people."""
+
+    ref: ModelRef
+    why: str
+
+
+class Models:
+    """One per process and configuration: one catalogue, one HTTP client, one registry."""
+
+    def __init__(
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        *,
+        clock: Clock,
+        http: HttpClient | None = None,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self.config = config
+        self.catalog = Catalog(config.block("models", ModelsSettings))
+        self.http = http or HttpClient(proxies=proxies_from(env))
+        self.registry = Registry(
+            self.catalog, http=self.http, clock=clock, models_dir=config.paths.models_dir, resolve=self._secret
+        )
+        self._env = env
+        self._clock = clock
+        self._dice = dice
+        self._auth = config.block("auth", AuthSettings)
+        self._stores: dict[str, AuthStore] = {}
+        self._clients: dict[str, ModelClient] = {}
+        self._picked: dict[str, Picked] = {}
+
+    def _secret(self, value: Any) -> str:
+        """Return a secret, or nothing where its reference cannot be followed: then another credential is tried."""
+        try:
+            return self.config.resolve(value)
+        except ConfigError as problem:
+            self.config.report("warning", ("models",), problem.message, problem.cure)
+            return ""
+
+    def names(self, agent: AgentConfig) -> Names:
+        """Return what short names mean for an agent."""
+        models = agent.get("models")
+        primary = split_ref(str(agent.get("model.primary") or ""))
+        provider = primary.provider if primary else ""
+        return build_names(models if isinstance(models, dict) else {}, self.catalog.configured(), provider)
+
+    def store(self, agent: AgentConfig) -> AuthStore:
+        """Return an agent's credentials; those of the main agent are visible to others only with `auth.inherit`."""
+        found = self._stores.get(agent.id)
+        if found is None:
+            main = self.config.default_agent
+            parent = self.store(main) if self._auth.inherit and agent.id != main.id else None
+            found = AuthStore(agent.agent_dir, clock=self._clock, resolve=self._secret, parent=parent)
+            self._stores[agent.id] = found
+        return found
+
+    def client(self, agent: AgentConfig) -> ModelClient:
+        """Return the client of an agent."""
+        found = self._clients.get(agent.id)
+        if found is None:
+            found = self._clients[agent.id] = ModelClient(
+                self.registry,
+                self.store(agent),
+                clock=self._clock,
+                settings=self._auth,
+                last_resort=self.bare_keys,
+                dice=self._dice,
+            )
+        return found
+
+    def bare_keys(self, provider: str) -> list[Credential]:
+        """Return keys that no profile holds: from the environment, then from the configuration."""
+        found = env_credentials(provider, self.catalog.provider(provider).env, self._env)
+        own = self.catalog.own_settings(provider).api_key
+        key = self._secret(own) if own not in (None, "") else ""
+        if key and key not in {item.secret for item in found}:
+            found.append(Credential(f"config:{provider}", provider, "api_key", key))
+        return found
+
+    def info(self, ref: ModelRef) -> ModelInfo:
+        """Return what is known about a model."""
+        return self.registry.info(ref)
+
+    async def chain(self, agent: AgentConfig, *, override: Override | None = None, images: bool = False) -> Chain:
+        """Return the models of a turn; where nothing is configured, `auto` picks one."""
+        found = chain(
+            agent.raw, self.names(agent), override=override, images=images, sees=lambda ref: self.info(ref).sees
+        )
+        if found.models:
+            return found
+        picked = await self.auto(agent)
+        return Chain((picked.ref,), AUTO, strict=True)
+
+    async def auto(self, agent: AgentConfig) -> Picked:
+        """Pick a model without being told: a key, a server on this machine, a file, and at last the notebook.
+
+        The choice holds for the life of the process, so that a conversation does not change its model between turns.
+        """
+        found = self._picked.get(agent.id)
+        if found is None:
+            found = self._by_key(agent) or await self._by_server() or self._by_file()
+            found = found or Picked(
+                ModelRef(*NOTEBOOK.split("/")), "no key, no model server and no model file was found"
+            )
+            self._picked[agent.id] = found
+        return found
+
+    def _by_key(self, agent: AgentConfig) -> Picked | None:
+        store = self.store(agent)
+        for provider in self.catalog.providers():
+            known = self.catalog.provider(provider)
+            if known.local or provider in {BUILTIN, LOCAL}:
+                continue
+            keys = [*env_credentials(provider, known.env, self._env), *store.credentials(provider)]
+            first = next(self.catalog.models(provider), None)
+            model = known.default or (first.id if first else "")
+            if keys and model:
+                source = keys[0].id.removeprefix("env:")
+                return Picked(ModelRef(provider, model), f"there is a key for {known.name} ({source})")
+        return None
+
+    async def _by_server(self) -> Picked | None:
+        from homarus.models.discover import discover
+
+        for server in await discover(self.http, self.catalog):
+            model = server.chat_model
+            if model is not None:
+                ref = ModelRef(server.provider, model.id)
+                self.catalog.learn(ref, model.window)
+                return Picked(ref, f"{self.catalog.provider(server.provider).name} runs at {server.base_url}")
+        return None
+
+    def _by_file(self) -> Picked | None:
+        from homarus.models.gguf import NotGguf, find_models, read_info
+
+        if importlib.util.find_spec("xllamacpp") is None:
+            return None
+        for path in find_models(self.config.paths.models_dir):
+            try:
+                read_info(path)
+            except NotGguf:
+                continue
+            return Picked(ModelRef(LOCAL, path.stem), f"{path.name} lies in the models folder")
+        return None
+
+    def params(self, agent: AgentConfig, ref: ModelRef) -> dict[str, Any]:
+        """Return the user's request settings for a model: provider, shared model entry, agent's model entry; later wins."""
+        merged = dict(self.catalog.own_settings(ref.provider).params)
+        for entries in (self.config.defaults.get("models"), agent.entry.get("models")):
+            merged |= _params(entries, ref)
+        return merged
+
+    def level(self, agent: AgentConfig, ref: ModelRef, *, inline: str = "", session: str = "") -> str:
+        """Return the thinking level of a turn, fitted to the model: the first of inline, session, agent, model, defaults."""
+        info = self.info(ref)
+        defaults = self.config.defaults
+        said = (
+            inline,
+            session,
+            agent.entry.get("thinkingDefault"),
+            _params(agent.entry.get("models"), ref).get("thinking"),
+            _params(defaults.get("models"), ref).get("thinking"),
+            defaults.get("thinkingDefault"),
+            info.default_level,
+        )
+        for text in said:
+            level = parse_level(text) if isinstance(text, str) and text else None
+            if level:
+                return nearest(level, info.levels) if info.levels else level if not info.known else "off"
+        return nearest("medium", info.levels) if info.reasons else "off"
+
+    async def aclose(self) -> None:
+        """Close every connection; call it in the event loop that used them."""
+        await self.http.aclose()
+
+
+def _params(entries: Any, ref: ModelRef) -> dict[str, Any]:
+    for name, entry in entries.items() if isinstance(entries, dict) else ():
+        found = split_ref(name)
+        if found is not None and found.key == ref.key and isinstance(entry, dict):
+            params = entry.get("params")
+            return dict(params) if isinstance(params, dict) else {}
+    return {}

@@ -1,0 +1,91 @@
+"""Model servers on this machine: asked all at once and given 150 ms, so that nobody waits for the ones that are not there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from homarus.models.catalog import Catalog
+from homarus.models.http import HttpClient, HttpError
+
+SECONDS = 0.15
+MAX_BODY = 1 << 20
+_NO_CHAT = re.compile(r"embed|rerank|whisper|tts|bge-|clip|moderation", re.IGNORECASE)
+_WINDOW_KEYS = (
+    "max_model_len",
+    "context_length",
+    "loaded_context_length",
+    "max_context_length",
+    "n_ctx",
+    "n_ctx_train",
+)
+
+
+class Served(Struct, frozen=True):
+    """One model that a server offers; `window` is 0 when the server does not say."""
+
+    id: str
+    window: int = 0
+
+
+class Found(Struct, frozen=True):
+    """A server that answered."""
+
+    provider: str
+    base_url: str
+    models: tuple[Served, ...]
+
+    @property
+    def chat_model(self) -> Served | None:
+        """Return the first model that is for talking."""
+        return next((model for model in self.models if not _NO_CHAT.search(model.id)), None)
+
+
+async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = SECONDS) -> list[Found]:
+    """Return the servers that answer, in the catalogue's order."""
+    local = [name for name in catalog.providers() if catalog.provider(name).local and catalog.provider(name).base_url]
+    answers = await asyncio.gather(*(probe(http, name, catalog.provider(name).base_url, seconds) for name in local))
+    return [answer for answer in answers if answer is not None]
+
+
+async def probe(http: HttpClient, provider: str, base_url: str, seconds: float = SECONDS) -> Found | None:
+    """Ask one server for its models; None when it is not there, too slow, or something else."""
+    try:
+        async with asyncio.timeout(seconds):
+            response = await http.request("GET", f"{base_url.rstrip('/')}/models")
+            try:
+                body = await response.read(MAX_BODY)
+            finally:
+                response.close()
+    except (OSError, TimeoutError, HttpError):
+        return None
+    models = _models(body) if response.status == 200 else ()
+    return Found(provider, base_url, models) if models else None
+
+
+def _models(body: bytes) -> tuple[Served, ...]:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+    rows = value.get("data") or value.get("models") if isinstance(value, dict) else None
+    found = []
+    for row in rows if isinstance(rows, list) else ():
+        name = row.get("id") or row.get("name") if isinstance(row, dict) else None
+        if isinstance(name, str) and name:
+            found.append(Served(name, _window(row)))
+    return tuple(found)
+
+
+def _window(row: dict[str, Any]) -> int:
+    meta = row.get("meta")
+    for holder in (row, meta if isinstance(meta, dict) else {}):
+        for key in _WINDOW_KEYS:
+            value = holder.get(key)
+            if isinstance(value, int) and value > 0:
+                return value
+    return 0
