@@ -27,6 +27,7 @@ COMMANDS: dict[str, Entry] = {
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
+    "sessions": Entry("Look inside", "homarus.cli.sessions", "list, read, search and look after conversations"),
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),
     "skills": Entry("Look inside", "homarus.cli.skills", "show which skills an agent has, and why one is missing"),
 }

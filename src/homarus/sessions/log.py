@@ -84,7 +84,7 @@ def read_entries(source: Source) -> Iterator[Entry]:
     """Yield every readable entry in the order of the file, branches and all."""
     if source.native:
         for line in read_lines(source.path):
-            yield from _entries(line)
+            yield from to_entries(line)
     elif source.form in {Form.OLD, Form.FLAT}:
         rows = [value for line in read_lines(source.path) for value in _values(line)]
         yield from (entry for row in upgrade(rows) if (entry := to_entry(row)))
@@ -100,7 +100,7 @@ def load_tail(source: Source, *, limit: int = WINDOW) -> Tail:
         nodes, complete = cut(Nodes(held).resolve(), limit)
         return Tail(tuple(held[node.index] for node in nodes), complete)
     lines = read_lines_reversed(source.path)
-    tail = walk_tail((entry for line in lines for entry in reversed(_entries(line))), limit=limit)
+    tail = walk_tail((entry for line in lines for entry in reversed(to_entries(line))), limit=limit)
     if tail is not None:
         return tail
     nodes, complete = cut(Nodes(read_entries(source)).resolve(), limit)
@@ -161,7 +161,8 @@ def _values(line: Line) -> list[Json]:
     return salvage(line.raw) if line.value is None else []
 
 
-def _entries(line: Line) -> list[Entry]:
+def to_entries(line: Line) -> list[Entry]:
+    """Return the entries in a line of a tree: one, none, or what is whole in a damaged line."""
     if isinstance(line.value, dict):
         entry = to_entry(line.value, line.raw, line.offset)
         return [entry] if entry else []
@@ -176,7 +177,7 @@ def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:
     found = (
         entry
         for line in read_lines(source.path, start=start)
-        for entry in _entries(line)
+        for entry in to_entries(line)
         if (entry.offset, entry.id) in wanted
     )
     if ordered:

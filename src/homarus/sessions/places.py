@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -44,22 +46,50 @@ class Place(Struct, frozen=True):
         return f"{self.path.name}#{self.session_id}" if self.kind is Kind.DATABASE else self.path.name
 
 
+class Visits:
+    """Opens one transcript after another for reading; a database that holds many of them is opened once."""
+
+    def __init__(self) -> None:
+        self._databases: dict[Path, AgentDatabase] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for database in self._databases.values():
+            database.close()
+
+    def database(self, path: Path) -> AgentDatabase:
+        """Return the open database."""
+        if path not in self._databases:
+            self._databases[path] = AgentDatabase(path)
+        return self._databases[path]
+
+    @contextmanager
+    def visit(self, place: Place) -> Iterator[Source]:
+        """Open a transcript as if it were a plain file."""
+        if place.kind is not Kind.DATABASE:
+            with opened(place.path) as source:
+                yield source
+            return
+        folder = tempfile.mkdtemp(prefix="homarus-read-")
+        try:
+            plain = Path(folder, "transcript.jsonl")
+            with plain.open("wb") as file:
+                for line in self.database(place.path).lines(place.session_id):
+                    file.write(line + b"\n")
+            yield identify(plain)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def visit(place: Place) -> Iterator[Source]:
-    """Open a transcript for reading as if it were a plain file."""
-    if place.kind is not Kind.DATABASE:
-        with opened(place.path) as source:
-            yield source
-        return
-    folder = tempfile.mkdtemp(prefix="homarus-read-")
-    try:
-        plain = Path(folder, "transcript.jsonl")
-        with AgentDatabase(place.path) as database, plain.open("wb") as file:
-            for line in database.lines(place.session_id):
-                file.write(line + b"\n")
-        yield identify(plain)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Open one transcript for reading, wherever it is."""
+    with Visits() as visits, visits.visit(place) as source:
+        yield source
 
 
 def transcript_name(session_id: str, thread: str = "") -> str:

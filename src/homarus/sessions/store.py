@@ -16,16 +16,17 @@ from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
-from homarus.sessions.entry import VERSION, Entry, new_header, to_header
+from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
 from homarus.sessions.importers.sqlite import FILE, AgentDatabase, Foreign
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.lifecycle import fresh_row
-from homarus.sessions.log import WINDOW, load_branch
+from homarus.sessions.log import WINDOW, Source, load_branch
 from homarus.sessions.owner import own
 from homarus.sessions.places import INDEX, Kind, Place, files_in, transcript_name, transcript_path, visit
 from homarus.sessions.row import SessionEntry, changes, to_entry
 from homarus.sessions.writer import SessionWriter
 from homarus.storage.atomic import create_new, ensure_dir, move_aside
+from homarus.storage.faults import explained
 from homarus.storage.record import decode, encode
 
 
@@ -125,7 +126,7 @@ class SessionStore:
         if info is None:
             info = self._create(key, self.ids.uuid())
         elif info.place.kind is Kind.DATABASE:
-            info = self._adopt(key, info)
+            info = self.adopt(key, info.place, info.row)
         path = info.place.path
         writer = SessionWriter(path, info.entry.session_id, clock=self.clock, ids=self.ids, cwd=cwd, window=window)
         try:
@@ -185,6 +186,21 @@ class SessionStore:
         if label:
             row["label"] = label
         return self._info(str(key), self.index.put(key, row))
+
+    def adopt(self, key: SessionKey, place: Place, row: Json) -> SessionInfo:
+        """Copy a transcript from anywhere into our folder, whole or not at all, and give it a row under this key."""
+        session_id = place.session_id
+        with visit(place) as source, explained("read", source.path):
+            data = _as_ours(source)
+        ensure_dir(self.folder)
+        path = self._fresh_path(key, session_id)
+        while not create_new(path, data):
+            path = self.folder / transcript_name(f"{session_id}-{self.ids.short()}")
+        now = epoch_ms(self.clock.now())
+        origin = {"path": str(place.path), "sessionId": session_id, "at": now, "bytes": len(data)}
+        kept = {"updatedAt": now, "sessionStartedAt": now, **row}
+        fields = {**kept, "sessionId": session_id, "sessionFile": str(path), "importedFrom": origin}
+        return self._info(str(key), self.index.put(key, fields))
 
     def _indexed(self) -> Iterator[SessionInfo]:
         for name, row in self.index.rows().items():
@@ -255,20 +271,6 @@ class SessionStore:
         path = self.folder / transcript_name(session_id, key.topic)
         return self._info(str(key), self.index.put(key, self._new_row(session_id, path)))
 
-    def _adopt(self, key: SessionKey, info: SessionInfo) -> SessionInfo:
-        """Copy a session out of a database into our folder, whole or not at all."""
-        session_id = info.entry.session_id
-        with AgentDatabase(info.place.path) as database:
-            lines = list(database.lines(session_id))
-            schema = database.schema
-        lines = _as_ours(lines, session_id, iso_ms(self.clock.now()))
-        ensure_dir(self.folder)
-        path = self._fresh_path(key, session_id)
-        while not create_new(path, b"\n".join(lines) + b"\n"):
-            path = self.folder / transcript_name(f"{session_id}-{self.ids.short()}")
-        origin = self._origin(info) | {"schema": schema, "lines": len(lines)}
-        return self._info(str(key), self.index.put(key, info.row | {"sessionFile": str(path), "importedFrom": origin}))
-
     def _origin(self, info: SessionInfo) -> Json:
         return {"path": str(info.place.path), "sessionId": info.entry.session_id, "at": epoch_ms(self.clock.now())}
 
@@ -291,9 +293,11 @@ def _up_to(entries: Iterator[Entry], at: str | None) -> Iterator[Entry]:
         raise ConfigError(f"the session's branch has no entry {at}", cure="take an id that 'sessions show' prints")
 
 
-def _as_ours(lines: list[bytes], session_id: str, now: str) -> list[bytes]:
-    """Give copied lines a header of the version that we write; every other line stays as it is."""
-    header = to_header(decode(lines[0])[0]) if lines else None
-    if header is None:
-        return [encode(new_header(session_id, now, "").data), *lines]
-    return [encode({**header.data, "version": min(header.version, VERSION)}), *lines[1:]]
+def _as_ours(source: Source) -> bytes:
+    """Return a transcript's bytes under a header of the version that we write; every other line stays as it is."""
+    data = source.path.read_bytes()
+    first, newline, rest = data.partition(b"\n")
+    header = to_header(decode(first)[0])
+    if header is None or header.version <= VERSION or header.version > NEWEST_READABLE:
+        return data
+    return encode({**header.data, "version": VERSION}) + newline + rest

@@ -71,7 +71,16 @@ class AgentDatabase:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
         self._db.close()
+
+    def last_event(self, session_id: str) -> int:
+        """Return the number of a transcript's newest event: it grows whenever the transcript does."""
+        found = next(self._rows("SELECT max(seq) FROM transcript_events WHERE session_id = ?", session_id), (None,))[0]
+        return found if isinstance(found, int) else -1
 
     def sessions(self) -> list[Foreign]:
         """Return the sessions, newest first."""

@@ -1,0 +1,327 @@
+"""`homarus sessions`: list, read, search and look after conversations. Reading never changes a file of yours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+from homarus.cli.sessions_show import export, show, tail
+from homarus.cli.sessions_usage import usage
+
+if TYPE_CHECKING:
+    from homarus.sessions.home import SessionHome
+    from homarus.sessions.store import SessionInfo
+
+
+@click.group(short_help="List, read, search and look after conversations.")
+def command() -> None:
+    """Look at conversations and after them.
+
+    A session is named by its key (agent:main:main), its id or the beginning of it, or its label.
+
+    \b
+    Examples:
+      homarus sessions list
+      homarus sessions show main --last 20
+      homarus sessions search "the plumber"
+      homarus sessions usage --days 7
+      homarus sessions cleanup --dry-run
+    """
+
+
+for _each in (show, tail, export, usage):
+    command.add_command(_each)
+
+_agent = click.option("--agent", metavar="ID", default="", help="Only this agent's sessions.")
+
+
+def home_of(app: App) -> SessionHome:
+    """Return all sessions of the home that this command line means."""
+    from homarus.core.clock import SystemIds
+    from homarus.sessions.home import SessionHome
+    from homarus.sessions.settings import SessionSettings
+
+    default = app.config.default_agent.id
+    roster = [default, *(agent.id for agent in app.config.agents if agent.id != default)]
+    main_key = app.config.block("session", SessionSettings).main_key
+    return SessionHome(app.paths.agents_dir, clock=app.clock, ids=SystemIds(), roster=roster, main_key=main_key)
+
+
+@command.command("list")
+@_agent
+@click.option("--all", "everything", is_flag=True, help="Also archives, and transcripts that no index names.")
+@click.option("--active", type=int, metavar="MINUTES", help="Only those used in the last MINUTES.")
+@click.option("--limit", type=int, default=50, show_default=True, help="At most this many.")
+@json_option
+@pass_app
+def list_(app: App, agent: str, everything: bool, active: int | None, limit: int, as_json: bool) -> None:
+    """List the sessions, the newest first."""
+    home = home_of(app)
+    infos = list(home.list([agent] if agent else (), orphans=everything))
+    if active is not None:
+        oldest = app.clock.now().timestamp() * 1000 - active * 60_000
+        infos = [info for info in infos if info.entry.updated_at >= oldest]
+    for problem in home.problems:
+        app.out.warn(problem)
+    archives = (
+        [p for a in ([agent] if agent else home.agents()) for p in home.store(a).archives()] if everything else []
+    )
+    if as_json:
+        found: dict[str, Any] = {"count": len(infos), "sessions": [_facts(info) for info in infos[:limit]]}
+        if everything:
+            found["archives"] = [
+                {"agentId": p.agent_id, "sessionId": p.session_id, "path": str(p.path)} for p in archives
+            ]
+        app.out.json(found)
+        return
+    if not infos and not archives:
+        app.out.line("No sessions yet. 'homarus agent -m hello' starts one.")
+        return
+    rows = [
+        (info.name, info.title or None, _model(info), info.entry.total_tokens or None, _age(app, info), _where(info))
+        for info in infos[:limit]
+    ]
+    app.out.table(rows, ("session", "label", "model", "tokens", "used", "kept in"))
+    if len(infos) > limit:
+        app.out.line(app.out.style(f"and {len(infos) - limit} more: --limit {len(infos)} shows all", "dim"))
+    for place in archives:
+        app.out.line(app.out.style(f"archive  {place.label}", "dim"))
+
+
+def _facts(info: SessionInfo) -> dict[str, Any]:
+    entry = info.entry
+    return {
+        "key": info.name,
+        "sessionId": entry.session_id,
+        "agentId": info.agent_id,
+        "label": info.title or None,
+        "updatedAt": entry.updated_at,
+        "startedAt": entry.session_started_at or None,
+        "lastInteractionAt": entry.last_interaction_at or None,
+        "model": entry.model,
+        "modelProvider": entry.model_provider,
+        "totalTokens": entry.total_tokens,
+        "contextTokens": entry.context_tokens,
+        "compactionCount": entry.compaction_count,
+        "keptIn": info.place.kind.value,
+        "path": str(info.place.path),
+        "indexed": info.indexed,
+    }
+
+
+def _model(info: SessionInfo) -> str | None:
+    parts = (info.entry.model_provider, info.entry.model)
+    return "/".join(part for part in parts if part) or None
+
+
+def _where(info: SessionInfo) -> str:
+    kind = info.place.kind.value
+    return kind if info.indexed or kind == "database" else "file without a row"
+
+
+def _age(app: App, info: SessionInfo) -> str | None:
+    if not info.entry.updated_at:
+        return None
+    seconds = max(0.0, app.clock.now().timestamp() - info.entry.updated_at / 1000)
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {name} ago"
+    return "now"
+
+
+@command.command()
+@click.argument("query", nargs=-1, required=True)
+@_agent
+@click.option("--tools", is_flag=True, help="Look into tool results and notes as well.")
+@click.option("--limit", type=int, default=20, show_default=True, help="At most this many.")
+@json_option
+@pass_app
+def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int, as_json: bool) -> None:
+    """Find messages in all transcripts, archives included."""
+    import msgspec
+
+    from homarus.sessions.export import moment
+    from homarus.sessions.search import FILE, SessionSearch
+
+    home = home_of(app)
+    agents = [agent] if agent else home.agents()
+    infos = [info for each in agents for info in home.store(each).list(orphans=True)]
+    places = [info.place for info in infos] + [place for each in agents for place in home.store(each).archives()]
+    names = {info.entry.session_id: info.name for info in infos}
+    roles = ("user", "assistant", "summary", "tool", "note") if tools else ("user", "assistant", "summary")
+    with SessionSearch(app.paths.own_dir / FILE) as index:
+        index.refresh(places)
+        hits = index.find(" ".join(query), limit=limit, roles=roles)
+    for problem in home.problems:
+        app.out.warn(problem)
+    if as_json:
+        app.out.json([{**msgspec.to_builtins(hit), "session": names.get(hit.session_id)} for hit in hits])
+        return
+    zone = app.clock.now().astimezone().tzinfo
+    for hit in hits:
+        name = names.get(hit.session_id) or Path(hit.place).name
+        when = moment(hit.time, zone) if zone else ""
+        app.out.line(app.out.style(f"{name}  {when}  {hit.role}  {hit.entry_id}", "cyan"))
+        app.out.line(f"  {hit.snippet}")
+    if not hits:
+        app.out.line("Nothing found.")
+
+
+@command.command()
+@click.argument("session")
+@click.argument("name", required=False, default="")
+@click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
+@click.option("--label", default="", help="A name for people.")
+@_agent
+@json_option
+@pass_app
+def fork(app: App, session: str, name: str, at: str | None, label: str, agent: str, as_json: bool) -> None:
+    """Copy a conversation into a new one that goes its own way."""
+    home = home_of(app)
+    place = home.archive(session) or home.resolve(session, agent).place
+    made = home.store(place.agent_id or home.default_agent).fork(place, name, at=at, label=label)
+    if as_json:
+        app.out.json(_facts(made))
+    else:
+        app.out.line(f"{made.name} begins where {session} {'was at ' + at if at else 'ends'}.")
+
+
+@command.command("import")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.option("--agent", metavar="ID", default="", help="Bring them in as this agent's (default: the main agent).")
+@click.option("--dry-run", is_flag=True, help="Only say what would be brought in.")
+@json_option
+@pass_app
+def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_json: bool) -> None:
+    """Copy sessions from another home, a database or transcript files; without PATHS, from this home's own databases.
+
+    The sources are only read.
+    """
+    from homarus.core.clock import SystemIds
+    from homarus.sessions.places import Kind
+    from homarus.sessions.transfer import Candidate, bring_in, candidates
+
+    home = home_of(app)
+    target = agent or home.default_agent
+    found = [c for path in paths for c in candidates(path.absolute(), target, clock=app.clock, ids=SystemIds())]
+    if not paths:
+        infos = home.list([agent] if agent else ())
+        found = [Candidate(info.name, info.place, info.row) for info in infos if info.place.kind is Kind.DATABASE]
+    done = []
+    for candidate in found:
+        store = home.store(target if paths else candidate.place.agent_id)
+        state, key = ("would copy", None) if dry_run else bring_in(store, candidate)
+        done.append(
+            {"from": candidate.place.label, "name": candidate.name, "state": state, "key": str(key) if key else None}
+        )
+    if as_json:
+        app.out.json(done)
+        return
+    words = {"done": "copied", "known": "is here already:", "empty": "holds nothing:", "would copy": "would copy"}
+    for one in done:
+        app.out.line(f"{words[str(one['state'])]} {one['name']} ({one['from']})")
+    if not done:
+        app.out.line("There is nothing to bring in.")
+
+
+@command.command()
+@_agent
+@click.option("--enforce", is_flag=True, help="Do it.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done (the default).")
+@json_option
+@pass_app
+def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -> None:
+    """Put old sessions into the archives and remove old archives, by the rules of session.maintenance."""
+    import msgspec
+
+    from homarus.core.text import human_bytes
+    from homarus.sessions.maintenance import CRON_RUN_SECONDS, carry_out, plan_for
+    from homarus.sessions.settings import SessionSettings, seconds
+
+    if enforce and dry_run:
+        raise click.UsageError("--enforce and --dry-run exclude each other")
+    rules = app.config.block("session", SessionSettings).maintenance
+    retention = app.config.get("cron.sessionRetention")
+    cron = float("inf") if retention is False else seconds(retention) or CRON_RUN_SECONDS
+    home = home_of(app)
+    report = []
+    for each in [agent] if agent else home.agents():
+        plan = plan_for(home.store(each), rules, cron_seconds=cron)
+        failed = carry_out(home.store(each), plan) if enforce else []
+        report.append({"agentId": each, "enforced": enforce, "failed": failed, **msgspec.to_builtins(plan)})
+        if as_json:
+            continue
+        for removal in plan.removals:
+            verb = "put away" if enforce and not removal.path else "removed" if enforce else "would go"
+            app.out.line(f"{verb}  {removal.what}  ({removal.reason})")
+        for problem in failed:
+            app.out.warn(problem)
+        size = human_bytes(plan.bytes)
+        app.out.line(
+            f"{each}: {plan.entries} sessions, {size}; {len(plan.removals)} to go, {human_bytes(plan.freed)} free"
+        )
+    if as_json:
+        app.out.json(report)
+    elif not enforce:
+        app.out.line(app.out.style("Nothing was changed. --enforce does it.", "dim"))
+
+
+@command.command()
+@click.argument("session", required=False, default="")
+@_agent
+@json_option
+@pass_app
+def check(app: App, session: str, agent: str, as_json: bool) -> None:
+    """Look for trouble: torn lines, unpaired calls, lost transcripts, old and unknown forms. Changes nothing."""
+    import msgspec
+
+    from homarus.sessions.check import check_place, check_store
+
+    home = home_of(app)
+    if session:
+        found = list(check_place(home.archive(session) or home.resolve(session, agent).place))
+    else:
+        found = [finding for each in ([agent] if agent else home.agents()) for finding in check_store(home.store(each))]
+    if as_json:
+        app.out.json(msgspec.to_builtins(found))
+    else:
+        colors = {"error": "red", "warning": "yellow", "info": "dim"}
+        for one in found:
+            mark = app.out.style(one.severity, colors[one.severity])
+            app.out.line(f"{mark}  {one.check}  {one.path}: {one.message}" + (f" ({one.cure})" if one.cure else ""))
+        if not found:
+            app.out.line("All sessions are in order.")
+    if any(one.severity == "error" for one in found):
+        raise click.exceptions.Exit(1)
+
+
+@command.command()
+@click.argument("session")
+@click.option("--write", is_flag=True, help="Convert an old form and answer open calls in the file itself.")
+@_agent
+@json_option
+@pass_app
+def repair(app: App, session: str, write: bool, agent: str, as_json: bool) -> None:
+    """Show what a model would be sent of a damaged session, and mend the file if asked.
+
+    What is sent is repaired each time anyway. --write keeps the original of a converted file beside it.
+    """
+    from homarus.sessions.mend import mend, report
+
+    home = home_of(app)
+    info = home.resolve(session, agent)
+    done = report(info.place)
+    if write:
+        done["written"] = mend(home.store(info.agent_id), info)
+    if as_json:
+        app.out.json(done)
+        return
+    app.out.line(f"{done['stored']} messages are in view, {done['sent']} are sent.")
+    for line in done["changes"]:
+        app.out.line(f"  {line}")
+    for line in done.get("written", ()):
+        app.out.line(f"  written: {line}")

@@ -1,0 +1,179 @@
+"""`homarus sessions show|tail|export`: a conversation on the screen, as it grows, or as a file."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from homarus.sessions.entry import Entry
+    from homarus.sessions.export import Block
+    from homarus.sessions.places import Place
+
+_HEADS = {
+    "user": ("you", "blue"),
+    "assistant": ("assistant", "green"),
+    "thinking": ("thinking", "dim"),
+    "note": ("note", "dim"),
+    "mark": ("", "yellow"),
+}
+_POLL = 0.5
+
+
+def _place(app: App, session: str, agent: str) -> Place:
+    from homarus.cli.sessions import home_of
+
+    home = home_of(app)
+    return home.archive(session) or home.resolve(session, agent).place
+
+
+@click.command()
+@click.argument("session", default="main")
+@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@click.option("--last", type=int, metavar="N", help="Only the last N messages.")
+@click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
+@click.option("--branches", is_flag=True, help="Every entry of the file, also those off the active branch.")
+@click.option("--ids", is_flag=True, help="Show the id of each entry.")
+@json_option
+@pass_app
+def show(
+    app: App, session: str, agent: str, last: int | None, full: bool, branches: bool, ids: bool, as_json: bool
+) -> None:
+    """Show a conversation."""
+    from homarus.sessions.log import load_branch, read_entries
+    from homarus.sessions.places import visit
+
+    with visit(_place(app, session, agent)) as source:
+        found: Iterable[Entry] = read_entries(source) if branches else load_branch(source)
+        if last is not None:
+            found = deque((e for e in found if as_json or _is_shown(e)), maxlen=max(0, last))
+        if as_json:
+            app.out.json({"session": source.header.data, "entries": [entry.data for entry in found]})
+            return
+        _print(app, found, full=full, ids=ids)
+
+
+def _is_shown(entry: Entry) -> bool:
+    return entry.type in {"message", "compaction", "branch_summary", "reset", "custom_message"}
+
+
+def _print(app: App, entries: Iterable[Entry], *, full: bool, ids: bool) -> None:
+    from homarus.sessions.export import blocks
+
+    zone = app.clock.now().astimezone().tzinfo
+    assert zone is not None
+    for block in blocks(entries):
+        if full or block.kind not in {"thinking", "note"}:
+            _print_block(app, block, zone, full=full, ids=ids)
+
+
+def _print_block(app: App, block: Block, zone: tzinfo, *, full: bool, ids: bool) -> None:
+    from homarus.core.text import printable, single_line
+    from homarus.sessions.export import moment
+
+    out = app.out
+    tag = f"  {block.entry_id}" if ids else ""
+    if block.kind == "call":
+        out.line(out.style(f"  → {block.title} {single_line(block.text, 100_000 if full else 120)}{tag}", "cyan"))
+    elif block.kind == "result":
+        text = printable(block.text) if full else single_line(block.text, 120)
+        lines = text.splitlines() or ["(no output)"]
+        color = "red" if block.error else "dim"
+        for number, line in enumerate(lines):
+            out.line(out.style(f"  {'←' if not number else ' '} {line}{tag if not number else ''}", color))
+    else:
+        name, color = _HEADS[block.kind]
+        head = "  ".join(part for part in (name, block.title, moment(block.time, zone)) if part)
+        out.line()
+        out.line(out.style(f"{head}{tag}", "red" if block.error else color))
+        for line in printable(block.text).splitlines():
+            out.line(f"  {line}")
+
+
+@click.command()
+@click.argument("session", default="main")
+@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@click.option("-n", "count", type=int, default=10, show_default=True, help="How many messages to begin with.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as the conversation does; Ctrl-C ends it.")
+@click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
+@pass_app
+def tail(app: App, session: str, agent: str, count: int, follow: bool, full: bool) -> None:
+    """Show the end of a conversation, and what comes."""
+    from homarus.sessions.log import load_tail
+    from homarus.sessions.places import visit
+
+    place = _place(app, session, agent)
+    with visit(place) as source:
+        size = place.path.stat().st_size if place.path.exists() else 0
+        shown = [entry for entry in load_tail(source).entries if _is_shown(entry)]
+    _print(app, shown[-count:] if count > 0 else [], full=full, ids=False)
+    if follow:
+        for entry in new_entries(place.path, size, time.sleep):
+            _print(app, [entry], full=full, ids=False)
+            app.out.out.flush()
+
+
+def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Iterator[Entry]:
+    """Yield what is appended to a transcript from a byte on; after a reset it goes on with the new file."""
+    from homarus.sessions.log import to_entries
+    from homarus.storage.faults import Missing
+    from homarus.storage.jsonl import read_lines
+
+    inode = path.stat().st_ino if path.exists() else 0
+    while True:
+        if path.exists() and (path.stat().st_ino != inode or path.stat().st_size < start):
+            inode, start = path.stat().st_ino, 0
+        try:
+            for line in read_lines(path, start=start):
+                if line.torn:
+                    break  # it is being written
+                start = line.offset + len(line.raw) + 1
+                yield from to_entries(line)
+        except Missing:
+            start = 0
+        sleep(_POLL)
+
+
+@click.command()
+@click.argument("session", default="main")
+@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@click.option(
+    "--format", "form", type=click.Choice(["md", "json", "html"]), help="Default: by the name of --out, or md."
+)
+@click.option("--out", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not to the screen.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@pass_app
+def export(app: App, session: str, agent: str, form: str | None, target: Path | None, force: bool) -> None:
+    """Write a conversation as Markdown, JSON or a page of HTML."""
+    from homarus.core.errors import StorageError
+    from homarus.sessions.export import render
+    from homarus.sessions.log import load_branch
+    from homarus.sessions.places import visit
+    from homarus.storage.atomic import create_new, write_atomic
+
+    suffix = target.suffix.lstrip(".").lower() if target else ""
+    chosen = form or ({"htm": "html", "markdown": "md"}.get(suffix, suffix) if suffix else "md")
+    if chosen not in {"md", "json", "html"}:
+        chosen = "md"
+    zone = app.clock.now().astimezone().tzinfo
+    assert zone is not None
+    with visit(_place(app, session, agent)) as source:
+        text = render(source.header, load_branch(source), chosen, title=session, zone=zone)  # type: ignore[arg-type]  # checked above
+    if target is None:
+        app.out.out.write(text)
+    elif force:
+        write_atomic(target, text.encode("utf-8", "replace"))
+    elif not create_new(target, text.encode("utf-8", "replace")):
+        raise StorageError(f"{target} exists already", cure="choose another name, or add --force")
+    if target is not None:
+        app.out.line(f"Wrote {target}.")

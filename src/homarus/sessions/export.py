@@ -1,0 +1,155 @@
+"""A conversation as Markdown, JSON or a page of HTML that needs nothing else. Pure: entries in, text out."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, tzinfo
+from typing import Literal
+
+from msgspec import Struct
+
+from homarus.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, User
+from homarus.core.text import printable
+from homarus.sessions.codec import Json
+from homarus.sessions.entry import (
+    RUNTIME_CONTEXT,
+    BranchSummary,
+    Compaction,
+    CustomMessage,
+    Entry,
+    Header,
+    MessageEntry,
+    Reset,
+)
+
+Format = Literal["md", "json", "html"]
+
+
+class Block(Struct, frozen=True):
+    """A piece of a conversation as people read it. `kind` is user, assistant, thinking, call, result, note or mark."""
+
+    kind: str
+    text: str
+    title: str = ""
+    time: int = 0
+    entry_id: str = ""
+    error: bool = False
+
+
+def blocks(entries: Iterable[Entry]) -> Iterator[Block]:
+    """Yield what entries show to a person, in order."""
+    for entry in entries:
+        if isinstance(entry, MessageEntry):
+            message = entry.message
+            if message is not None:
+                yield from _message(message, entry)
+        elif isinstance(entry, Compaction):
+            yield Block("mark", entry.summary, "summary of what came before", entry.time, entry.id)
+        elif isinstance(entry, BranchSummary):
+            yield Block("mark", str(entry.data.get("summary") or ""), "summary of another branch", entry.time, entry.id)
+        elif isinstance(entry, Reset):
+            yield Block("mark", "", "started over", entry.time, entry.id)
+        elif isinstance(entry, CustomMessage):
+            title = "context" if entry.custom_type == RUNTIME_CONTEXT else entry.custom_type
+            yield Block("note", entry.text, title, entry.time, entry.id)
+
+
+def _message(message: Message, entry: MessageEntry) -> Iterator[Block]:
+    time = message.timestamp or entry.time
+    if isinstance(message, ToolResult):
+        text = message.text or _images(message)
+        yield Block("result", text, message.tool_name, time, entry.id, error=message.is_error)
+        return
+    if isinstance(message, User):
+        kind = "user" if entry.role == "user" else "note"
+        yield Block(kind, message.text or _images(message), "", time, entry.id)
+        return
+    for part in message.parts:
+        if isinstance(part, Text) and part.text.strip():
+            yield Block("assistant", part.text, message.model, time, entry.id)
+        elif isinstance(part, Thinking) and part.text.strip():
+            yield Block("thinking", part.text, message.model, time, entry.id)
+        elif isinstance(part, ToolCall):
+            yield Block("call", json.dumps(part.arguments, ensure_ascii=False), part.name, time, entry.id)
+    if message.error:
+        yield Block("assistant", message.error, "failed", time, entry.id, error=True)
+
+
+def _images(message: Message) -> str:
+    count = sum(isinstance(part, Image) for part in message.parts)
+    return f"[{count} image{'s' if count > 1 else ''}]" if count else ""
+
+
+def render(header: Header, entries: Iterable[Entry], form: Format, *, title: str, zone: tzinfo = UTC) -> str:
+    """Return a conversation in one of the forms."""
+    if form == "json":
+        return _json(header, entries)
+    return (_markdown if form == "md" else _page)(title, blocks(entries), zone)
+
+
+def _json(header: Header, entries: Iterable[Entry]) -> str:
+    document: Json = {"session": header.data, "entries": [entry.data for entry in entries]}
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _markdown(title: str, found: Iterator[Block], zone: tzinfo) -> str:
+    lines = [f"# {title}", ""]
+    for block in found:
+        text = printable(block.text).rstrip()
+        when = moment(block.time, zone)
+        if block.kind in {"user", "assistant"}:
+            who = "You" if block.kind == "user" else f"Assistant ({block.title})" if block.title else "Assistant"
+            lines += [f"## {who}, {when}" if when else f"## {who}", "", text, ""]
+        elif block.kind in {"call", "result"}:
+            what = (
+                f"Called `{block.title}`"
+                if block.kind == "call"
+                else f"`{block.title}` {'failed' if block.error else 'answered'}"
+            )
+            lines += [f"{what}:", "", *_fenced(text), ""]
+        elif block.kind == "mark":
+            lines += [f"---\n*{block.title}*", "", text, ""] if text else [f"---\n*{block.title}*", ""]
+        else:
+            name = block.title or block.kind
+            lines += [f"> *{name}:* " + text.replace("\n", "\n> "), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _fenced(text: str) -> list[str]:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [fence, text, fence]
+
+
+_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
+article{margin:1rem 0;padding:.6rem 1rem;border-left:4px solid #ccc;overflow-wrap:anywhere}
+article.user{border-color:#2b6cb0;background:#f0f6fc}article.assistant{border-color:#2f855a}article.error{border-color:#c53030}
+article.mark{border-color:#b7791f;background:#fffaf0}article>header{font-size:.8rem;color:#666}pre{white-space:pre-wrap;margin:.3rem 0}
+summary{cursor:pointer;color:#666;font-size:.85rem}
+@media (prefers-color-scheme:dark){body{background:#1a1a1a;color:#ddd}article.user{background:#17212b}article.mark{background:#2a2415}}"""
+
+
+def _page(title: str, found: Iterator[Block], zone: tzinfo) -> str:
+    parts = [
+        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>",
+        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        "<meta name='viewport' content='width=device-width'>",
+        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n<h1>{html.escape(title)}</h1>",
+    ]
+    for block in found:
+        head = html.escape(" · ".join(part for part in (block.kind, block.title, moment(block.time, zone)) if part))
+        body = f"<pre>{html.escape(printable(block.text))}</pre>"
+        mark = f"{block.kind} error" if block.error else block.kind
+        if block.kind in {"call", "result", "thinking", "note"}:
+            parts.append(f"<article class='{mark}'><details><summary>{head}</summary>{body}</details></article>")
+        else:
+            parts.append(f"<article class='{mark}'><header>{head}</header>{body}</article>")
+    return "\n".join(parts) + "\n</html>\n"
+
+
+def moment(time: int, zone: tzinfo) -> str:
+    """Return a moment as people read it, in a zone; nothing for an unknown one."""
+    return f"{datetime.fromtimestamp(time / 1000, UTC).astimezone(zone):%Y-%m-%d %H:%M}" if time else ""

@@ -1,0 +1,155 @@
+"""What may be put away: old rows, old archives, and the oldest of what is too much. The plan is pure; reading never prunes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from homarus.core.clock import epoch_ms
+from homarus.core.errors import ConfigError, Locked
+from homarus.sessions.owner import owner_of
+from homarus.sessions.places import Kind, files_in
+from homarus.sessions.settings import MaintenanceSettings, seconds, size
+from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.storage.faults import explained
+
+CRON_RUN_SECONDS = 86_400.0  # `cron.sessionRetention`
+
+
+class Stored(Struct, frozen=True):
+    """A file in an agent's folder."""
+
+    path: Path
+    bytes: int
+    changed: int
+    archive: bool
+
+
+class Removal(Struct, frozen=True):
+    """One thing to put away, and why. A session goes to the archives, an archive goes for good."""
+
+    what: str
+    reason: str
+    bytes: int = 0
+    session: str = ""
+    path: Path | None = None
+
+
+class Plan(Struct, frozen=True):
+    """What a clean-up does to one agent's folder."""
+
+    removals: tuple[Removal, ...]
+    entries: int
+    bytes: int
+    kept: int
+
+    @property
+    def freed(self) -> int:
+        """Return the bytes that leave the disk."""
+        return sum(removal.bytes for removal in self.removals if removal.path)
+
+
+def make_plan(
+    sessions: Sequence[SessionInfo],
+    files: Sequence[Stored],
+    settings: MaintenanceSettings,
+    now: int,
+    *,
+    busy: frozenset[str] = frozenset(),
+    cron_seconds: float = CRON_RUN_SECONDS,
+) -> Plan:
+    """Decide what goes. Main, pinned, busy, group and thread sessions never do."""
+    free = [info for info in sessions if info.indexed and info.name not in busy and not protected(info)]
+    free.sort(key=lambda info: info.entry.updated_at)
+    gone: dict[str, Removal] = {}
+    after = seconds(settings.prune_after)
+    for info in free:
+        age = (now - info.entry.updated_at) / 1000
+        if _is_cron_run(info) and age > cron_seconds:
+            gone[info.name] = _session(info, "a finished run of a job")
+        elif after and age > after:
+            gone[info.name] = _session(info, f"unused for {age / 86400:.0f} days")
+    over = len(sessions) - len(gone) - settings.max_entries
+    for info in free:
+        if over > 0 and info.name not in gone:
+            gone[info.name] = _session(info, f"more than {settings.max_entries} sessions")
+            over -= 1
+    old = _old_archives(files, settings, now)
+    total = sum(file.bytes for file in files)
+    extra = _over_budget(files, settings, total - sum(r.bytes for r in old), {r.path for r in old})
+    removals = (*gone.values(), *old, *extra)
+    return Plan(removals, len(sessions), total, len(sessions) - len(gone))
+
+
+def protected(info: SessionInfo) -> bool:
+    """Say whether a session is never put away by itself."""
+    if info.entry.pinned_at or info.entry.status == "running":
+        return True
+    try:
+        key = info.key
+    except ConfigError:
+        return True
+    return key.is_main or key.chat_type != "direct"
+
+
+def _is_cron_run(info: SessionInfo) -> bool:
+    return info.key.is_cron and bool(info.key.run)
+
+
+def _session(info: SessionInfo, reason: str) -> Removal:
+    return Removal(info.name, reason, session=info.name)
+
+
+def _old_archives(files: Sequence[Stored], settings: MaintenanceSettings, now: int) -> list[Removal]:
+    keep = settings.reset_archive_retention
+    limit = None if keep is False else seconds(keep) if keep not in {None, True} else seconds(settings.prune_after)
+    if not limit:
+        return []
+    archives = (file for file in files if file.archive and (now - file.changed) / 1000 > limit)
+    return [Removal(file.path.name, "an archive past its time", file.bytes, path=file.path) for file in archives]
+
+
+def _over_budget(
+    files: Sequence[Stored], settings: MaintenanceSettings, left: int, gone: set[Path | None]
+) -> list[Removal]:
+    """Choose archives, the oldest first, until the folder is below its mark; live transcripts are never chosen."""
+    most = size(settings.max_disk_bytes)
+    if most is None or left <= most:
+        return []
+    mark = size(settings.high_water_bytes)
+    mark = int(most * 0.8) if mark is None or mark > most else mark
+    chosen = []
+    for file in sorted((f for f in files if f.archive and f.path not in gone), key=lambda f: f.changed):
+        if left <= mark:
+            break
+        chosen.append(Removal(file.path.name, "the folder is over its size", file.bytes, path=file.path))
+        left -= file.bytes
+    return chosen
+
+
+def plan_for(store: SessionStore, settings: MaintenanceSettings, *, cron_seconds: float = CRON_RUN_SECONDS) -> Plan:
+    """Look at an agent's folder and plan; changes nothing."""
+    infos = [info for info in store.list() if info.place.kind is Kind.FILE]
+    busy = frozenset(info.name for info in infos if owner_of(info.place.path) is not None)
+    files = []
+    for place in files_in(store.folder, store.agent_id):
+        found = place.path.stat()
+        files.append(Stored(place.path, found.st_size, int(found.st_mtime * 1000), place.kind is Kind.ARCHIVE))
+    return make_plan(infos, files, settings, epoch_ms(store.clock.now()), busy=busy, cron_seconds=cron_seconds)
+
+
+def carry_out(store: SessionStore, plan: Plan) -> list[str]:
+    """Do what a plan says and return what could not be done; one busy session does not stop the rest."""
+    failed = []
+    for removal in plan.removals:
+        try:
+            if removal.path is not None:
+                with explained("remove", removal.path):
+                    removal.path.unlink(missing_ok=True)
+            else:
+                store.delete(store.key(removal.session))
+        except Locked as error:
+            failed.append(f"{removal.what}: {error}")
+    return failed
