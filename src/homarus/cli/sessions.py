@@ -82,7 +82,7 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         app.out.line("No sessions yet. 'homarus agent -m hello' starts one.")
         return
     rows = [
-        (info.name, info.title or None, _model(info), info.entry.total_tokens or None, _age(app, info), _where(info))
+        (info.name, info.title, _model(info), info.entry.total_tokens or None, _age(app, info), _where(info))
         for info in infos[:limit]
     ]
     app.out.table(rows, ("session", "label", "model", "tokens", "used", "kept in"))

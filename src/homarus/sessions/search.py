@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from homarus.core.messages import ToolResult
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry
 from homarus.sessions.log import Source, read_entries, to_entries
 from homarus.sessions.places import Kind, Place, Visits
+from homarus.storage.faults import explained
 from homarus.storage.jsonl import read_lines
 from homarus.storage.sqlite import is_damage, open_database, transaction
 
@@ -24,17 +26,13 @@ MAX_TEXT = 20_000  # characters of one message that are searchable
 _SCHEMA = """
 CREATE TABLE files (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, session TEXT NOT NULL,
-  stamp TEXT NOT NULL, inode INTEGER NOT NULL, done INTEGER NOT NULL);
+  stamp TEXT NOT NULL, inode INTEGER NOT NULL, done INTEGER NOT NULL, mark INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE docs (
   id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES files(id) ON DELETE CASCADE,
   entry TEXT NOT NULL, role TEXT NOT NULL, time INTEGER NOT NULL, text TEXT NOT NULL);
 CREATE INDEX docs_by_file ON docs(file);
 CREATE VIRTUAL TABLE words USING fts5(text, content='docs', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE pieces USING fts5(text, tokenize='trigram');
-CREATE TRIGGER docs_gone AFTER DELETE ON docs BEGIN
-  INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text);
-  DELETE FROM pieces WHERE rowid = old.id;
-END;
 """
 # Scripts that write words without spaces between them: pieces of three characters stand for words.
 _UNSPACED = re.compile(
@@ -94,7 +92,7 @@ class SessionSearch:
         with transaction(self._db) as db:
             gone = [row for row in db.execute("SELECT id, name FROM files") if row[1] not in current]
             for ident, _name in gone:
-                db.execute("DELETE FROM docs WHERE file = ?", (ident,))
+                _forget(db, ident)
                 db.execute("DELETE FROM files WHERE id = ?", (ident,))
         return added
 
@@ -104,7 +102,7 @@ class SessionSearch:
         except OSError:
             return 0
         stamp = f"{found.st_size}:{found.st_mtime_ns}" + _log_stamp(place)
-        row = self._db.execute("SELECT id, stamp, inode, done FROM files WHERE name = ?", (name,)).fetchone()
+        row = self._db.execute("SELECT id, stamp, inode, done, mark FROM files WHERE name = ?", (name,)).fetchone()
         if row and row[1] == stamp and row[2] == found.st_ino:
             return 0
         newest = visits.database(place.path).last_event(place.session_id) if place.kind is Kind.DATABASE else -1
@@ -112,10 +110,10 @@ class SessionSearch:
         if same and place.kind is Kind.DATABASE and row[3] == newest:
             start = None  # other sessions of this database changed, this one did not
         else:
-            start = row[3] if same and place.kind is Kind.FILE and row[3] <= found.st_size else 0
+            start = row[3] if same and place.kind is Kind.FILE and row[4] == _mark(place.path, row[3]) else 0
         with transaction(self._db) as db:
             if row and start == 0:
-                db.execute("DELETE FROM docs WHERE file = ?", (row[0],))
+                _forget(db, row[0])
             db.execute(
                 "INSERT INTO files (name, agent, session, stamp, inode, done) VALUES (?, ?, ?, ?, ?, 0) "
                 "ON CONFLICT(name) DO UPDATE SET stamp = excluded.stamp, inode = excluded.inode",
@@ -127,7 +125,8 @@ class SessionSearch:
             with visits.visit(place) as source:
                 added, done = _read_in(db, file, source, start)
             done = newest if place.kind is Kind.DATABASE else done
-            db.execute("UPDATE files SET done = ? WHERE id = ?", (done, file))
+            mark = _mark(place.path, done) if place.kind is Kind.FILE else 0
+            db.execute("UPDATE files SET done = ?, mark = ? WHERE id = ?", (done, mark, file))
         return added
 
     def find(
@@ -192,6 +191,12 @@ def _add(db: sqlite3.Connection, file: int, entry: Entry) -> int:
     return 1
 
 
+def _forget(db: sqlite3.Connection, file: int) -> None:
+    db.execute("INSERT INTO words (words, rowid, text) SELECT 'delete', id, text FROM docs WHERE file = ?", (file,))
+    db.execute("DELETE FROM pieces WHERE rowid IN (SELECT id FROM docs WHERE file = ?)", (file,))
+    db.execute("DELETE FROM docs WHERE file = ?", (file,))
+
+
 def _searchable(entry: Entry) -> tuple[str, str]:
     if isinstance(entry, Compaction | BranchSummary):
         return "summary", str(entry.data.get("summary") or "")
@@ -200,6 +205,14 @@ def _searchable(entry: Entry) -> tuple[str, str]:
     if isinstance(entry, MessageEntry) and (message := entry.message) is not None:
         return "tool" if isinstance(message, ToolResult) else entry.role or "note", message.text
     return "", ""
+
+
+def _mark(path: Path, end: int) -> int:
+    """Return a checksum of the bytes before `end`: a file that was only appended to still has the same one there."""
+    start = max(0, end - 1024)
+    with explained("read", path), path.open("rb") as file:
+        file.seek(start)
+        return zlib.crc32(file.read(end - start))
 
 
 def _log_stamp(place: Place) -> str:

@@ -1,0 +1,197 @@
+"""`homarus sessions` on homes that OpenClaw wrote, and on our own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.fixtures.homes import HOMES, Home, snapshot, unpack
+from tests.sessions.lines import header, jsonl, says, user
+
+from homarus.cli.app import App
+from homarus.cli.sessions import command
+from homarus.cli.sessions_show import new_entries
+from homarus.core.errors import ConfigError, StorageError
+
+MAIN = "agent:main:main"
+TWO = "agent:main:explicit:fixture-two"
+
+
+def run(home: Home | Path, *args: str) -> Result:
+    env = home.env if isinstance(home, Home) else {"HOME": str(home), "PATH": os.environ["PATH"]}
+    return CliRunner().invoke(command, args, obj=App(env=env), catch_exceptions=False, standalone_mode=False)
+
+
+def answer(home: Home | Path, *args: str):
+    return json.loads(run(home, *args, "--json").output)
+
+
+@pytest.fixture(params=HOMES)
+def home(request, tmp_path) -> Home:
+    return unpack(request.param, tmp_path)
+
+
+@pytest.fixture
+def mine(tmp_path) -> Path:
+    folder = tmp_path / ".openclaw" / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    rows = [user("a", None, "find the red lamp"), says("b", "a", "it is upstairs")]
+    (folder / "s1.jsonl").write_bytes(jsonl(header("s1"), *rows))
+    (folder / "sessions.json").write_text(
+        json.dumps({MAIN: {"sessionId": "s1", "updatedAt": 1_777_000_000_000, "label": "lamps"}})
+    )
+    return tmp_path
+
+
+def test_looking_at_a_real_home_changes_no_byte(home):
+    before = snapshot(home.root)
+    assert [s["key"] for s in answer(home, "list")["sessions"]] == [MAIN, TWO]
+    assert "mock/mock-model" in run(home, "list", "--all").output
+    shown = run(home, "show", "main").output
+    assert "hello there" in shown and "日本語 🦞" in shown and '→ read {"path": "NOTES.md"' in shown
+    assert len(answer(home, "show", "fixture-two")["entries"]) >= 9
+    assert "run something" in run(home, "tail", "fixture-two", "-n", "20").output
+    assert run(home, "export", "main").output.startswith("# main\n")
+    assert answer(home, "usage")["total"]["calls"] == 9
+    assert run(home, "check").output == "All sessions are in order.\n"
+    assert "Nothing was changed" in run(home, "cleanup").output
+    assert "12 messages are in view, 12 are sent." in run(home, "repair", "main").output
+    assert answer(home, "import", "--dry-run") == [] or answer(home, "import", "--dry-run")[0]["state"] == "would copy"
+    assert snapshot(home.root) == before
+
+
+def test_searching_a_real_home_changes_no_file_of_it(home):
+    before = {name: facts for name, facts in snapshot(home.root).items() if (home.root / name).is_file()}
+    hits = answer(home, "search", "run", "something")
+    assert (hits[0]["session"], hits[0]["role"]) == (TWO, "user")
+    assert "日本語" in run(home, "search", "日本語").output
+    assert "Nothing found" in run(home, "search", "zeppelin").output
+    after = snapshot(home.root)
+    assert {name: after[name] for name in before} == before
+    assert {Path(name).parts[1] for name in after.keys() - before.keys() if (home.root / name).is_file()} == {"homarus"}
+
+
+def test_a_fork_and_an_import_leave_the_source_alone(home, tmp_path):
+    made = answer(home, "fork", "fixture-two", "copy", "--label", "second try")
+    assert made["key"] == "agent:main:explicit:copy"
+    assert "run something" in run(home, "show", "copy").output
+    assert run(home, "show", "second try").output == run(home, "show", "copy").output
+    other = tmp_path / "other"
+    before = snapshot(home.root)
+    done = answer(other, "import", str(home.state))
+    assert {one["state"] for one in done} == {"done"} and len(done) == 3
+    assert {one["state"] for one in answer(other, "import", str(home.state))} == {"known"}
+    assert "hello there" in run(other, "show", "main").output
+    assert snapshot(home.root) == before
+
+
+def test_databases_of_this_home_can_be_copied_out(tmp_path):
+    home = unpack("openclaw-2026.9.6", tmp_path)
+    assert [one["state"] for one in answer(home, "import")] == ["done", "done"]
+    assert {s["keptIn"] for s in answer(home, "list")["sessions"]} == {"file"}
+    assert run(home, "import").output == "There is nothing to bring in.\n"
+
+
+def test_names_a_person_may_use(mine):
+    for name in ("main", MAIN, "s1", "lamps", "LAMPS"):
+        assert "red lamp" in run(mine, "show", name).output
+    with pytest.raises(ConfigError, match="no session"):
+        run(mine, "show", "nobody")
+
+
+def test_list_says_what_there_is(mine, tmp_path):
+    out = run(mine, "list").output
+    assert "lamps" in out and "d ago" in out
+    (mine / ".openclaw/agents/main/sessions/lost.jsonl").write_bytes(jsonl(header("lost"), user("a", None)))
+    (mine / ".openclaw/agents/main/sessions/x.jsonl.reset.2026-01-01T00-00-00.000Z").write_bytes(jsonl(header("x")))
+    out = run(mine, "list", "--all").output
+    assert "file without a row" in out and "x.jsonl.reset" in out
+    assert answer(mine, "list", "--active", "5")["sessions"] == []
+    assert "No sessions yet" in run(tmp_path / "empty", "list").output
+    assert "1 more" in run(mine, "list", "--all", "--limit", "1").output
+
+
+def test_show_options(mine):
+    assert "red lamp" not in run(mine, "show", "--last", "1").output
+    assert "upstairs" in run(mine, "show", "--last", "1").output
+    assert "  b" in run(mine, "show", "--ids").output
+    path = mine / ".openclaw/agents/main/sessions/s1.jsonl"
+    path.write_bytes(path.read_bytes() + jsonl(user("c", "a", "another way")))
+    assert "upstairs" not in run(mine, "show").output
+    assert "upstairs" in run(mine, "show", "--branches").output
+
+
+def test_export_writes_a_file_once(mine, tmp_path):
+    target = tmp_path / "talk.html"
+    assert "Wrote" in run(mine, "export", "main", "--out", str(target)).output
+    assert target.read_text().startswith("<!doctype html>")
+    with pytest.raises(StorageError, match="exists already"):
+        run(mine, "export", "main", "--out", str(target))
+    run(mine, "export", "main", "--out", str(target), "--force", "--format", "json")
+    assert json.loads(target.read_text())["entries"][0]["id"] == "a"
+
+
+def test_following_a_session_through_a_reset(mine):
+    path = mine / ".openclaw/agents/main/sessions/s1.jsonl"
+    steps = iter(
+        [
+            lambda: path.write_bytes(path.read_bytes() + jsonl(user("c", "b"))[:-3]),
+            lambda: path.write_bytes(path.read_bytes()[:-1] + b"1}}\n") and None,
+            lambda: path.rename(path.with_suffix(".old")) and None,
+            lambda: path.write_bytes(jsonl(header("s2"), user("n", None))) and None,
+        ]
+    )
+
+    def sleep(_seconds):
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    seen = []
+    start = path.stat().st_size
+    with pytest.raises(KeyboardInterrupt):
+        for one in new_entries(path, start, sleep):
+            seen.append(one.id)
+    assert seen == ["c", "n"]
+
+
+def test_usage_draws_a_chart(mine):
+    path = mine / ".openclaw/agents/main/sessions/s1.jsonl"
+    used = {"input": 100, "output": 5, "cacheRead": 300, "cacheWrite": 0, "cost": {"input": 0.5}}
+    path.write_bytes(
+        path.read_bytes() + jsonl(says("c", "b", usage=used, timestamp=1777636800000, provider="p", model="m"))
+    )
+    out = run(mine, "usage").output
+    assert "2026-05-01" in out and "75%" in out and "$0.5000" in out and "█" in out
+    assert answer(mine, "usage", "--by", "model")["rows"][0]["name"] == "p/m"
+    assert answer(mine, "usage", "lamps", "--by", "session")["rows"][0]["name"] == "lamps"
+    assert "No answer" in run(mine, "usage", "--days", "0").output
+
+
+def test_cleanup_needs_to_be_told(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    rows = json.loads((folder / "sessions.json").read_text())
+    (folder / "sessions.json").write_text(
+        json.dumps(rows | {"agent:main:explicit:s2": {"sessionId": "s2", "updatedAt": 1}})
+    )
+    (folder / "s2.jsonl").write_bytes(jsonl(header("s2"), user("a", None)))
+    assert "would go  agent:main:explicit:s2" in run(mine, "cleanup").output
+    assert (folder / "s2.jsonl").exists()
+    assert "put away  agent:main:explicit:s2" in run(mine, "cleanup", "--enforce").output
+    assert not (folder / "s2.jsonl").exists() and len(list(folder.glob("s2.jsonl.deleted.*"))) == 1
+    assert answer(mine, "cleanup")[0]["removals"] == []
+
+
+def test_check_fails_on_errors_and_repair_mends(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    path = folder / "s1.jsonl"
+    path.write_bytes(path.read_bytes() + jsonl(says("c", "b", calls=("1",))))
+    assert "open-call" in run(mine, "check").output
+    assert "has a result now" in run(mine, "repair", "main", "--write").output
+    assert run(mine, "check", "main").output == "All sessions are in order.\n"
+    path.write_bytes(b"garbage")
+    assert run(mine, "check").return_value == 1
