@@ -6,7 +6,7 @@ import click
 
 from homarus.cli.app import App, pass_app
 from homarus.cli.output import json_option
-from homarus.cli.prompt import composed_for, session_options
+from homarus.cli.prompt import prompt_of, session_options
 
 
 @click.group("context")
@@ -48,10 +48,12 @@ def _show(
     from homarus.prompt.report import About
     from homarus.prompt.show import detail_lines, list_lines, map_lines
 
-    composer, composed = composed_for(app, mode=mode, session_key=session_key, agent_id=agent_id)
+    shown = prompt_of(app, mode=mode, session_key=session_key, agent_id=agent_id)
+    composed, past = shown.composed, shown.past
     agent = app.config.agent(composed.session.agent_id)
     window = window_of(agent, composed.facts.turn.runtime.model)
-    report = composer.report_for(composed, about=About(window=window))
+    about = About(window=window, session_tokens=past.tokens, messages=past.messages)
+    report = shown.composer.report_for(composed, about=about, said=past.said)
     if as_json:
         app.out.json(report.to_json())
         return

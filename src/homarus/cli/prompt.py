@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
 
@@ -11,7 +11,9 @@ from homarus.cli.app import App, pass_app
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
+    from homarus.core.routes import SessionKey
     from homarus.gateway.compose import Composed, Composer
+    from homarus.gateway.past import Past
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,51 +33,80 @@ def session_options(function: F) -> F:
     return function
 
 
-def composed_for(
-    app: App, *, mode: str | None, session_key: str | None, agent_id: str | None
-) -> tuple[Composer, Composed]:
-    """Return the prompt that these options name, and what made it."""
-    from homarus.core.errors import ConfigError, Denied
-    from homarus.core.routes import SessionKey, main_session, normalize_agent_id
+class Shown(NamedTuple):
+    """A prompt, what made it, and the past of its session."""
+
+    composer: Composer
+    composed: Composed
+    past: Past
+
+
+def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
+    """Return the prompt that the next turn of the named session would get."""
+    from homarus.core.errors import ConfigError, Denied, StorageError
     from homarus.gateway.compose import Composer, PromptRequest
     from homarus.gateway.estimate import sandbox_of
     from homarus.gateway.hooking import load_registry
+    from homarus.gateway.past import Past, past_of
     from homarus.prompt.modes import Mode
-    from homarus.workspace.agents import resolve_workspace
 
     config = app.config
-    named = normalize_agent_id(agent_id) if agent_id else config.default_agent.id
-    session = SessionKey.parse(session_key, default_agent=named) if session_key else main_session(named)
-    if agent_id and session.agent_id != named:
-        raise click.UsageError(f"session '{session}' belongs to agent '{session.agent_id}', not to '{named}'")
-    known = [agent.id for agent in config.agents]
-    if session.agent_id not in known:
-        raise ConfigError(f"there is no agent '{session.agent_id}'", cure=f"agents are: {', '.join(known)}")
-    workspace = resolve_workspace(config, session.agent_id, app.env)
+    session = _session(app, session_key, agent_id)
+    composer = Composer(config, app.env, app.clock)
+    workspace = composer.agent(session.agent_id).workspace
     hooks = load_registry(config, app.env, workspace, only="agent:bootstrap")
+    if hooks is not None:
+        composer = Composer(config, app.env, app.clock, hooks=hooks)
+    past, sandbox = Past(), None
+    try:
+        past = past_of(config, app.clock, session)
+    except StorageError as problem:
+        app.out.warn(str(problem))
     try:
         sandbox = sandbox_of(config.agent(session.agent_id), session, workspace)
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
-        sandbox = None
-    composer = Composer(config, app.env, app.clock, hooks=hooks)
-    request = PromptRequest(session=session, mode=Mode(mode) if mode else None, sandbox=sandbox, occasion="new")
-    return composer, composer.prompt_for(request)
+    request = PromptRequest(
+        session=session,
+        mode=Mode(mode) if mode else None,
+        skills=composer.skills_for(session.agent_id, past.skills),
+        sandbox=sandbox,
+        turn=past.turn,
+        session_id=past.session_id,
+        completed=past.completed,
+        after_compaction=past.after_compaction,
+        occasion="" if past.began else "new",
+    )
+    return Shown(composer, composer.prompt_for(request), past)
+
+
+def _session(app: App, session_key: str | None, agent_id: str | None) -> SessionKey:
+    from homarus.core.errors import ConfigError
+    from homarus.core.routes import SessionKey, main_session, normalize_agent_id
+
+    named = normalize_agent_id(agent_id) if agent_id else app.config.default_agent.id
+    session = SessionKey.parse(session_key, default_agent=named) if session_key else main_session(named)
+    if agent_id and session.agent_id != named:
+        raise click.UsageError(f"session '{session}' belongs to agent '{session.agent_id}', not to '{named}'")
+    known = [agent.id for agent in app.config.agents]
+    if session.agent_id not in known:
+        raise ConfigError(f"there is no agent '{session.agent_id}'", cure=f"agents are: {', '.join(known)}")
+    return session
 
 
 @click.command("prompt")
 @session_options
 @click.option("--boundary", is_flag=True, help="Mark the line up to which providers keep the prompt in their cache.")
-@click.option("--turn", is_flag=True, help="Print what rides on the first user turn instead: date, levels, recall ...")
+@click.option("--turn", is_flag=True, help="Print what rides on the next user turn instead: date, levels, recall ...")
 @json_option
 @pass_app
 def command(
     app: App, mode: str | None, session_key: str | None, agent_id: str | None, boundary: bool, turn: bool, as_json: bool
 ) -> None:
     """Print the system message of a session: all of it, and nothing else."""
-    _, composed = composed_for(app, mode=mode, session_key=session_key, agent_id=agent_id)
-    system = composed.prompt.system
-    carrier, _ = composed.carrier({})
+    shown = prompt_of(app, mode=mode, session_key=session_key, agent_id=agent_id)
+    composed, system = shown.composed, shown.composed.prompt.system
+    carrier, _ = composed.carrier(shown.past.said)
     if as_json:
         sections = (*composed.prompt.sections, *composed.prompt.volatile)
         app.out.json(

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
+from homarus.core.messages import User
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.prompt.guard import inline, seal
 from homarus.prompt.section import Section
+from homarus.sessions.view import View, project
 
 # What was last said under each heading: name -> "held:<digest>" or "once:<digest>".
 Said = Mapping[str, str]
@@ -65,6 +67,15 @@ def said_in(contexts: Iterable[str]) -> dict[str, str]:
                 else:
                     said[name] = _word(text, once=title != name)
     return said
+
+
+def said_in_view(view: View) -> dict[str, str]:
+    """Return what the turns of a session said since its last compaction or reset; what a summary swallowed is unsaid.
+
+    Turns that a compaction keeps word for word do not count either: after a compaction everything is said again.
+    """
+    turns = project(View(None, (), view.after))
+    return said_in(turn.context for turn in turns if isinstance(turn, User))
 
 
 def _harmless(text: str) -> str:
