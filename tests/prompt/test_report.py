@@ -12,8 +12,7 @@ from tests.prompt.test_show import ABOUT, CONTEXT, report
 from homarus.core.tools import ToolSpec
 from homarus.prompt.build import build
 from homarus.prompt.facts import PromptFacts
-from homarus.prompt.report import About, Size, measure, schema_text, tier_size
-from homarus.prompt.section import Tier
+from homarus.prompt.report import About, Size, measure, schema_text
 
 
 def test_sizes_are_those_of_the_texts():
@@ -24,7 +23,7 @@ def test_sizes_are_those_of_the_texts():
     assert measured.turn == Size(40, 10)
     assert measured.stable_sha256 == sha256(prompt.system.stable.encode()).hexdigest()
     assert measured.total == measured.system + measured.tool_schemas + measured.turn
-    assert tier_size(measured, Tier.SESSION).chars == measured.session.chars
+    assert [row.size.chars for row in measured.sections if row.tier == "session"] == [measured.session.chars]
     assert measured.project.chars == len(prompt.system.stable) - prompt.system.stable.index("# Project Context")
 
 

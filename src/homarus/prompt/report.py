@@ -18,7 +18,6 @@ from msgspec import Struct
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
 from homarus.prompt.build import Prompt
-from homarus.prompt.section import Tier
 from homarus.prompt.sections.tooling import in_order, tool_line, tool_notes
 from homarus.workspace.inject import BootstrapContext
 
@@ -245,8 +244,3 @@ def _file_rows(context: BootstrapContext) -> tuple[FileRow, ...]:
 def _skill_rows(listing: str) -> list[SkillRow]:
     blocks = [(block, _NAME.search(block)) for block in _SKILL.findall(listing)]
     return [SkillRow(unescape(name[1].strip()), len(block)) for block, name in blocks if name]
-
-
-def tier_size(report: Report, tier: Tier) -> Size:
-    """Return what the sections of one tier take together."""
-    return sum((row.size for row in report.sections if row.tier == tier.value), Size())
