@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
-from homarus.core.messages import Image, Inbound
+from homarus.core.messages import Image, Inbound, Trust
 from homarus.core.routes import Route
 from homarus.queue.modes import Rules
 from homarus.queue.overflow import Overflow
@@ -23,6 +23,21 @@ class Queued(Struct, frozen=True):
     inbound: Inbound
     route: Route
     rules: Rules = Rules()
+
+    @property
+    def text(self) -> str:
+        """Return what was written."""
+        return self.inbound.text
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Return what came with it."""
+        return self.inbound.images
+
+    @property
+    def trust(self) -> Trust:
+        """Return who wrote it."""
+        return self.inbound.trust
 
 
 class Batch(Struct, frozen=True):

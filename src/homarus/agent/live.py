@@ -1,0 +1,100 @@
+"""Sessions that stay open between turns: the one writer of each, and what its turns have said so far.
+
+Opening a session reads its tail; keeping it open makes the next turn cost what it adds. The number of open sessions is
+bounded, and a session that is closed is only slower to open.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from homarus.core.messages import User
+from homarus.core.routes import SessionKey
+from homarus.prompt.volatile import said_in
+from homarus.sessions.store import SessionStore
+from homarus.sessions.view import View, project
+from homarus.sessions.writer import SessionWriter
+from homarus.workspace.continuation import has_completed
+
+MAX_OPEN = 32
+
+
+class Live:
+    """One open session."""
+
+    def __init__(self, store: SessionStore, key: SessionKey, cwd: str) -> None:
+        self.store = store
+        self.key = key
+        self.writer: SessionWriter = store.open_writer(key, cwd=cwd)
+        self._said: dict[str, str] | None = None
+        self._boundary: object = None
+
+    @property
+    def said(self) -> dict[str, str]:
+        """Return what the carriers since the last boundary told the model; after a compaction that is nothing."""
+        boundary = self.writer.view.boundary
+        mark = boundary.id if boundary else None
+        if self._said is None or mark != self._boundary:
+            fresh = project(View(None, (), self.writer.view.after))
+            self._said = said_in(message.context for message in fresh if isinstance(message, User) and message.context)
+            self._boundary = mark
+        return self._said
+
+    def now_said(self, said: dict[str, str]) -> None:
+        """Remember what has been said with the newest carrier."""
+        self._said = said
+
+    @property
+    def completed(self) -> bool:
+        """Say whether the model has read the workspace files since the last boundary."""
+        return has_completed(entry.data for entry in reversed(self.writer.branch))
+
+    @property
+    def is_new(self) -> bool:
+        """Say whether nothing was said here yet."""
+        return not any(entry.type == "message" for entry in self.writer.branch)
+
+    def close(self) -> None:
+        """Give up the right to write."""
+        self.writer.close()
+
+
+class OpenSessions:
+    """The open sessions of one process, the longest unused going first. One that a turn uses is never closed under it."""
+
+    def __init__(self, limit: int = MAX_OPEN) -> None:
+        self._limit = limit
+        self._open: OrderedDict[SessionKey, Live] = OrderedDict()
+        self._used: dict[SessionKey, int] = {}
+
+    def take(self, key: SessionKey, open_: Callable[[], Live]) -> Live:
+        """Return the open session of a key, opening it if need be; `give_back` must follow."""
+        live = self._open.get(key)
+        if live is None:
+            live = self._open[key] = open_()
+        self._open.move_to_end(key)
+        self._used[key] = self._used.get(key, 0) + 1
+        return live
+
+    def give_back(self, key: SessionKey) -> None:
+        """End the use of a session; the oldest unused ones are closed when there are too many."""
+        self._used[key] -= 1
+        if not self._used[key]:
+            del self._used[key]
+        for old in list(self._open):
+            if len(self._open) <= self._limit:
+                break
+            if old not in self._used:
+                self._open.pop(old).close()
+
+    def forget(self, key: SessionKey) -> None:
+        """Close a session, because it starts over or goes away."""
+        live = self._open.pop(key, None)
+        if live is not None:
+            live.close()
+
+    def close(self) -> None:
+        """Close all of them."""
+        for key in list(self._open):
+            self.forget(key)

@@ -1,0 +1,101 @@
+"""What a turn needs resolved before it runs. The composition root fills `TurnServices`; the types here are its words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct
+
+from homarus.agent.budget import Spent
+from homarus.agent.ports import Emit
+from homarus.config.view import Config
+from homarus.context.engine import EngineHost
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock
+from homarus.core.prompt import SystemPrompt
+from homarus.core.routes import SessionKey
+from homarus.core.tools import ToolSpec
+from homarus.models.client import ModelClient
+from homarus.models.rotation import Pin
+from homarus.models.select import Chain
+from homarus.sessions.row import SessionEntry
+from homarus.sessions.store import SessionStore
+from homarus.tools.execute import Toolbox
+from homarus.tools.loopguard import LoopGuard
+from homarus.tools.tool import ToolContext
+
+if TYPE_CHECKING:
+    from homarus.agent.turn import Turn
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """What one turn runs with: its models, its tools, and the rules for both."""
+
+    client: ModelClient
+    chain: Chain
+    box: Toolbox
+    context: ToolContext
+    guard: LoopGuard
+    thinking: str = "off"
+    window_tokens: int = 200_000
+    params: dict[str, Any] = {}
+    pin: Pin | None = None
+    deadline: float | None = None
+    steer_boundary: Literal["tool", "model"] = "tool"
+    steer_all: bool = False
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return what the model is told about its tools, in the registry's order."""
+        return tuple(tool.spec for tool in self.box.tools.values())
+
+
+class ComposeRequest(Struct, frozen=True, kw_only=True):
+    """What a prompt is composed for."""
+
+    agent_id: str
+    session: SessionKey
+    session_id: str
+    prepared: Prepared
+    entry: SessionEntry
+    completed: bool = False
+    occasion: str = ""
+    heartbeat: bool = False
+    interactive: bool = True
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+class Speech(Struct, frozen=True):
+    """What the model is told: the system prompt, and a way to say what changed since it was last said."""
+
+    system: SystemPrompt
+    carrier: Callable[[Mapping[str, str]], tuple[str, dict[str, str]]]
+    carried: str = "none"
+    report: dict[str, Any] | None = None
+    skills: dict[str, Any] | None = None
+
+
+class Prepare(Protocol):
+    """Resolves what one turn runs with."""
+
+    def __call__(self, turn: Turn, entry: SessionEntry, cancel: Cancel, emit: Emit) -> Awaitable[Prepared]:
+        """Return it, or raise an error that says what is missing."""
+        ...
+
+
+class TurnServices(Struct, frozen=True, kw_only=True):
+    """The world of a turn."""
+
+    config: Config
+    clock: Clock
+    store: Callable[[str], SessionStore]
+    workspace: Callable[[str], Path]
+    prepare: Prepare
+    compose: Callable[[ComposeRequest], Speech]
+    engines: Callable[[str], EngineHost]
+    today: Callable[[str], date]
+    spent_today: Callable[[str], Spent]
+    spent: Callable[[str, Spent], None]

@@ -1,0 +1,294 @@
+"""One turn from a durable message to its outcome: open the session, compose, store the message, loop, keep the counts.
+
+This is the only place that opens a session for writing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.agent.batch import Batch
+from homarus.agent.budget import Limits
+from homarus.agent.flush import save_memory
+from homarus.agent.live import Live, OpenSessions
+from homarus.agent.loop import Loop, LoopSettings, Run
+from homarus.agent.model import ChainModel, Summaries
+from homarus.agent.outcome import Outcome, Status
+from homarus.agent.ports import Emit
+from homarus.agent.resume import settle_open_calls
+from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
+from homarus.context.budget import budget_for
+from homarus.context.engine import EngineCall
+from homarus.context.flush import FLUSH_PROMPT
+from homarus.context.settings import CompactionSettings, PruningSettings
+from homarus.context.window import Ports, SessionWindow, WindowFacts
+from homarus.core.cancel import Cancel
+from homarus.core.clock import epoch_ms
+from homarus.core.errors import Cancelled, HomarusError
+from homarus.core.events import RunEnded, RunStarted, UserAccepted
+from homarus.core.mailbox import Mailbox
+from homarus.core.messages import Image, Part, Text, Trust, User
+from homarus.core.routes import Route, SessionKey
+from homarus.core.text import estimate_tokens
+from homarus.models.provider import ModelRequest
+from homarus.models.select import Override
+from homarus.sessions.row import SessionEntry
+from homarus.workspace.continuation import Carry, earns_marker, marker
+
+_log = logging.getLogger(__name__)
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """The frozen inputs of one turn. `keys` are the messages that it answers; each is stored at most once."""
+
+    run_id: str
+    agent_id: str
+    session: SessionKey
+    route: Route
+    text: str
+    keys: tuple[str, ...] = ()
+    images: tuple[Image, ...] = ()
+    trust: Trust = Trust.OWNER
+    model: Override | None = None
+    thinking: str = ""
+    heartbeat: bool = False
+    # A turn that nobody reads along with: no first-run ritual.
+    interactive: bool = True
+    depth: int = 0
+    budget: Limits = Limits()
+    day: Limits = Limits()
+    provenance: dict[str, Any] | None = None
+    # Facts of this turn alone that the model should know, under a heading each.
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+class Given(Struct, frozen=True):
+    """What the queue gives a turn: its input while it runs, its stop, and whom to tell."""
+
+    mailbox: Mailbox[Any]  # of `Steer`s; a mailbox is invariant, and the queue's items know more than the loop asks for
+    cancel: Cancel
+    settle: Callable[..., None]
+    emit: Emit
+
+
+class TurnRunner:
+    """Runs turns of all agents of one process."""
+
+    def __init__(self, services: TurnServices) -> None:
+        self._services = services
+        self.open = OpenSessions()
+
+    async def run(self, turn: Turn, given: Given) -> Outcome:
+        """Run a turn to its end. Exactly one `RunEnded` is emitted, whatever happens."""
+        started = self._services.clock.monotonic()
+        try:
+            outcome = await self._opened(turn, given)
+        except Cancelled as stop:
+            outcome = Outcome(Status.ABORTED, error=stop.message)
+        except HomarusError as problem:
+            outcome = Outcome(Status.ERROR, error=str(problem))
+        except Exception as problem:  # noqa: BLE001 - whatever went wrong, the one who waits is told
+            _log.exception("a turn failed")
+            outcome = Outcome(Status.ERROR, error=f"unexpected failure: {type(problem).__name__}: {problem}")
+        seconds = self._services.clock.monotonic() - started
+        given.emit(RunEnded(turn.run_id, outcome.status, outcome.text, outcome.error, outcome.spent.usage, seconds))
+        return outcome
+
+    async def _opened(self, turn: Turn, given: Given) -> Outcome:
+        services = self._services
+        store = services.store(turn.agent_id)
+        live = self.open.take(turn.session, lambda: Live(store, turn.session, str(services.workspace(turn.agent_id))))
+        try:
+            live.writer.begin_run(turn.run_id)
+            return await self._prepared(turn, given, live)
+        finally:
+            self.open.give_back(turn.session)
+
+    async def _prepared(self, turn: Turn, given: Given, live: Live) -> Outcome:
+        """Resolve what this turn runs with, settle what a crash left, store the message, and loop."""
+        services, session = self._services, live.writer
+        entry = _entry(live)
+        prepared = await services.prepare(turn, entry, given.cancel, given.emit)
+        given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
+        resumed = await settle_open_calls(session, prepared.box, prepared.context)
+        request = ComposeRequest(
+            agent_id=turn.agent_id,
+            session=turn.session,
+            session_id=session.session_id,
+            prepared=prepared,
+            entry=entry,
+            completed=live.completed,
+            occasion="new" if live.is_new else "",
+            heartbeat=turn.heartbeat,
+            interactive=turn.interactive,
+            notes=turn.notes,
+        )
+        speech = services.compose(request)
+        self._accept(turn, given, live, speech, resumed=bool(resumed))
+        outcome, compacted = await self._loop(turn, given, live, prepared, speech)
+        self._keep(turn, live, prepared, speech, outcome, compacted=compacted)
+        return outcome
+
+    def _accept(self, turn: Turn, given: Given, live: Live, speech: Speech, *, resumed: bool) -> None:
+        """Store the user's message with what rides on it; it is durable before the model hears of it."""
+        session = live.writer
+        known = bool(turn.keys) and all(session.knows(key) for key in turn.keys)
+        if not known and (turn.text or turn.images or not resumed):
+            context, said = speech.carrier(live.said)
+            parts: tuple[Part, ...] = (Text(turn.text), *turn.images)
+            key = turn.keys[0] if turn.keys else ""
+            now = epoch_ms(self._services.clock.now())
+            message = User(parts, now, context, key, turn.provenance)
+            session.append_message(message)
+            live.now_said(said)
+            given.emit(UserAccepted(message))
+        given.settle(*turn.keys)
+
+    async def _loop(
+        self, turn: Turn, given: Given, live: Live, prepared: Prepared, speech: Speech
+    ) -> tuple[Outcome, bool]:
+        services, session = self._services, live.writer
+        request = ModelRequest(
+            model=prepared.chain.primary.key,
+            system=speech.system,
+            messages=(),
+            tools=prepared.specs,
+            thinking=prepared.thinking,
+            session_id=session.session_id,
+            params=prepared.params or None,
+        )
+        model = ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.deadline)
+        window = self._window(turn, given, live, prepared, speech, model)
+        batch = Batch(
+            session,
+            prepared.box,
+            prepared.context,
+            guard=prepared.guard,
+            emit=given.emit,
+            clock=services.clock,
+            boundary=prepared.steer_boundary,
+        )
+        run = Run(
+            session=session,
+            settings=LoopSettings(
+                run=turn.budget, day=turn.day, take_all=prepared.steer_all, must_answer=not turn.heartbeat
+            ),
+            model=model,
+            window=window,
+            batch=batch,
+            mailbox=given.mailbox,
+            emit=given.emit,
+            clock=services.clock,
+            cancel=given.cancel,
+            settle=given.settle,
+            spent_today=lambda: services.spent_today(turn.agent_id),
+        )
+        before = _entry(live).compaction_count
+        try:
+            outcome = await Loop(run).run()
+        except Cancelled as stop:
+            outcome = Outcome(Status.ABORTED, error=stop.message)
+        return outcome, _entry(live).compaction_count != before
+
+    def _window(
+        self, turn: Turn, given: Given, live: Live, prepared: Prepared, speech: Speech, model: ChainModel
+    ) -> SessionWindow:
+        services, agent = self._services, self._services.config.agent(turn.agent_id)
+        settings = agent.block("compaction", CompactionSettings)
+        schema = sum(len(spec.description) + len(str(spec.parameters)) for spec in prepared.specs)
+        facts = WindowFacts(
+            budget=budget_for(prepared.window_tokens, settings),
+            compaction=settings,
+            pruning=agent.block("contextPruning", PruningSettings),
+            call=EngineCall(
+                session_id=live.writer.session_id,
+                session_key=str(turn.session),
+                session_file=live.writer.path,
+                token_budget=prepared.window_tokens,
+                tools=tuple(spec.name for spec in prepared.specs),
+                model=prepared.chain.primary.key,
+                heartbeat=turn.heartbeat,
+            ),
+            fixed_tokens=estimate_tokens(speech.system.text) + schema // 4,
+            heartbeat=turn.heartbeat,
+        )
+
+        async def flush(_reason: str) -> bool:
+            prompt = settings.memory_flush.prompt or FLUSH_PROMPT
+            today = services.today(turn.agent_id)
+            return await save_memory(
+                live.writer.history(), prompt, model=model, box=prepared.box, context=prepared.context, today=today
+            )
+
+        ports = Ports(
+            host=services.engines(turn.agent_id),
+            cycle=Counts(live),
+            summarize=Summaries(prepared.client, prepared.chain, given.cancel),
+            flush=flush,
+            emit=given.emit,
+            clock=services.clock,
+        )
+        return SessionWindow(live.writer, facts, ports)
+
+    def _keep(
+        self, turn: Turn, live: Live, prepared: Prepared, speech: Speech, outcome: Outcome, *, compacted: bool
+    ) -> None:
+        """Write down what the turn used and how it ended, in the session's row."""
+        now = epoch_ms(self._services.clock.now())
+        usage, entry, ref = outcome.spent.usage, _entry(live), prepared.chain.primary
+        carried = Carry(speech.carried)
+        if earns_marker(carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted) and not live.completed:
+            note = marker(self._services.clock.now(), run_id=turn.run_id, session_id=live.writer.session_id)
+            live.writer.append("custom", {key: value for key, value in note.items() if key != "type"}, durable=False)
+        fields: dict[str, Any] = {
+            "aborted_last_run": outcome.status is Status.ABORTED,
+            "input_tokens": entry.input_tokens + usage.input,
+            "output_tokens": entry.output_tokens + usage.output,
+            "cache_read": entry.cache_read + usage.cache_read,
+            "cache_write": entry.cache_write + usage.cache_write,
+            "context_tokens": prepared.window_tokens,
+            "model_provider": ref.provider,
+            "model": ref.model,
+            "system_prompt_report": speech.report,
+            "skills_snapshot": speech.skills,
+        }
+        if not turn.heartbeat:
+            fields["last_interaction_at"] = now
+        live.store.update(turn.session, **fields)
+        self._services.spent(turn.agent_id, outcome.spent)
+
+
+class Counts:
+    """The counts of a session's row that make saving memory happen once in each cycle, across restarts."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    @property
+    def compactions(self) -> int:
+        """Return how often the session was compacted."""
+        return _entry(self._live).compaction_count
+
+    @property
+    def flushed_at(self) -> int | None:
+        """Return the count at the last time memory was saved."""
+        return _entry(self._live).flushed_at_compaction
+
+    def compacted(self, tokens_after: int) -> None:
+        """Count one more."""
+        count = self.compactions + 1
+        self._live.store.update(self._live.key, compaction_count=count, total_tokens=tokens_after)
+
+    def flushed(self) -> None:
+        """Note the cycle."""
+        now = epoch_ms(self._live.store.clock.now())
+        self._live.store.update(self._live.key, memory_flush_at=now, memory_flush_compaction_count=self.compactions)
+
+
+def _entry(live: Live) -> SessionEntry:
+    info = live.store.find(live.key)
+    return info.entry if info else SessionEntry(session_id=live.writer.session_id)

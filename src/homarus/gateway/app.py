@@ -1,0 +1,324 @@
+"""The composition root: everything of one home, put together once. Nothing else in the program wires packages together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from homarus.agent.budget import Spent, add_usage
+from homarus.agent.live import Live
+from homarus.agent.ports import Emit
+from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
+from homarus.agent.turn import Given, Turn, TurnRunner
+from homarus.config.load import load_config
+from homarus.config.paths import Paths
+from homarus.config.view import Config
+from homarus.context.engine import EngineHost
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
+from homarus.core.errors import Denied
+from homarus.core.events import RunEvent
+from homarus.core.messages import Inbound, Trust
+from homarus.core.routes import Route, SessionKey
+from homarus.gateway.compose import Composer, PromptRequest
+from homarus.gateway.hooking import load_registry
+from homarus.gateway.setup import seed_agent
+from homarus.gateway.toolkit import Toolkit
+from homarus.memory.memory import Memory
+from homarus.memory.settings import MemorySettings
+from homarus.models.access import Models
+from homarus.models.rotation import Pin
+from homarus.models.select import Override
+from homarus.prompt.facts import RuntimeFacts, TurnFacts
+from homarus.prompt.gather import find_zone, zone_name
+from homarus.prompt.section import Section, Tier
+from homarus.queue.collect import Queued
+from homarus.queue.inbox import Inbox, inbox_path
+from homarus.queue.lane import Places, SessionLane, TurnInput
+from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
+from homarus.queue.settings import QueueSettings
+from homarus.sandbox.process import available
+from homarus.sandbox.resolve import Place
+from homarus.sandbox.resolve import resolve as resolve_sandbox
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import Access, Backend, SandboxSpec
+from homarus.sessions.row import SessionEntry
+from homarus.sessions.store import SessionStore
+from homarus.tools.loopguard import LoopGuard, LoopSettings
+from homarus.tools.tool import Taint, ToolContext
+from homarus.workspace.agents import resolve_workspace
+from homarus.workspace.settings import WorkspaceSettings
+
+DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
+Listener = Callable[[RunEvent], None]
+
+
+class Runtime:
+    """One home at work. Used from one event loop; `aclose` must be awaited at the end."""
+
+    def __init__(self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids) -> None:
+        self.config = config
+        self.env = env
+        self.clock = clock
+        self.ids = ids
+        self.models = Models(config, env, clock=clock)
+        self._workspaces: dict[str, Path] = {}
+        main = self.workspace(config.default_agent.id)
+        self.hooks = load_registry(config, env, main)
+        self.composer = Composer(config, env, clock, hooks=self.hooks)
+        self.toolkit = Toolkit(config, self.memory)
+        self._stores: dict[str, SessionStore] = {}
+        self._memories: dict[str, Memory] = {}
+        self._engines: dict[str, EngineHost] = {}
+        self._lanes: dict[SessionKey, SessionLane] = {}
+        self._listeners: dict[SessionKey, list[Listener]] = {}
+        self._spent: dict[tuple[str, date], Spent] = {}
+        self._places = Places({"main": int(config.get("agents.defaults.maxConcurrent") or 4)})
+        self.turns = TurnRunner(
+            TurnServices(
+                config=config,
+                clock=clock,
+                store=self.store,
+                workspace=self.workspace,
+                prepare=self._prepare,
+                compose=self._compose,
+                engines=self._engine,
+                today=self.today,
+                spent_today=lambda agent: self._spent.get((agent, self.today(agent)), Spent()),
+                spent=self._note_spent,
+            )
+        )
+
+    @classmethod
+    def open(
+        cls, paths: Paths, env: Mapping[str, str], *, clock: Clock | None = None, ids: Ids | None = None
+    ) -> Runtime:
+        """Read the configuration of a home and put everything together. Nothing is written and no network is touched."""
+        return cls(load_config(paths, env), env, clock=clock or SystemClock(), ids=ids or SystemIds())
+
+    # The parts of a home, each made when it is first needed.
+
+    def workspace(self, agent_id: str) -> Path:
+        """Return an agent's folder."""
+        if agent_id not in self._workspaces:
+            self._workspaces[agent_id] = resolve_workspace(self.config, agent_id, self.env)
+        return self._workspaces[agent_id]
+
+    def store(self, agent_id: str) -> SessionStore:
+        """Return an agent's sessions."""
+        if agent_id not in self._stores:
+            folder = self.config.paths.sessions_dir(agent_id)
+            main_key = str(self.config.get("session.mainKey") or "main")
+            self._stores[agent_id] = SessionStore(folder, agent_id, clock=self.clock, ids=self.ids, main_key=main_key)
+        return self._stores[agent_id]
+
+    def memory(self, agent_id: str) -> Memory:
+        """Return an agent's memory."""
+        if agent_id not in self._memories:
+            settings = self.config.agent(agent_id).block("memorySearch", MemorySettings)
+            self._memories[agent_id] = Memory.open(
+                self.workspace(agent_id),
+                database=self.config.paths.memory_db(agent_id),
+                settings=settings,
+                clock=self.clock,
+                tz=self._zone(agent_id),
+                sessions=self.config.paths.sessions_dir(agent_id) if "sessions" in settings.sources else None,
+                home=self.config.paths.home,
+            )
+        return self._memories[agent_id]
+
+    def today(self, agent_id: str) -> date:
+        """Return the date where the user is."""
+        return self.clock.now().astimezone(self._zone(agent_id)).date()
+
+    def sandbox(self, agent_id: str, session: SessionKey) -> SandboxSpec:
+        """Return where this session's commands run; without a usable sandbox, nowhere."""
+        paths, workspace = self.config.paths, self.workspace(agent_id)
+        settings = self.config.agent(agent_id).block("sandbox", SandboxSettings)
+        try:
+            return resolve_sandbox(settings, Place(session, workspace, paths.home, paths.state_dir), available)
+        except Denied:
+            return SandboxSpec(Backend.BWRAP, str(workspace), Access(settings.workspace_access))
+
+    # Turns.
+
+    def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
+        """Accept a message into its session's lane; None when it was refused. It is durable when this returns."""
+        lane = self.lane(key)
+        rules = self.rules(key, inbound.channel, overrides)
+        item = Queued(f"{inbound.channel}:{inbound.account}:{inbound.id}", inbound, route_of(key, inbound), rules)
+        return None if lane.submit(item).refused else item
+
+    def lane(self, key: SessionKey) -> SessionLane:
+        """Return the lane of a session. Opening it takes the right to write; what a crash left unanswered is queued."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            live = self.turns.open.take(key, lambda: self._live(key))
+            inbox = Inbox(inbox_path(self.config.paths.own_dir / "inbox", key))
+            inbox.reconcile(live.writer.knows)
+            lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=_lane(key))
+            self._lanes[key] = lane
+            self.turns.open.give_back(key)
+            lane.recover()
+        return lane
+
+    def listen(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
+        """Tell a listener everything that happens in a session; returns what takes it off again."""
+        listeners = self._listeners.setdefault(key, [])
+        listeners.append(listener)
+        return lambda: listeners.remove(listener) if listener in listeners else None
+
+    def rules(self, key: SessionKey, channel: str, inline: Overrides | None = None) -> Rules:
+        """Return the queue's rules for a message."""
+        info = self.store(key.agent_id).find(key)
+        entry = info.entry if info else SessionEntry()
+        session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap)
+        settings = self.config.block("messages.queue", QueueSettings)
+        return resolve(settings, channel, inline=inline, session=session)
+
+    async def aclose(self) -> None:
+        """Let go of everything: sessions, connections, the memory's index."""
+        for lane in self._lanes.values():
+            lane.stop("shutting down")
+            await lane.idle()
+        self.turns.open.close()
+        for memory in self._memories.values():
+            memory.close()
+        await self.models.aclose()
+
+    async def _run(self, key: SessionKey, given: TurnInput) -> None:
+        newest = given.batch.newest
+        trust = newest.trust if newest else Trust.OWNER
+        route = newest.route if newest else Route(key.agent_id, key)
+        facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
+        turn = Turn(
+            run_id=self.ids.uuid(),
+            agent_id=key.agent_id,
+            session=key,
+            route=route,
+            text=given.batch.text,
+            keys=tuple(item.key for item in given.batch.items),
+            images=given.batch.images,
+            trust=trust,
+            model=Override(facts["model"]) if facts.get("model") else None,
+            thinking=str(facts.get("thinking") or ""),
+        )
+        await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, self._emitter(key)))
+
+    def _emitter(self, key: SessionKey) -> Emit:
+        def emit(event: RunEvent) -> None:
+            for listener in tuple(self._listeners.get(key, ())):
+                listener(event)
+
+        return emit
+
+    def _live(self, key: SessionKey) -> Live:
+        seed_agent(self.config, key.agent_id, self.env, self.clock)
+        return Live(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
+
+    async def _prepare(self, turn: Turn, entry: SessionEntry, cancel: Cancel, emit: Emit) -> Prepared:
+        agent = self.config.agent(turn.agent_id)
+        chain = await self.models.chain(agent, override=turn.model or _stored(entry), images=bool(turn.images))
+        ref = chain.primary
+        info = self.models.info(ref)
+        workspace = self.workspace(turn.agent_id)
+        queue = self.config.block("messages.queue", QueueSettings)
+        seconds = float(agent.get("timeoutSeconds") or DEFAULT_SECONDS)
+        context = ToolContext(
+            agent_id=turn.agent_id,
+            session=turn.session,
+            session_id=entry.session_id,
+            run_id=turn.run_id,
+            route=turn.route,
+            trust=turn.trust,
+            workspace=workspace,
+            cwd=workspace,
+            sandbox=self.sandbox(turn.agent_id, turn.session),
+            env={"HOME": str(self.config.paths.home)},
+            overflow_dir=self.config.paths.own_dir / "overflow" / (entry.session_id or "session"),
+            clock=self.clock,
+            ids=self.ids,
+            cancel=cancel,
+            taint=Taint(() if turn.trust is Trust.OWNER else (f"sender:{turn.trust}",)),
+            depth=turn.depth,
+            vision=info.sees,
+            window_tokens=info.window,
+        )
+        pin = (
+            Pin(entry.auth_profile_override, by_user=entry.auth_profile_override_source == "user")
+            if entry.auth_profile_override
+            else None
+        )
+        return Prepared(
+            client=self.models.client(agent),
+            chain=chain,
+            box=self.toolkit.box(),
+            context=context,
+            guard=LoopGuard(self.config.block("tools.loopDetection", LoopSettings)),
+            thinking=self.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or ""),
+            window_tokens=info.window,
+            params=self.models.params(agent, ref),
+            pin=pin,
+            deadline=self.clock.monotonic() + seconds if seconds else None,
+            steer_boundary=queue.steer_boundary,
+            steer_all=queue.steer_drain == "all",
+        )
+
+    def _compose(self, request: ComposeRequest) -> Speech:
+        prepared = request.prepared
+        skills = self.composer.skills_for(request.agent_id, request.entry.skills_snapshot)
+        extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in request.notes)
+        runtime = RuntimeFacts(
+            model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
+        )
+        composed = self.composer.prompt_for(
+            PromptRequest(
+                agent_id=request.agent_id,
+                session=request.session,
+                tools=prepared.specs,
+                skills=skills,
+                turn=TurnFacts(runtime=runtime, extras=extras),
+                sandbox=prepared.context.sandbox,
+                heartbeat=request.heartbeat,
+                interactive=request.interactive,
+                completed=request.completed,
+                session_id=request.session_id,
+                occasion=request.occasion,
+            )
+        )
+        return Speech(composed.prompt.system, composed.carrier, composed.context.carried, None, skills.to_json())
+
+    def _engine(self, agent_id: str) -> EngineHost:
+        if agent_id not in self._engines:
+            self._engines[agent_id] = EngineHost(str(self.config.get("plugins.slots.contextEngine") or ""))
+        return self._engines[agent_id]
+
+    def _note_spent(self, agent_id: str, spent: Spent) -> None:
+        today = self.today(agent_id)
+        before = self._spent.get((agent_id, today), Spent())
+        self._spent = {key: value for key, value in self._spent.items() if key[1] >= today - timedelta(days=1)}
+        self._spent[agent_id, today] = Spent(before.calls + spent.calls, add_usage(before.usage, spent.usage))
+
+    def _zone(self, agent_id: str) -> Any:
+        from datetime import UTC
+
+        settings = self.config.agent(agent_id).block("", WorkspaceSettings)
+        return find_zone(zone_name(settings.user_timezone, self.env)) or UTC
+
+
+def route_of(key: SessionKey, inbound: Inbound) -> Route:
+    """Return where the answer to a message goes: back to where it came from."""
+    return Route(key.agent_id, key, inbound.channel, inbound.account, inbound.peer or inbound.sender, inbound.thread)
+
+
+def _lane(key: SessionKey) -> str:
+    return "subagent" if key.is_subagent else "cron-nested" if key.is_cron else "main"
+
+
+def _stored(entry: SessionEntry) -> Override | None:
+    if not entry.model_override:
+        return None
+    provider = f"{entry.provider_override}/" if entry.provider_override else ""
+    return Override(f"{provider}{entry.model_override}", entry.model_override_source or "user")
