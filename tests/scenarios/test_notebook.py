@@ -51,7 +51,7 @@ async def test_a_second_process_is_told_who_has_the_session(env: dict[str, str])
     async with Agent.open(env=env) as first:
         await first.ask("hello")
         async with Agent.open(env=env) as second:
-            with pytest.raises(Locked, match=str(os.getpid())):
+            with pytest.raises(Locked, match="is held by this process"):
                 await second.ask("hello too")
 
 
