@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -99,6 +100,8 @@ def _workspace(home: Path) -> list[Path]:
         "hooks": {"internal": {"entries": {"bootstrap-extra-files": entry}}},
     }
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    # The loader does not trust the times of a file that changed a moment ago.
+    time.sleep(0.2)
     return written
 
 
