@@ -53,7 +53,7 @@ def _salvage(value: Any, into: Any, report: Report, path: KeyPath) -> Any:
         return _salvage_map(value, args[1], report, path)
     if origin in (list, tuple) and isinstance(value, list) and args and _is_struct(args[0]):
         return _salvage_list(value, args[0], origin, report, path)
-    if isinstance(value, str) and into is not None:
+    if isinstance(value, str):
         # `${PORT}` gives text: a number or a flag in it is meant as one.
         try:
             return msgspec.convert(value.strip(), into, strict=False)

@@ -101,12 +101,11 @@ _OVERRIDES: dict[str, tuple[KeyPath, str, bool]] = {
 }
 
 
-def apply_overrides(document: dict[str, Any], env: Mapping[str, str], bad: Callable[[str, str], None]) -> set[KeyPath]:
-    """Write the OPENCLAW_* settings into the canonical document and return the keys that they decided.
+def apply_overrides(document: dict[str, Any], env: Mapping[str, str], bad: Callable[[str, str], None]) -> None:
+    """Write the OPENCLAW_* settings into the canonical document; `bad` hears of a value that is none.
 
     A secret of the environment only fills a gap, and goes in as a reference: the document never holds its text.
     """
-    decided = set()
     for name, (path, kind, wins) in _OVERRIDES.items():
         text = env.get(name, "").strip()
         if not text or (not wins and lookup(document, path) not in (None, "")):
@@ -126,5 +125,3 @@ def apply_overrides(document: dict[str, Any], env: Mapping[str, str], bad: Calla
                 inner = here[str(step)] = {}
             here = inner
         here[str(path[-1])] = value
-        decided.add(path)
-    return decided

@@ -7,7 +7,7 @@ cannot be used is reported and contributes nothing; nothing here raises for bad 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -208,4 +208,3 @@ class Reader:
 
 
 _NOTHING: Any = object()
-Locate = Callable[[KeyPath], tuple[str, int]]

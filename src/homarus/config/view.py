@@ -85,7 +85,7 @@ class Config:
         self.document: dict[str, Any] = self._draft.root
         for path, message, cure in self._draft.notes:
             self.report("error", path, message, cure)
-        self._from_env = apply_overrides(self.document, content.env, self._bad_variable)
+        apply_overrides(self.document, content.env, self._bad_variable)
         self.agents: tuple[AgentConfig, ...] = self._roster()
 
     # Values
