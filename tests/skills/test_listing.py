@@ -114,6 +114,7 @@ SKILLS = st.lists(
         TEXT,
     ),
     max_size=12,
+    unique_by=lambda made: made.file,
 )
 
 

@@ -11,9 +11,12 @@ from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
     from homarus.hooks.manifest import Step
+    from homarus.skills.audit import Finding
     from homarus.skills.discover import Skill
     from homarus.skills.gate import Gate, Verdict
-    from homarus.skills.library import SkillSet
+    from homarus.skills.library import SkillLibrary, SkillSet
+
+    Loaded = tuple[SkillSet, Gate, SkillLibrary]
 
 _agent_option = click.option("--agent", "agent_id", metavar="ID", help="An agent; the default one without this.")
 
@@ -33,7 +36,7 @@ def command(ctx: click.Context) -> None:
 @pass_app
 def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = False, as_json: bool = False) -> None:
     """List all skills: where each comes from, whether it can be used, and why not."""
-    skills, gate = _load(app, agent_id)
+    skills, gate, _ = _load(app, agent_id)
     verdicts = _judge(skills, gate)
     shown = [verdict for verdict in verdicts if verdict.eligible or not only_eligible]
     if as_json:
@@ -44,7 +47,7 @@ def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = Fal
         app.out.table(rows, ["", "name", "source", "note"])
     usable = sum(verdict.eligible for verdict in verdicts)
     app.out.line(f"{usable} of {len(verdicts)} skills can be used")
-    if skills.problems or any(verdict.skill.findings for verdict in verdicts):
+    if skills.problems:
         app.out.line("something needs a look: homarus skills check")
 
 
@@ -58,16 +61,19 @@ def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
     from homarus.core.errors import HomarusError
     from homarus.skills.gate import judge
 
-    skills, gate = _load(app, agent_id)
+    skills, gate, library = _load(app, agent_id)
     skill = skills.get(name)
     if skill is None:
         raise HomarusError(f"there is no skill '{name}'", cure=_near(name, skills) or "'homarus skills list' shows all")
     verdict = judge(skill, gate)
-    others = [other for other in skills.shadowed if other.name == skill.name]
+    findings = library.findings(skill)
+    hidden = [other.file for other in skills.shadowed if other.name == skill.name]
     if as_json:
-        app.out.json({**_detail(verdict), "shadows": [other.file for other in others]})
+        app.out.json({**_detail(verdict), "findings": [_finding(skill, each) for each in findings], "shadows": hidden})
         return
-    _print_info(app, verdict, others)
+    _print_info(app, verdict, hidden)
+    _section(app, "Read before use", "yellow", [_say(skill, finding) for finding in findings])
+    _section(app, "Remarks", "dim", [_clean(line) for line in _remarks(skill)])
 
 
 @command.command("check")
@@ -76,10 +82,10 @@ def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
 @pass_app
 def check(app: App, agent_id: str | None, as_json: bool) -> int:
     """Look for broken skills and for text that malicious skills use. Exit code 1 when something is broken."""
-    skills, gate = _load(app, agent_id)
+    skills, gate, library = _load(app, agent_id)
     verdicts = _judge(skills, gate)
     broken = [*skills.problems, *(f"{skill.file}: {why}" for skill in skills.skills if (why := _broken(skill)))]
-    findings = [(skill, finding) for skill in skills.skills for finding in skill.findings]
+    findings = [(skill, finding) for skill in skills.skills for finding in library.findings(skill)]
     remarks = [(skill.file, remark) for skill in skills.skills for remark in _remarks(skill)]
     missing = [verdict for verdict in verdicts if not verdict.eligible]
     if as_json:
@@ -103,11 +109,11 @@ def check(app: App, agent_id: str | None, as_json: bool) -> int:
     return 1 if broken else 0
 
 
-def _load(app: App, agent_id: str | None) -> tuple[SkillSet, Gate]:
+def _load(app: App, agent_id: str | None) -> Loaded:
     from homarus.core.errors import ConfigError
     from homarus.core.routes import normalize_agent_id
     from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
-    from homarus.skills.library import discover
+    from homarus.skills.library import SkillLibrary
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
@@ -116,7 +122,8 @@ def _load(app: App, agent_id: str | None) -> tuple[SkillSet, Gate]:
     if agent not in known:
         raise ConfigError(f"there is no agent '{agent}'", cure=f"agents are: {', '.join(known)}")
     roots = roots_of(config, resolve_workspace(config, agent, app.env))
-    return discover(roots, settings_of(config).limits), gate_of(config, agent, machine_facts(config, app.env))
+    library = SkillLibrary(settings_of(config).limits)
+    return library.load(roots), gate_of(config, agent, machine_facts(config, app.env)), library
 
 
 def _judge(skills: SkillSet, gate: Gate) -> list[Verdict]:
@@ -148,10 +155,7 @@ def _why(verdict: Verdict) -> str:
 
     if not verdict.eligible:
         return _clean(verdict.reason)
-    notes = [why_unlisted(verdict.skill)]
-    if verdict.skill.findings:
-        notes.append(f"{len(verdict.skill.findings)} finding{'s' if len(verdict.skill.findings) > 1 else ''}")
-    return _clean("; ".join(note for note in notes if note))
+    return _clean(why_unlisted(verdict.skill))
 
 
 def _status(app: App, verdict: Verdict) -> tuple[str, str]:
@@ -175,7 +179,6 @@ def _summary(verdict: Verdict) -> dict[str, Any]:
         "listed": verdict.eligible and not unlisted,
         "unlistedBecause": unlisted,
         "userInvocable": header.user_invocable,
-        "findings": len(skill.findings),
     }
 
 
@@ -192,21 +195,20 @@ def _detail(verdict: Verdict) -> dict[str, Any]:
         "primaryEnv": header.primary_env,
         "install": list(header.install),
         "gates": [{"gate": step.gate, "ok": step.ok, "detail": step.detail} for step in verdict.steps],
-        "findings": [_finding(skill, finding) for finding in skill.findings],
         "problem": header.problem,
         "remarks": _remarks(skill),
     }
 
 
-def _finding(skill: Skill, finding: Any) -> dict[str, Any]:
+def _finding(skill: Skill, finding: Finding) -> dict[str, Any]:
     return {"file": skill.file, "line": finding.line, "rule": finding.rule, "excerpt": finding.excerpt}
 
 
-def _say(skill: Skill, finding: Any) -> str:
+def _say(skill: Skill, finding: Finding) -> str:
     return _clean(f"{skill.file}:{finding.line}: {finding.rule}: {finding.excerpt}")
 
 
-def _print_info(app: App, verdict: Verdict, others: list[Skill]) -> None:
+def _print_info(app: App, verdict: Verdict, hidden: list[str]) -> None:
     out, skill, header = app.out, verdict.skill, verdict.skill.header
     state = out.style("can be used", "green") if verdict.eligible else out.style("cannot be used", "yellow")
     out.line(f"{out.style(_clean(skill.name), 'bold')} {header.emoji}".rstrip() + f"  {state}")
@@ -224,7 +226,7 @@ def _print_info(app: App, verdict: Verdict, others: list[Skill]) -> None:
             ", ".join(header.allowed_tools) and f"{', '.join(header.allowed_tools)} (a wish; it grants nothing)",
         )
     ]
-    facts += [("hides", ", ".join(other.file for other in others)), ("problem", header.problem)]
+    facts += [("hides", ", ".join(hidden)), ("problem", header.problem)]
     for label, value in facts:
         if value:
             out.line(f"{label:>14}  {_clean(value)}")
@@ -232,8 +234,6 @@ def _print_info(app: App, verdict: Verdict, others: list[Skill]) -> None:
     _section(
         app, "Gates", "bold", [_gate_line(app, step) for step in verdict.steps] or ["none: it can be used anywhere"]
     )
-    _section(app, "Read before use", "yellow", [_say(skill, finding) for finding in skill.findings])
-    _section(app, "Remarks", "dim", [_clean(line) for line in _remarks(skill)])
 
 
 def _gate_line(app: App, step: Step) -> str:

@@ -55,12 +55,12 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
         re.compile(rf"xattr\b{_REST}quarantine|spctl\s{{1,9}}--master-disable", re.IGNORECASE),
     ),
 )
-_ADDRESS = re.compile(
-    r"\b[a-z][a-z0-9+.-]{1,9}://(?:[^\s/@]{1,80}@)?"
-    r"(\[[0-9a-f:.]{2,45}\]|\d{1,3}(?:\.\d{1,3}){3}|\d{8,10}|0x[0-9a-f]{8})(?=[:/\s\"'`)>]|$)",
+_HOST = re.compile(
+    r"(?:[^\s/@]{1,80}@)?(\[[0-9a-f:.]{2,45}\]|\d{1,3}(?:\.\d{1,3}){3}|\d{8,10}|0x[0-9a-f]{8})(?=[:/\s\"'`)>]|$)",
     re.IGNORECASE,
 )
 _RUN = re.compile(rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{_BLOB},}}")
+_ASCII = bytes(range(128))
 # Joiners and selectors that belong to emoji; after an ASCII character they belong to nothing.
 _EMOJI_JOINTS = frozenset("\u200d\ufe0e\ufe0f")
 
@@ -87,11 +87,10 @@ def scan(text: str) -> tuple[Finding, ...]:
             if hint in lowered:
                 add(rule, pattern.finditer(text))
                 break
-    if "://" in text:
-        add("raw-address", (match for match in _ADDRESS.finditer(text) if _is_public(match[1])))
+    add("raw-address", _public_addresses(text))
     if _has_long_run(text):
         add("encoded-blob", (match for match in _RUN.finditer(text) if _is_encoded(match[0])))
-    if not text.isascii():
+    if not text.isascii() and INVISIBLE.search(_beyond_ascii(text)):
         found += islice(_invisible(text), MAX_FINDINGS)
     return tuple(sorted(found, key=lambda each: (each.line, each.rule))[:MAX_FINDINGS])
 
@@ -101,6 +100,15 @@ def _at(rule: str, text: str, position: int) -> Finding:
     end = text.find("\n", position)
     line = text[start : end if end >= 0 else len(text)]
     return Finding(rule, text.count("\n", 0, position) + 1, visible(line, 120))
+
+
+def _public_addresses(text: str) -> Iterator[re.Match[str]]:
+    at = text.find("://")
+    while at >= 0:
+        match = _HOST.match(text, at + 3)
+        if match and _is_public(match[1]):
+            yield match
+        at = text.find("://", at + 3)
 
 
 def _is_public(host: str) -> bool:
@@ -127,6 +135,11 @@ def _has_long_run(text: str) -> bool:
 def _is_encoded(run: str) -> bool:
     kinds = (str.isupper, str.islower, str.isdigit)
     return all(any(map(kind, run)) for kind in kinds)
+
+
+def _beyond_ascii(text: str) -> str:
+    """Return the other characters alone: a few, which makes a first look at a long text cheap."""
+    return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
 def _invisible(text: str) -> Iterator[Finding]:

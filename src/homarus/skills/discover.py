@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
-from homarus.skills.audit import Finding, scan
 from homarus.skills.frontmatter import MAX_NAME, SkillHeader, read_header, visible
 from homarus.skills.settings import SkillLimits
 from homarus.storage.boundary import Guarded, Root
@@ -61,7 +61,6 @@ class Skill(Struct, frozen=True):
     file: str
     header: SkillHeader
     fingerprint: str = ""
-    findings: tuple[Finding, ...] = ()
 
     @property
     def key(self) -> str:
@@ -69,7 +68,7 @@ class Skill(Struct, frozen=True):
         return self.header.skill_key or self.name
 
 
-class Stamp(Struct, frozen=True):
+class Stamp(NamedTuple):
     """The state of a path when it was looked at; zeros when it was not there."""
 
     path: str
@@ -192,11 +191,9 @@ class _Search:
         return True
 
     def _take(self, path: str, file: str, found: Guarded) -> None:
-        text = found.data.decode("utf-8", "replace")
-        header = read_header(text)
+        header = read_header(found.data.decode("utf-8", "replace"))
         name = header.name or visible(os.path.basename(path), MAX_NAME) or "unnamed"
-        findings = () if self.root.source is Source.BUNDLED else scan(text)
-        self.skills.append(Skill(name, self.root.source, path, file, header, found.fingerprint, findings))
+        self.skills.append(Skill(name, self.root.source, path, file, header, found.fingerprint))
 
     def _descend(self, base: Root, prefix: str, path: str, real: str, depth: int) -> bool:
         if real in self._entered:

@@ -56,13 +56,13 @@ def read_header(text: str) -> SkillHeader:
         requires=requirements(block) if block else Requires(),
         skill_key=text_of(block.get("skillKey")),
         primary_env=text_of(block.get("primaryEnv")),
-        user_invocable=flag(_any(values, "user-invocable", "userInvocable"), default=True),
+        user_invocable=flag(_either(values, "user-invocable", "userInvocable"), default=True),
         model_invocable=not _model_invocation_disabled(values, block),
         dispatch_tool=_dispatch(values),
         homepage=visible(text_of(values.get("homepage") or block.get("homepage")), 300),
         license=visible(text_of(values.get("license")), 200),
         compatibility=visible(text_of(values.get("compatibility")), MAX_COMPATIBILITY),
-        allowed_tools=_tools(_any(values, "allowed-tools", "allowedTools")),
+        allowed_tools=_tools(_either(values, "allowed-tools", "allowedTools")),
         emoji=single_line(text_of(block.get("emoji")), 8) if "emoji" in block else "",
         install=_install(block.get("install")),
         problem=problem,
@@ -71,9 +71,9 @@ def read_header(text: str) -> SkillHeader:
 
 def visible(text: str, limit: int) -> str:
     """Return one line that shows a person everything a model will read in it."""
-    if not text.isascii():
-        text = INVISIBLE.sub("", text)
-    return single_line(text, limit) if text else ""
+    if len(text) <= limit and text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
+    return single_line(INVISIBLE.sub("", text), limit)
 
 
 def remarks(header: SkillHeader, folder: str) -> list[str]:
@@ -88,22 +88,22 @@ def remarks(header: SkillHeader, folder: str) -> list[str]:
     return found
 
 
-def _any(values: Mapping[str, Any], *names: str) -> Any:
-    return next((values[name] for name in names if name in values), None)
+def _either(values: Mapping[str, Any], name: str, other: str) -> Any:
+    return values[name] if name in values else values.get(other)
 
 
 def _model_invocation_disabled(values: Mapping[str, Any], block: Mapping[str, Any]) -> bool:
     invocation = block.get("invocation")
     nested = invocation.get("disableModelInvocation") if isinstance(invocation, dict) else None
-    plain = _any(values, "disable-model-invocation", "disableModelInvocation")
+    plain = _either(values, "disable-model-invocation", "disableModelInvocation")
     return flag(plain, default=False) or flag(nested, default=False)
 
 
 def _dispatch(values: Mapping[str, Any]) -> str:
     """Return the tool that a command of this skill goes straight to, with its text as it was typed; usually none."""
-    if text_of(_any(values, "command-dispatch", "commandDispatch")) != "tool":
+    if text_of(_either(values, "command-dispatch", "commandDispatch")) != "tool":
         return ""
-    return text_of(_any(values, "command-tool", "commandTool"))
+    return text_of(_either(values, "command-tool", "commandTool"))
 
 
 def _tools(value: Any) -> tuple[str, ...]:

@@ -8,12 +8,19 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from homarus.skills.discover import Scan, Skill, SkillRoot, Source, Stamp, scan_root
+from homarus.core.clock import Clock, SystemClock, epoch_ms
+from homarus.core.errors import StorageError
+from homarus.skills.audit import Finding, scan
+from homarus.skills.discover import Scan, Skill, SkillRoot, Source, Stamp, read_text, scan_root
 from homarus.skills.settings import SkillLimits
 from homarus.storage.cache import BoundedCache
 
 _MAX_ROOTS = 64
+# A file system's clock ticks slowly: two writes within a tick leave the same times. What changed this recently is looked
+# at again next time, whatever its stamp says.
+_TICK_MS = 100
 _MAX_SETS = 16
+_MAX_AUDITED = 2_000
 
 
 class SkillSet(Struct, frozen=True):
@@ -32,10 +39,28 @@ class SkillSet(Struct, frozen=True):
 class SkillLibrary:
     """A cache over `discover`: `load` gives the same object until a file, a folder or the roots change."""
 
-    def __init__(self, limits: SkillLimits | None = None) -> None:
+    def __init__(self, limits: SkillLimits | None = None, *, clock: Clock | None = None) -> None:
         self.limits = limits or SkillLimits()
+        self._clock = clock or SystemClock()
+        self._findings: BoundedCache[str, tuple[Finding, ...]] = BoundedCache(_MAX_AUDITED)
         self._scans: BoundedCache[SkillRoot, Scan] = BoundedCache(_MAX_ROOTS)
         self._sets: BoundedCache[tuple[SkillRoot, ...], tuple[tuple[Scan, ...], SkillSet]] = BoundedCache(_MAX_SETS)
+
+    def findings(self, skill: Skill) -> tuple[Finding, ...]:
+        """Return what the audit says of a skill's text; each version of a file is looked through once.
+
+        What came with the program is trusted, and a file that cannot be read any more has nothing to say.
+        """
+        if skill.source is Source.BUNDLED:
+            return ()
+        found = self._findings.get(skill.fingerprint)
+        if found is None:
+            try:
+                found = scan(read_text(skill, self.limits))
+            except StorageError:
+                return ()
+            self._findings.put(skill.fingerprint, found)
+        return found
 
     def load(self, roots: tuple[SkillRoot, ...]) -> SkillSet:
         """Return the skills of these roots, strongest first."""
@@ -56,7 +81,11 @@ class SkillLibrary:
         if kept is not None and is_current(kept.stamps):
             return kept
         fresh = scan_root(root, self.limits)
-        self._scans.put(root, fresh)
+        newest_ms = max(stamp.changed_ns for stamp in fresh.stamps) // 1_000_000
+        if epoch_ms(self._clock.now()) - newest_ms < _TICK_MS:
+            self._scans.pop(root)
+        else:
+            self._scans.put(root, fresh)
         return fresh
 
 
@@ -72,9 +101,9 @@ def merge(scans: Iterable[Scan], limits: SkillLimits) -> SkillSet:
     shadowed: list[Skill] = []
     problems: list[str] = []
     loaded: dict[Source, int] = {}
-    for scan in scans:
-        problems += scan.problems
-        for skill in scan.skills:
+    for each in scans:
+        problems += each.problems
+        for skill in each.skills:
             count = loaded[skill.source] = loaded.get(skill.source, 0) + 1
             if count > limits.max_skills_loaded_per_source:
                 continue
@@ -97,13 +126,13 @@ def merge(scans: Iterable[Scan], limits: SkillLimits) -> SkillSet:
 def is_current(stamps: Iterable[Stamp]) -> bool:
     """Say whether every path still looks as it did. One stat each: this is the whole cost of a warm listing."""
     stat = os.stat
-    for stamp in stamps:
+    for path, inode, changed_ns in stamps:
         try:
-            found = stat(stamp.path)
+            found = stat(path)
         except OSError:
-            if stamp.inode:
+            if inode:
                 return False
             continue
-        if found.st_ctime_ns != stamp.changed_ns or found.st_ino != stamp.inode:
+        if found.st_ctime_ns != changed_ns or found.st_ino != inode:
             return False
     return True

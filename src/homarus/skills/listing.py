@@ -20,7 +20,7 @@ LONGEST, SHORTEST = 220, 4
 _OPEN, _CLOSE = "<available_skills>\n", "</available_skills>"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Part of emoji in folder names; the path must stay exactly as it is.
-_EMOJI_JOINTS = "\u200d\ufe0e\ufe0f"
+_WITHOUT_JOINTS = dict.fromkeys(map(ord, "\u200d\ufe0e\ufe0f"))
 
 
 class _Row(Struct, frozen=True):
@@ -39,15 +39,22 @@ def why_unlisted(skill: Skill) -> str:
         return "it has no description"
     if not skill.header.model_invocable:
         return "only people invoke it (disable-model-invocation)"
-    path = skill.file.translate(dict.fromkeys(map(ord, _EMOJI_JOINTS)))
-    if _CONTROL.search(path) or INVISIBLE.search(path):
+    path = skill.file
+    if path.isascii() and path.isprintable():
+        return ""
+    if _CONTROL.search(path) or INVISIBLE.search(path.translate(_WITHOUT_JOINTS)):
         return "its path holds characters that a prompt cannot show"
     return ""
 
 
+def in_order(skills: Iterable[Skill]) -> list[Skill]:
+    """Return the skills that may be shown, by name: a prompt shows them from the front, as many as its limits allow."""
+    return sorted((skill for skill in skills if not why_unlisted(skill)), key=lambda skill: (skill.name, skill.file))
+
+
 def render(skills: Iterable[Skill], limits: SkillLimits, home: str) -> str:
     """Return the list as XML of at most `max_skills_prompt_chars` characters; empty where there is nothing to show."""
-    shown = sorted((skill for skill in skills if not why_unlisted(skill)), key=lambda skill: (skill.name, skill.file))
+    shown = in_order(skills)
     rows = [
         _Row(escape_xml(each.name), each.header.description, escape_xml(compact(each.file, home))) for each in shown
     ]

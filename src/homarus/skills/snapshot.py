@@ -6,6 +6,7 @@ version and the same prompt after a restart, on another day, in another process.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
@@ -13,13 +14,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from homarus.core.text import single_line
 from homarus.skills.discover import Skill, SkillRoot
 from homarus.skills.gate import Gate, eligible
 from homarus.skills.library import SkillLibrary, SkillSet
-from homarus.skills.listing import render
+from homarus.skills.listing import in_order, render
 from homarus.skills.settings import SkillLimits
+from homarus.storage.cache import BoundedCache
 
 _MAX_KEPT = 16
+
+log = logging.getLogger("homarus.skills")
 
 
 class SnapshotSkill(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -74,18 +79,19 @@ class Snapshots:
         self._library = library
         self._home = home
         self._built: list[tuple[SkillSet, Gate, Snapshot]] = []
+        self._warned: BoundedCache[str, bool] = BoundedCache(1_000)
 
     def for_turn(self, stored: Any, roots: tuple[SkillRoot, ...], gate: Gate) -> Snapshot:
         """Return what the next turn of a session uses, given what is stored with the session.
 
-        With `skills.load.watch` off, a session keeps the snapshot that it got from this process until it is reset.
+        It has the stored bytes unless something behind them changed. With `skills.load.watch` off, a session keeps the
+        snapshot that it got from this process, whatever changes, until it is reset.
         """
-        kept = from_json(stored)
-        watching = gate.settings.load.watch
-        if kept is not None and not watching and any(kept.version == built[2].version for built in self._built):
-            return kept
-        fresh = self._fresh(self._library.load(roots), gate)
-        return kept if kept is not None and kept.version == fresh.version else fresh
+        if not gate.settings.load.watch:
+            kept = from_json(stored)
+            if kept is not None and any(kept.version == built[2].version for built in self._built):
+                return kept
+        return self._fresh(self._library.load(roots), gate)
 
     def _fresh(self, skills: SkillSet, gate: Gate) -> Snapshot:
         for known, behind, snapshot in self._built:
@@ -96,8 +102,19 @@ class Snapshots:
             if known is skills and same_gate:
                 return snapshot
         built = build(skills.skills, gate, self._library.limits, self._home)
+        self._audit(eligible(skills.skills, gate))
         self._built = [(skills, gate, built), *self._built[: _MAX_KEPT - 1]]
         return built
+
+    def _audit(self, skills: Iterable[Skill]) -> None:
+        """Say once of each suspicious skill that a model gets to see it."""
+        for skill in in_order(skills)[: max(0, self._library.limits.max_skills_in_prompt)]:
+            if skill.fingerprint in self._warned:
+                continue
+            self._warned.put(skill.fingerprint, True)
+            if found := self._library.findings(skill):
+                rules = ", ".join(sorted({finding.rule for finding in found}))
+                log.warning("read %s before you rely on it: %s (homarus skills check)", single_line(skill.file), rules)
 
 
 def _version(prompt: str, skills: tuple[SnapshotSkill, ...]) -> str:
