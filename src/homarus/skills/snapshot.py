@@ -66,7 +66,10 @@ def from_json(value: Any) -> Snapshot | None:
 
 def build(skills: Iterable[Skill], gate: Gate, limits: SkillLimits, home: str) -> Snapshot:
     """Return the snapshot of these skills behind this gate."""
-    allowed = eligible(skills, gate)
+    return _of(eligible(skills, gate), limits, home)
+
+
+def _of(allowed: tuple[Skill, ...], limits: SkillLimits, home: str) -> Snapshot:
     prompt = render(allowed, limits, home)
     kept = tuple(SnapshotSkill(each.name, each.header.primary_env, each.header.skill_key) for each in allowed)
     return Snapshot(prompt, kept, _version(prompt, kept))
@@ -95,14 +98,12 @@ class Snapshots:
 
     def _fresh(self, skills: SkillSet, gate: Gate) -> Snapshot:
         for known, behind, snapshot in self._built:
-            same_gate = behind.facts is gate.facts and (behind.allowlist, behind.settings) == (
-                gate.allowlist,
-                gate.settings,
-            )
-            if known is skills and same_gate:
+            same_settings = behind.settings == gate.settings and behind.allowlist == gate.allowlist
+            if known is skills and behind.facts is gate.facts and same_settings:
                 return snapshot
-        built = build(skills.skills, gate, self._library.limits, self._home)
-        self._audit(eligible(skills.skills, gate))
+        allowed = eligible(skills.skills, gate)
+        built = _of(allowed, self._library.limits, self._home)
+        self._audit(allowed)
         self._built = [(skills, gate, built), *self._built[: _MAX_KEPT - 1]]
         return built
 
