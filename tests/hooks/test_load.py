@@ -18,6 +18,10 @@ def settings(*names: str) -> HookSettings:
     return HookSettings(entries={name: {"enabled": True, "word": name} for name in names})
 
 
+def _hook_modules() -> set[str]:
+    return {name for name in sys.modules if name.startswith("homarus_hook_")}
+
+
 async def test_only_what_is_wanted_is_loaded_and_heard(tmp_path):
     code = "async def handle(event):\n    event.messages.append(event.options['word'] + event.options['stateDir'])\n"
     write_hook(tmp_path, "on", code=code)
@@ -55,14 +59,14 @@ async def test_a_handler_that_cannot_be_loaded_stops_no_other(tmp_path, code, sa
     write_hook(tmp_path, "bad", code=code)
     write_hook(tmp_path, "good")
     registry = HookRegistry()
-    before = set(sys.modules)
+    before = _hook_modules()
     found = find_hooks(standard_roots(managed=tmp_path))
     statuses = {s.hook.name: s for s in load_hooks(found, settings("bad", "good"), facts(), registry)}
     assert said in statuses["bad"].reason
     assert not statuses["bad"].on
     assert statuses["good"].loaded
     assert len((await registry.emit(event("command:new", NOW))).messages) == 1
-    assert len(set(sys.modules) - before) == 1
+    assert len(_hook_modules() - before) == 1
 
 
 def test_modules_are_apart_and_leave_no_trace(tmp_path):
