@@ -10,6 +10,7 @@ from homarus.core.errors import ConfigError, Locked, StorageError
 from homarus.core.messages import Assistant, Text, User
 from homarus.core.routes import SessionKey
 from homarus.sessions.home import SessionHome
+from homarus.sessions.log import Form, identify
 from homarus.sessions.places import Kind, Place, visit
 from homarus.sessions.store import SessionStore
 
@@ -219,6 +220,20 @@ def test_finding_what_a_person_means(tmp_path):
     with pytest.raises(ConfigError, match="no session"):
         home.resolve("nothing like it")
     assert home.agents() == ["main", "work"]
+
+
+def test_what_only_looks_like_a_transcript_is_none(folder):
+    folder.mkdir(parents=True)
+    for name in (
+        "s.trajectory.jsonl",
+        "s.checkpoint.0b1.jsonl",
+        "s.jsonl.lock",
+        "s.jsonl.flat.bak",
+        "s.jsonl.corrupt.x",
+    ):
+        (folder / name).write_bytes(b'{"traceSchema":"openclaw-trajectory","type":"session.started","seq":1}\n')
+    assert store(folder).list(orphans=True) == []
+    assert identify(folder / "s.trajectory.jsonl").form is Form.CORRUPT
 
 
 def test_places_know_archives(folder):

@@ -186,7 +186,7 @@ _TYPES: dict[str, type[Entry]] = {
     "reset": Reset,
     "leaf": Leaf,
 }
-Boundary = Compaction | Reset
+KNOWN_TYPES = frozenset(_TYPES)
 
 
 def to_header(data: Any) -> Header | None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from homarus.core.errors import StorageError
 from homarus.sessions.branch import Node, Nodes, Tail, cut, walk_tail
 from homarus.sessions.codec import Json
-from homarus.sessions.entry import Entry, Header, new_header, salvage, to_entry, to_header
+from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, salvage, to_entry, to_header
 from homarus.sessions.legacy import upgrade
 from homarus.storage.faults import Missing, explained
 from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
@@ -63,7 +63,7 @@ def identify(path: Path) -> Source:
                     return Source(path, Form.TREE if header.version >= 3 else Form.OLD, header)
                 if "type" not in value and isinstance(value.get("role"), str):
                     return Source(path, Form.FLAT, unnamed)
-                if isinstance(value.get("type"), str):
+                if value.get("type") in KNOWN_TYPES or to_entry(value):
                     return Source(path, Form.HEADLESS if to_entry(value) else Form.OLD, unnamed)
             if number >= _PROBE_LINES:
                 break

@@ -21,6 +21,8 @@ from homarus.sessions.log import Source, identify, opened, session_id_of
 
 INDEX = "sessions.json"
 _ARCHIVE = re.compile(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
+# What OpenClaw keeps beside transcripts under a name that looks like one.
+_BESIDE = (".trajectory.", ".checkpoint.")
 _SAFE_ID = re.compile(r"[^/\\\x00-\x1f]{1,200}")
 
 
@@ -118,6 +120,8 @@ def files_in(folder: Path, agent_id: str) -> Iterator[Place]:
         return
     for name in names:
         path = folder / name
+        if any(mark in name for mark in _BESIDE):
+            continue
         if name.endswith(".jsonl"):
             yield Place(agent_id, session_id_of(path), Kind.FILE, path)
         elif _ARCHIVE.fullmatch(name):
