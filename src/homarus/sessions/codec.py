@@ -44,9 +44,12 @@ _COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 _FENCE = re.compile("`{3,}")
 
 
-def to_message(data: Mapping[str, Any], *, fallback_time: int = 0) -> Message | None:
-    """Return what a stored message says to a model, or None for a role that says nothing to it."""
-    time = to_ms(data.get("timestamp")) or fallback_time
+def to_message(data: Mapping[str, Any], written: str = "") -> Message | None:
+    """Return what a stored message says to a model, or None for a role that says nothing to it.
+
+    `written` is when its line was written: the moment of a message that has none of its own.
+    """
+    time = to_ms(data.get("timestamp")) or to_ms(written)
     role = data.get("role")
     if role == "user":
         return _user(data, _parts(data.get("content")), time)

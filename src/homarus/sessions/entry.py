@@ -76,7 +76,7 @@ class MessageEntry(Entry, frozen=True):
     def message(self) -> Message | None:
         """Return the message as a model sees it, or None when it is kept from the model or has no known role."""
         body = self.body
-        return None if body.get("excludeFromContext") is True else to_message(body, fallback_time=self.time)
+        return None if body.get("excludeFromContext") is True else to_message(body, self.timestamp)
 
 
 class ModelChange(Entry, frozen=True):
@@ -140,7 +140,7 @@ class CustomMessage(Entry, frozen=True):
     @property
     def message(self) -> Message | None:
         """Return it as the model reads it."""
-        return to_message({"role": "custom", "content": self.data.get("content")}, fallback_time=self.time)
+        return to_message({"role": "custom", "content": self.data.get("content")}, self.timestamp)
 
 
 class Label(Entry, frozen=True):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Message, ToolResult, User
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, Leaf, MessageEntry, Reset
-from homarus.sessions.repair import STRICT, Rules, repair
+from homarus.sessions.repair import STRICT, Rules, has_calls, repair
 from homarus.sessions.view import View, project, speak
 
 
@@ -79,7 +79,7 @@ def _sound(messages: list[Message]) -> bool:
     called: list[str] = []
     owed: list[str] = []
     for message in messages:
-        if isinstance(message, Assistant) and message.calls:
+        if isinstance(message, Assistant) and has_calls(message):
             if owed:
                 return False
             called = [call.id for call in message.calls]

@@ -82,6 +82,11 @@ def repair(
     return tuple(paired)
 
 
+def has_calls(message: Assistant) -> bool:
+    """Say whether a message asks for tools, without making a list of what it asks for."""
+    return any(type(part) is ToolCall for part in message.parts)
+
+
 def missing_results(calls: Iterable[ToolCall], now: int, text: str = MISSING_RESULT) -> list[ToolResult]:
     """Return the results to store for calls that will never get a real one."""
     return [_synthetic(call, text, now) for call in calls]
@@ -161,7 +166,7 @@ class _Frame:
 def _pair(messages: Sequence[Message], rules: Rules) -> list[Message]:
     frames = [_Frame(None)]
     for message in messages:
-        if isinstance(message, Assistant) and message.calls:
+        if isinstance(message, Assistant) and has_calls(message):
             frames.append(_Frame(message))
         elif isinstance(message, ToolResult):
             frames[-1].results.append(message)
@@ -212,7 +217,7 @@ def _settle_turns(messages: list[Message]) -> list[Message]:
     """Drop assistant turns that say nothing, and turn the remains of a failed one into one short mark."""
     out: list[Message] = []
     for message in messages:
-        if not isinstance(message, Assistant) or message.calls:
+        if not isinstance(message, Assistant) or has_calls(message):
             out.append(message)
             continue
         said = any(isinstance(part, Text) for part in message.parts)
@@ -230,7 +235,7 @@ def _rename(messages: list[Message], used: AbstractSet[str]) -> list[Message]:
     taken: set[str] = set()
     queue: list[tuple[str, str]] = []  # new ids (and names) of the results that follow, in order
     for message in messages:
-        if isinstance(message, Assistant) and message.calls:
+        if isinstance(message, Assistant) and has_calls(message):
             parts = []
             queue = []
             for part in message.parts:
