@@ -18,6 +18,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS: dict[str, Entry] = {
+    "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
     "setup": Entry("Set up", "homarus.cli.setup", "create what is missing: folder, configuration, workspace"),
     "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
