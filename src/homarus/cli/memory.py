@@ -258,6 +258,25 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
+@command.command("export-minilm")
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path, file_okay=False), help="Folder (default: the models folder)."
+)
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder with model.safetensors.",
+)
+@pass_app
+def export_minilm(app: App, target: Path | None, source: Path | None) -> None:
+    """Make the int8 MiniLM file once; afterwards it runs on onnxruntime alone."""
+    from homarus.memory.embed.export import export
+
+    made = export(target or app.paths.models_dir / "minilm", source)
+    app.out.line(f"wrote {made}")
+
+
 @command.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="LoCoMo-format JSON.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Score only the first N questions of each set.")
@@ -270,7 +289,9 @@ def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_j
     from homarus.memory.evaluate import run
 
     with Bar(app.out.err, "scoring") as bar:
-        scores = run(data, provider=provider, limit=limit, clock=app.clock, progress=bar.update)
+        scores = run(
+            data, provider=provider, limit=limit, clock=app.clock, progress=bar.update, models=app.paths.models_dir
+        )
     if as_json:
         app.out.json(scores)
         return
@@ -287,7 +308,9 @@ def opened(app: App, *, agent: str | None = None, workspace: Path | None = None,
     from homarus.memory.memory import Memory
 
     if workspace is not None:
-        return Memory.open(workspace, clock=app.clock, provider=provider, home=app.paths.home)
+        return Memory.open(
+            workspace, clock=app.clock, provider=provider, home=app.paths.home, models=app.paths.models_dir
+        )
     import msgspec
 
     from homarus.memory.settings import MemorySettings, database_path
@@ -305,6 +328,7 @@ def opened(app: App, *, agent: str | None = None, workspace: Path | None = None,
         clock=app.clock,
         sessions=app.paths.sessions_dir(chosen.id) if settings.with_sessions else None,
         home=app.paths.home,
+        models=app.paths.models_dir,
     )
 
 

@@ -60,6 +60,6 @@ def marked(out: Output, line: str, terms: list[str]) -> str:
         return line
     pieces, at = [], 0
     for match in spans(line, terms):
-        pieces += [line[at : match.start()], out.style(match[0], "bold", "yellow")]
+        pieces += [line[at : match.start()], out.style(line[match.start() : match.end()], "bold", "yellow")]
         at = match.end()
     return "".join([*pieces, line[at:]])

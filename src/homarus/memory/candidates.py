@@ -5,8 +5,8 @@ Bounded whatever the size of the index: a few hundred lines leave here, and only
 
 from __future__ import annotations
 
-import heapq
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -15,9 +15,8 @@ from homarus.memory.postings import Posting, Postings, idf
 from homarus.memory.query import Query
 from homarus.memory.terms import stem
 
-ACCUMULATE = 60_000  # postings that may open new candidates
-KEEP = 400  # lines by their own words
-SPREAD = 200  # the best of them bring their neighbours
+OPEN = 4  # times `keep`: from so many candidates on, more common words open no new ones
+KEEP = 400  # lines by their own words, for an answer of many lines; a short answer needs fewer
 DAYS = 400  # lines of the days asked about
 TYPED = 200  # retained facts, when kinds or preferences are asked for
 
@@ -44,10 +43,10 @@ def gather(
     found = postings.look_up(conn, query.terms)
     chosen = _by_words(conn, postings, found, keep)
     spread = set(chosen)
-    for number in chosen[:SPREAD]:
+    for number in chosen[: keep // 2]:  # the better half brings its neighbours
         spread.update((number - 2, number - 1, number + 1, number + 2))
     spread.update(extra)
-    spread.update(_by_day(conn, query))
+    spread.update(_by_day(conn, query, min(DAYS, keep)))
     if kinds or query.has("preference"):
         spread.update(_typed(conn, kinds))
     ids = sorted(spread)
@@ -59,26 +58,41 @@ def gather(
 
 def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Posting], keep: int) -> list[int]:
     """Return the lines with the heaviest words, best first."""
-    scores: dict[int, float] = {}
-    opened = 0
-    for posting in sorted(found, key=lambda p: p.count):
-        if posting.ids is None:
-            continue
-        weight = posting.idf
-        if opened + posting.count <= ACCUMULATE or not scores:
-            opened += posting.count
-            get = scores.get
-            for number in posting.ids:
-                scores[number] = get(number, 0.0) + weight
-        else:
-            for number in posting.ids.intersection(scores):
-                scores[number] += weight
+    light = [(p.ids, p.idf) for p in sorted(found, key=lambda p: p.count) if p.ids is not None]
+    rare: set[int] = set()
+    levels: list[set[int]] = [set()]  # lines with at least one of the words, two, three, …
+    for ids, _ in light:
+        if len(ids) <= keep:
+            rare |= ids
+        for level in range(len(levels) - 1, -1, -1):
+            more = ids & levels[level]
+            if more:
+                if level + 1 == len(levels):
+                    levels.append(set())
+                levels[level + 1] |= more
+        if len(levels[0]) < OPEN * keep:  # a more common word alone cannot lift a line above those that are there
+            levels[0] |= ids
+    pool = next((level for level in reversed(levels) if len(level) >= keep), levels[0]) | rare
+    scores = {number: sum([weight for ids, weight in light if number in ids]) for number in pool}
     heavy = sorted((p for p in found if p.ids is None), key=lambda p: p.count)
     if heavy and len(scores) < keep:
         _add_heavy(conn, postings, found, heavy, scores)
+    return _best(scores, keep)
+
+
+def _best(scores: dict[int, float], keep: int) -> list[int]:
+    """Return the ids with the highest scores. Few words give few distinct sums, so equal ones are sorted together."""
     if len(scores) <= keep:
         return sorted(scores, key=scores.__getitem__, reverse=True)
-    return heapq.nlargest(keep, scores, key=scores.__getitem__)
+    least, counted = 0.0, 0
+    for value, count in sorted(Counter(scores.values()).items(), reverse=True):
+        least, counted = value, counted + count
+        if counted >= keep:
+            break
+    better = [number for number, value in scores.items() if value > least]
+    equal = [number for number, value in scores.items() if value == least]
+    better.sort(key=scores.__getitem__, reverse=True)
+    return better + equal[: keep - len(better)]
 
 
 def _add_heavy(
@@ -104,7 +118,7 @@ def _add_heavy(
             scores.setdefault(number, heavy[0].idf + heavy[1].idf)
 
 
-def _by_day(conn: sqlite3.Connection, query: Query) -> list[int]:
+def _by_day(conn: sqlite3.Connection, query: Query, most: int) -> list[int]:
     """Return the lines of the days a question names, and a few days after: people write things down later."""
     ids: list[int] = []
     for span in query.spans:
@@ -115,9 +129,9 @@ def _by_day(conn: sqlite3.Connection, query: Query) -> list[int]:
             (span.first.toordinal() - 1, span.last.toordinal() + 10),
         ).fetchall()
         for first, last in rows:
-            ids.extend(range(first + 3, min(last, first + 3 + DAYS) + 1))
-            if len(ids) >= DAYS:
-                return ids[:DAYS]
+            ids.extend(range(first + 3, min(last, first + 3 + most) + 1))
+            if len(ids) >= most:
+                return ids[:most]
     return ids
 
 

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from datetime import date
+from pathlib import Path
 
 from msgspec import Struct
 
-from homarus.memory.embed.base import Embedder
+from homarus.memory.candidates import KEEP
+from homarus.memory.choose import (
+    Texts,
+    about,
+    by_value,
+    entities_of,
+    known_names,
+    quota,
+    speaking,
+    superseded_lines,
+    timestamp_of,
+)
+from homarus.memory.embed.base import Embedder, EmbedError
+from homarus.memory.embed.resolve import Choice, choose, stand_in
 from homarus.memory.lines import kind_names
 from homarus.memory.pack import Packer, Range
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query, analyse
-from homarus.memory.rank import WEIGHTS, Filters, Ranked, rank
+from homarus.memory.rank import Filters, Ranked, rank
 from homarus.memory.read import Explanation
 from homarus.memory.results import Answer, Hit, cite
-from homarus.memory.rows import FileRow, Row, read_files, read_texts
+from homarus.memory.rows import FileRow, read_files
 from homarus.memory.settings import MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
-from homarus.memory.terms import plain
+from homarus.memory.vectors import Vectors
 
 UNBOUNDED = 1 << 40
 LABELS = {
@@ -35,6 +48,16 @@ LABELS = {
     "question": "is itself a question",
     "above": "words in the headings above",
     "exact": "holds all the words asked for",
+    "near": "share of the question in the line and beside it",
+    "pair": "two words that stand together in the question",
+    "own": "speaks of themselves",
+    "number": "holds a number",
+    "proper": "holds a name",
+    "soft": "related words in the line",
+    "softs": "related words in the line or beside it",
+    "vector": "meaning of the line",
+    "vectors": "meaning of the lines around",
+    "superseded": "replaced by a later fact",
 }
 
 
@@ -53,51 +76,110 @@ class Request(Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     sources: frozenset[str] = frozenset()
 
+    @property
+    def depth(self) -> int:
+        """Return how many lines to look at: a handful of passages needs fewer than a full budget."""
+        if self.budget is None and not (self.kinds or self.entities or self.sources):
+            return min(KEEP, max(80, 8 * self.limit))
+        return KEEP
+
 
 class Engine:
     """Ranks and packs. `forget` must be called whenever the index changed."""
 
-    def __init__(self, settings: MemorySettings, embedder: Embedder | None = None) -> None:
+    def __init__(self, settings: MemorySettings, embedder: Embedder | None = None, models: Path | None = None) -> None:
         self.settings = settings
         self.postings = Postings()
-        self.degraded = ""
+        self._models = models
+        self._choice: Choice | None = Choice(embedder) if embedder is not None else None
+        self._vectors: Vectors | None = None
+        self._missing = 0
         self._names: list[tuple[str, tuple[str, ...]]] | None = None
         self._years: tuple[int, ...] = ()
         self._superseded: dict[tuple[int, int], int] = {}
 
     @property
+    def choice(self) -> Choice:
+        """Return the embedder in use; it is looked for at the first question, not before."""
+        if self._choice is None:
+            self._choice = choose(self.settings, self._models)
+        if self._choice.embedder is not None and self._vectors is None:
+            cache = self.settings.cache
+            self._vectors = Vectors(self._choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries)
+        return self._choice
+
+    @property
     def identity(self) -> tuple[str, str]:
         """Return provider and model of the vectors in use."""
-        return "none", ""
+        embedder = self.choice.embedder
+        return (embedder.provider, embedder.model) if embedder else ("none", "")
+
+    @property
+    def degraded(self) -> str:
+        """Say what is missing from the best answer that the settings ask for."""
+        reasons = [self.choice.degraded]
+        if self._missing:
+            reasons.append(f"{self._missing:,} lines have no vectors yet; run 'homarus memory index'")
+        return "; ".join(reason for reason in reasons if reason)
 
     def forget(self) -> None:
         """Drop all that was learned about an index that is now different."""
         self.postings.clear()
         self._names = None
+        if self._vectors:
+            self._vectors.forget()
 
     def embed(self, conn: sqlite3.Connection, now_ms: int, progress: Progress | None, *, quick: bool = False) -> None:
         """Bring vectors in line with the lines; `quick` does only what a search can wait for."""
+        choice = self.choice
+        if self._vectors is None:
+            return
+        try:
+            self._missing = self._vectors.fill(conn, now_ms, progress, quick=quick)
+        except EmbedError as problem:
+            self._give_up(choice, problem)
+
+    def _give_up(self, choice: Choice, problem: EmbedError) -> None:
+        """Go on with the fallback, or by words alone; every answer from now on says so."""
+        wanted = choice.embedder.provider if choice.embedder else self.settings.provider
+        self._vectors = None
+        self._choice = (
+            stand_in(self.settings, self._models, wanted, problem)
+            if not choice.fallback
+            else Choice(fallback=choice.fallback, degraded=f"{choice.degraded}; {problem}; searching by words alone")
+        )
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Return the hits for a question."""
         ranked = self.rank(conn, request)
-        texts = _Texts(conn)
+        texts = Texts(conn)
         files = read_files(conn, {row.file for row in ranked.rows})
-        order = self._admitted(ranked, request, files, texts)
-        packer = Packer(ranked.rows, texts.get, k=request.limit, budget=request.budget or UNBOUNDED)
+        strength = self._strength(ranked)
+        order = self._admitted(ranked, request, strength, files, texts)
         texts.prefetch([ranked.rows[index].id for index in order[: 4 * request.limit + 20]])
+        if request.budget is not None:
+            order = by_value(ranked, order, texts)
+        packer = Packer(ranked.rows, texts.get, k=request.limit, budget=request.budget or UNBOUNDED)
         # Without a budget only lines that compete for a place may join a range.
         packer.fill(order if request.budget is not None else order[: 2 * request.limit])
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
-        strength = self._strength(ranked)
         hits = tuple(self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
-        return Answer(hits=hits, mode="lexical", tokens=packer.spent, degraded=self.degraded)
+        provider, model = self.identity
+        return Answer(
+            hits=hits,
+            mode="hybrid" if self._vectors else "lexical",
+            provider=provider,
+            model=model,
+            fallback=self.choice.fallback,
+            tokens=packer.spent,
+            degraded=self.degraded,
+        )
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
         """Return the best lines one by one."""
         ranked = self.rank(conn, request)
-        texts = _Texts(conn)
+        texts = Texts(conn)
         order = ranked.order[: request.limit]
         texts.prefetch([ranked.rows[index].id for index in order])
         files = read_files(conn, {ranked.rows[index].file for index in order})
@@ -114,35 +196,43 @@ class Engine:
             kinds=kind_names(request.kinds),
             superseded=self._superseded,
         )
-        return rank(conn, self.postings, query, filters)
+        choice = self.choice
+        try:
+            return rank(conn, self.postings, query, filters, vectors=self._vectors, keep=request.depth)
+        except EmbedError as problem:
+            self._give_up(choice, problem)
+            return rank(conn, self.postings, query, filters, keep=request.depth)
 
     def analyse(self, conn: sqlite3.Connection, request: Request) -> Query:
         """Take the question apart with the names and years that this index knows."""
         if self._names is None:
-            self._names = _names(conn)
+            self._names = known_names(conn)
             rows = conn.execute("SELECT DISTINCT day FROM files WHERE day IS NOT NULL")
             self._years = tuple(sorted({date.fromordinal(row[0]).year for row in rows}))
-            self._superseded = _superseded(conn)
+            self._superseded = superseded_lines(conn)
         return analyse(
             request.text, today=request.today, years=self._years, names=self._names, entities=request.entities
         )
 
-    def _admitted(self, ranked: Ranked, request: Request, files: dict[int, FileRow], texts: _Texts) -> list[int]:
+    def _admitted(
+        self, ranked: Ranked, request: Request, strength: list[float], files: dict[int, FileRow], texts: Texts
+    ) -> list[int]:
         """Return the candidates that may be shown, best first: sources, entities, the quota and the least score."""
         order = ranked.order
         if request.sources:
             order = [index for index in order if files[ranked.rows[index].file].source in request.sources]
         if request.entities:
-            order = _about(ranked, order, request.entities, texts)
+            order = about(ranked, order, request.entities, texts)
         covered = ranked.columns["covered"]
         order = [index for index in order if ranked.rows[index].kind != "heading" or covered[index] >= 0.5]
         if request.budget is None:
-            order = self._strong_enough(ranked, _speaking(ranked, order), request)
-        return _quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
+            order = self._strong_enough(ranked, speaking(ranked, order), request, strength)
+        return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
 
-    def _strong_enough(self, ranked: Ranked, order: list[int], request: Request) -> list[int]:
+    def _strong_enough(
+        self, ranked: Ranked, order: list[int], request: Request, strength: list[float]
+    ) -> list[int]:
         least = request.min_score if request.min_score is not None else self.settings.query.min_score
-        strength = self._strength(ranked)
         covered = ranked.columns["covered"]
         kept = [index for index in order if strength[index] >= least or covered[index] >= 0.999]
         if kept or request.min_score is not None:
@@ -161,14 +251,12 @@ class Engine:
             for score, close in zip(ranked.scores, near, strict=True)
         ]
 
-    def _hit(
-        self, ranked: Ranked, group: Range, files: dict[int, FileRow], texts: _Texts, strength: list[float]
-    ) -> Hit:
+    def _hit(self, ranked: Ranked, group: Range, files: dict[int, FileRow], texts: Texts, strength: list[float]) -> Hit:
         rows = [ranked.rows[index] for index in group.members]
         best = ranked.rows[group.best]
         file = files[best.file]
         shown = [excerpt(texts.get(row.id), ranked.query.terms) for row in rows]
-        why = tuple(f"{LABELS.get(name, name)} {value:+.2f}" for name, value in ranked.reasons(group.best, WEIGHTS)[:6])
+        why = tuple(f"{LABELS.get(name, name)} {value:+.2f}" for name, value in ranked.reasons(group.best)[:6])
         also = tuple(
             cite(files[row.file].path, row.line, row.line) for row in (ranked.rows[index] for index in group.also)
         )
@@ -179,11 +267,12 @@ class Engine:
             score=round(strength[group.best], 4),
             text="\n".join(shown),
             kind=best.kind,
-            timestamp=_timestamp(best),
-            entities=_entities(rows),
+            timestamp=timestamp_of(best),
+            entities=entities_of(rows),
             why=why,
             source=file.source,
             text_score=round(ranked.columns["near"][group.best], 4),
+            vector_score=round(ranked.columns["cosine"][group.best], 4) if "cosine" in ranked.columns else None,
             also=also,
         )
 
@@ -200,7 +289,7 @@ class Engine:
         index = at.get(row[0]) if row else None
         parts: tuple[tuple[str, float, float], ...] = ()
         if index is not None:
-            parts = tuple((name, ranked.columns[name][index], value) for name, value in ranked.reasons(index, WEIGHTS))
+            parts = tuple((name, ranked.columns[name][index], value) for name, value in ranked.reasons(index))
         terms = tuple(
             (posting.term, posting.count, bool(row) and row[0] in ids)
             for posting, ids in zip(ranked.pool.postings, ranked.pool.sets, strict=True)
@@ -219,101 +308,3 @@ class Engine:
             query=request.text,
             notes=notes,
         )
-
-
-class _Texts:
-    """Texts of lines, read in groups and once."""
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
-        self._known: dict[int, str] = {}
-
-    def prefetch(self, ids: Sequence[int]) -> None:
-        missing = [number for number in ids if number not in self._known]
-        self._known.update(read_texts(self._conn, missing))
-
-    def get(self, number: int) -> str:
-        if number not in self._known:
-            self.prefetch([number])
-        return self._known[number]
-
-
-def _names(conn: sqlite3.Connection) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the names the index knows, the frequent ones first, and the aliases of entity pages."""
-    import json
-
-    aliases = {
-        name: tuple(json.loads(given)) for name, given in conn.execute("SELECT name, aliases FROM entities").fetchall()
-    }
-    rows = conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000")
-    found = [(name, aliases.pop(name, ())) for name, _ in rows]
-    return found + list(aliases.items())
-
-
-def _superseded(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
-    """Return which lines a later fact replaced, and on which day; by id (`^abc`) or by citation (`path#L12`)."""
-    found: dict[tuple[int, int], int] = {}
-    for reference, day in conn.execute("SELECT supersedes, mentioned_on FROM facts WHERE supersedes != ''").fetchall():
-        if reference.startswith("^"):
-            rows = conn.execute("SELECT file, line FROM facts WHERE id = ?", (reference[1:],))
-        else:
-            path, _, line = reference.partition("#L")
-            number = int(line.split("-")[0]) if line.split("-")[0].isdigit() else 0
-            rows = conn.execute("SELECT id, ? FROM files WHERE path = ?", (number, path))
-        for key in rows:
-            found[key] = min(found.get(key, 1 << 40), day or 0)
-    return found
-
-
-def _speaking(ranked: Ranked, order: list[int]) -> list[int]:
-    """Keep lines that say something of their own: a word asked for, an answer to a question just before, a day asked for."""
-    covered, answer, dates = ranked.columns["covered"], ranked.columns["answer"], ranked.columns["date"]
-    return [index for index in order if covered[index] > 0 or answer[index] >= 0.5 or dates[index] >= 0.9]
-
-
-def _about(ranked: Ranked, order: list[int], entities: tuple[str, ...], texts: _Texts) -> list[int]:
-    """Keep lines that name, are linked to, or were said by one of the entities asked for."""
-    wanted = [plain(name.removeprefix("@")) for name in entities]
-    texts.prefetch([ranked.rows[index].id for index in order])
-
-    def named(row: Row) -> bool:
-        said = plain(" ".join((texts.get(row.id), row.speaker, row.entities.replace("\x1f", " "))))
-        return any(name in said for name in wanted)
-
-    return [index for index in order if named(ranked.rows[index])]
-
-
-def _quota(ranked: Ranked, order: list[int], files: dict[int, FileRow], limit: int, share: float) -> list[int]:
-    """Let transcripts fill at most their share of the first places, as long as notes have something to say."""
-    if not any(file.source == "sessions" for file in files.values()):
-        return order
-    allowed = max(1, round(limit * share))
-    notes = [index for index in order if files[ranked.rows[index].file].source != "sessions"]
-    if not notes:
-        return order
-    taken = 0
-    first: list[int] = []
-    later: list[int] = []
-    for index in order:
-        if files[ranked.rows[index].file].source == "sessions":
-            taken += 1
-            (first if taken <= allowed else later).append(index)
-        else:
-            first.append(index)
-    return first + later
-
-
-def _timestamp(row: Row) -> str | None:
-    if row.kind in {"world", "experience", "opinion", "observation"} and row.first and row.last:
-        first, last = date.fromordinal(row.first).isoformat(), date.fromordinal(row.last).isoformat()
-        return first if first == last else f"{first}..{last}"
-    return date.fromordinal(row.day).isoformat() if row.day else None
-
-
-def _entities(rows: Sequence[Row]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for row in rows:
-        found.update(dict.fromkeys(name for name in row.entities.split("\x1f") if name))
-        if row.speaker:
-            found[row.speaker] = None
-    return tuple(found)

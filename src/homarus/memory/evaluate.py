@@ -155,6 +155,7 @@ def run(
     limit: int | None = None,
     clock: Clock | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    models: Path | None = None,
 ) -> dict[str, Any]:
     """Score every question of a data set and return means, overall and by group."""
     clock = clock or SystemClock()
@@ -167,7 +168,7 @@ def run(
     for book in notebooks:
         with tempfile.TemporaryDirectory(prefix="homarus-bench-") as folder:
             write(book, Path(folder))
-            with Memory.open(folder, provider=provider, clock=clock) as memory:
+            with Memory.open(folder, provider=provider, clock=clock, models=models) as memory:
                 memory.sync()
                 lines += memory.status().lines
                 name = " ".join(memory.identity).strip()

@@ -12,7 +12,7 @@ from homarus.memory.bank.grammar import KINDS, RETAIN_HEADING, Bullet, entities_
 from homarus.memory.terms import measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
 
-QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN = (1 << bit for bit in range(8))
+QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST = (1 << bit for bit in range(9))
 SLICE = 2000  # a longer line becomes several units with one line number
 DATED = 500  # a longer paragraph speaks of many days, so it has none of its own
 LABELS = frozenset(
@@ -136,6 +136,11 @@ def _number() -> re.Pattern[str]:
     )
 
 
+@cache
+def _first_person() -> re.Pattern[str]:
+    return re.compile(r"\b(?:i|i'm|i've|i'd|i'll|my|mine|me|we|our|we're|we've)\b", re.IGNORECASE)
+
+
 def line_flags(text: str) -> int:
     """Return what can be said of a line without its neighbours."""
     flags = QUESTION if "?" in text[-80:] or "？" in text[-80:] else 0
@@ -145,6 +150,8 @@ def line_flags(text: str) -> int:
         flags |= NUMBER
     if _proper().search(text):
         flags |= PROPER
+    if _first_person().search(text):
+        flags |= FIRST
     return flags
 
 

@@ -47,6 +47,7 @@ class Memory:
         sessions: Path | None = None,
         embedder: Embedder | None = None,
         home: Path | None = None,
+        models: Path | None = None,
     ) -> None:
         self.workspace = workspace
         self.settings = settings or MemorySettings()
@@ -61,7 +62,7 @@ class Memory:
             delta=self.settings.sync.sessions,
         )
         self._fresh = Freshness(self.notes, self._sync.sessions, self.clock.monotonic)
-        self._engine = Engine(self.settings, embedder)
+        self._engine = Engine(self.settings, embedder, models)
         self._lock = threading.RLock()
         self._stale = ""
         self._problems: tuple[str, ...] = ()
@@ -78,6 +79,7 @@ class Memory:
         sessions: Path | None = None,
         provider: str | Embedder | None = None,
         home: Path | None = None,
+        models: Path | None = None,
     ) -> Self:
         """Open the memory of a workspace; nothing is read before the first use.
 
@@ -98,6 +100,7 @@ class Memory:
             sessions=sessions,
             embedder=embedder,
             home=home,
+            models=models,
         )
 
     def sync(self, *, force: bool = False, background: bool = False, progress: Progress | None = None) -> Report:

@@ -66,6 +66,11 @@ class Postings:
                 found.append(posting)
         return found
 
+    def weight(self, term: str) -> float:
+        """Return the rarity of a word that was looked up before; one that is not there counts as the rarest."""
+        posting = self._cache.get(term)
+        return posting.idf if posting is not None and posting.count else idf(0, self.lines)
+
     def _read(self, conn: sqlite3.Connection, term: str) -> Posting:
         try:
             rows = conn.execute(

@@ -38,6 +38,7 @@ class Query(Struct, frozen=True):
     names: tuple[str, ...] = ()  # known names that the question speaks of, as the index spells them
     spans: tuple[Span, ...] = ()
     intents: frozenset[str] = frozenset()
+    bare: str = ""  # the question without the names, for vectors
     phrase: str = ""  # the folded text, for exact matches
 
     def has(self, intent: str) -> bool:
@@ -72,6 +73,7 @@ def analyse(
         names=chosen,
         spans=tuple(time_spans(text, today, years)),
         intents=intents_of(text),
+        bare=" ".join(word for word in text.split() if not spoken & set(words(word))),
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
     )
 

@@ -8,27 +8,12 @@ from datetime import date
 
 from msgspec import Struct
 
-from homarus.memory import signals
-from homarus.memory.candidates import Pool, gather
+from homarus.memory import signals, weights
+from homarus.memory.candidates import KEEP, Pool, gather
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query
-from homarus.memory.rows import Row, read_rows
-
-WEIGHTS: dict[str, float] = {
-    "word": 0.2,
-    "window": 0.5,
-    "name": 0.7,
-    "date": 1.15,
-    "when": 0.45,
-    "answer": 0.35,
-    "day": 0.45,
-    "length": 0.6,
-    "question": -0.15,
-    "heading": -0.5,
-    "above": 0.3,
-    "superseded": -0.6,
-}
-
+from homarus.memory.rows import Row, read_heads, read_rows
+from homarus.memory.vectors import Vectors
 
 LATER = date.max.toordinal()
 
@@ -71,10 +56,11 @@ class Ranked(Struct):
     scores: list[float]
     order: list[int]
     pool: Pool
+    weights: Mapping[str, float]
 
-    def reasons(self, index: int, weights: Mapping[str, float]) -> list[tuple[str, float]]:
+    def reasons(self, index: int) -> list[tuple[str, float]]:
         """Return what each signal added to a line's score, the strongest first."""
-        parts = [(name, weights.get(name, 0.0) * column[index]) for name, column in self.columns.items()]
+        parts = [(name, self.weights.get(name, 0.0) * column[index]) for name, column in self.columns.items()]
         return sorted((part for part in parts if abs(part[1]) >= 0.005), key=lambda part: -abs(part[1]))
 
 
@@ -84,31 +70,37 @@ def rank(
     query: Query,
     filters: Filters,
     *,
-    weights: Mapping[str, float] = WEIGHTS,
+    vectors: Vectors | None = None,
+    keep: int = KEEP,
 ) -> Ranked:
-    """Score the candidates of a query with words, names, dates and intents alone."""
-    pool = gather(conn, postings, query, kinds=filters.kinds)
+    """Score the candidates of a query with everything there is; without vectors by words, names, dates and intents."""
+    vector, proposed = vectors.propose(conn, query) if vectors else (None, [])
+    pool = gather(conn, postings, query, kinds=filters.kinds, extra=proposed, keep=keep)
     rows = [row for row in read_rows(conn, pool.ids) if filters.keeps(row)]
     average = postings.words / max(1, postings.lines)
     columns = signals.lexical(query, rows, pool, average)
     columns["name"] = signals.names(query, rows)
     columns["date"] = signals.dates(query, rows)
-    if filters.superseded:
-        columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
-    columns |= signals.shape(query, rows)
+    columns |= signals.shape(query, rows, columns["name"])
     columns["above"] = signals.headings(rows, pool, _parents(conn, rows), set(query.core))
     columns |= signals.support(rows, columns["word"])
-    scores = combine(columns, weights, len(rows))
+    columns["exact"] = signals.exact(query, rows, columns["covered"], conn)
+    if filters.superseded:
+        columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
+    if vectors:
+        columns |= vectors.columns(query, vector, rows, postings)
+    table = weights.table(vectors.static if vectors and "vector" in columns else None)
+    scores = combine(columns, table, len(rows))
     order = sorted(range(len(rows)), key=lambda index: (-scores[index], -rows[index].id))
-    return Ranked(query, rows, columns, scores, order, pool)
+    return Ranked(query, rows, columns, scores, order, pool, table)
 
 
-def combine(columns: signals.Columns, weights: Mapping[str, float], count: int) -> list[float]:
+def combine(columns: signals.Columns, table: Mapping[str, float], count: int) -> list[float]:
     """Return the weighted sums."""
     totals = [0.0] * count
     for name, column in columns.items():
-        weight = weights.get(name, 0.0)
-        if weight:
+        weight = table.get(name, 0.0)
+        if weight and any(column):
             totals = [total + weight * value for total, value in zip(totals, column, strict=True)]
     return totals
 
@@ -120,7 +112,7 @@ def _parents(conn: sqlite3.Connection, rows: list[Row]) -> dict[int, int | None]
     for _ in range(6):
         if not wanted:
             break
-        found = {row.id: row.head for row in read_rows(conn, sorted(wanted))}
+        found = read_heads(conn, sorted(wanted))
         known.update(found)
         wanted = {head for head in found.values() if head is not None} - known.keys()
     return known

@@ -46,8 +46,18 @@ def read_rows(conn: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
         part = ids[start : start + _STEP]
         marks = ",".join("?" * len(part))
         rows = conn.execute(f"SELECT {_COLUMNS} FROM lines WHERE id IN ({marks})", part)  # noqa: S608 - constants
-        found.extend(Row(*row) for row in rows)
+        found += [Row(*row) for row in rows]
     return found
+
+
+def read_heads(conn: sqlite3.Connection, ids: Sequence[int]) -> dict[int, int | None]:
+    """Return the heading above each of these lines."""
+    heads: dict[int, int | None] = {}
+    for start in range(0, len(ids), _STEP):
+        part = ids[start : start + _STEP]
+        marks = ",".join("?" * len(part))
+        heads.update(conn.execute(f"SELECT id, head FROM lines WHERE id IN ({marks})", part))  # noqa: S608 - marks only
+    return heads
 
 
 def read_texts(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:

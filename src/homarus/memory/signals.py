@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from itertools import pairwise
 from math import exp, log1p
 
 from homarus.memory.candidates import Pool
-from homarus.memory.lines import HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
+from homarus.memory.lines import FIRST, HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.query import Query
-from homarus.memory.rows import Row
+from homarus.memory.rows import Row, read_texts
 from homarus.memory.terms import plain
 
 K1, B = 1.2, 0.75
@@ -19,49 +21,58 @@ Columns = dict[str, list[float]]
 
 
 def lexical(query: Query, rows: list[Row], pool: Pool, average: float) -> Columns:
-    """Return the signals of words: in the line, in the five lines around it, in the headings above it."""
+    """Return the signals of words: in the line, in the five lines around it, as pairs, and how much of all is covered."""
     core = set(query.core)
     every = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True)]
     named = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True) if posting.term in core]
     total = sum(weight for _, weight in named) + pool.absent or 1.0
+    pairs = _pairs(query, pool)
     average = max(average, 1.0)
-    word, window, near, covered = [], [], [], []
+    word, window, near, covered, pair = [], [], [], [], []
     for row in rows:
         number = row.id
         norm = (K1 + 1) / (1 + K1 * (1 - B + B * row.size / average))
-        word.append(sum(weight for ids, weight in every if number in ids) * norm)
+        word.append(sum([weight for ids, weight in every if number in ids]) * norm)
         slack = K1 * (1 - B + B * row.around / (5 * average))
-        around = close = 0.0
+        around = close = own = 0.0
+        before, after, far, further = number - 1, number + 1, number - 2, number + 2
         for ids, weight in named:
-            here = number in ids
-            beside = (number - 1 in ids) + (number + 1 in ids)
-            count = here + beside + (number - 2 in ids) + (number + 2 in ids)
+            here, beside = number in ids, (before in ids) + (after in ids)
+            count = here + beside + (far in ids) + (further in ids)
             if count:
                 around += weight * count * (K1 + 1) / (count + slack)
-                close += weight if here else 0.6 * weight if beside else 0.3 * weight
+                if here:
+                    own += weight
+                    close += weight
+                else:
+                    close += 0.6 * weight if beside else 0.3 * weight
         window.append(around)
         near.append(close / total)
-        covered.append(sum(weight for ids, weight in named if number in ids) / total)
-    return {"word": relative(word), "window": relative(window), "near": near, "covered": covered}
+        covered.append(own / total)
+        pair.append(sum([number in left and number in right for left, right in pairs]) / len(pairs) if pairs else 0.0)
+    return {"word": relative(word), "window": relative(window), "near": near, "covered": covered, "pair": pair}
+
+
+def _pairs(query: Query, pool: Pool) -> list[tuple[frozenset[int], frozenset[int]]]:
+    """Return where each two neighbouring words of the question stand."""
+    sets = {posting.term: ids for posting, ids in zip(pool.postings, pool.sets, strict=True)}
+    nothing: frozenset[int] = frozenset()
+    return [(sets.get(a, nothing), sets.get(b, nothing)) for a, b in pairwise(query.core)]
 
 
 def headings(rows: list[Row], pool: Pool, parents: dict[int, int | None], core: set[str]) -> list[float]:
     """Return how much of the question stands in the headings and the path above a line."""
     named = [(ids, p.idf) for p, ids in zip(pool.postings, pool.sets, strict=True) if p.term in core]
     total = sum(weight for _, weight in named) or 1.0
-    known: dict[int | None, float] = {None: 0.0}
-
-    def share(head: int | None) -> float:
-        if head not in known:
-            chain: list[int] = []
-            at = head
-            while at is not None and at not in chain and len(chain) < 6:
-                chain.append(at)
-                at = parents.get(at)
-            known[head] = sum(weight for ids, weight in named if any(number in ids for number in chain)) / total
-        return known[head]
-
-    return [share(row.head) for row in rows]
+    shares: dict[int | None, float] = {None: 0.0}
+    for head in {row.head for row in rows} - {None}:
+        chain: list[int] = []
+        at = head
+        while at is not None and len(chain) < 6:
+            chain.append(at)
+            at = parents.get(at)
+        shares[head] = sum([weight for ids, weight in named if not ids.isdisjoint(chain)]) / total
+    return [shares[row.head] for row in rows]
 
 
 def names(query: Query, rows: list[Row]) -> list[float]:
@@ -102,35 +113,53 @@ def _soft(day: int, low: int, high: int, late: float) -> float:
     return exp((high - day) / late) if day > high else 1.0
 
 
-def shape(query: Query, rows: list[Row]) -> Columns:
-    """Return what the form of a line says: its length, a question mark, a time, a number or a name where one is asked for."""
+def shape(query: Query, rows: list[Row], named: list[float]) -> Columns:
+    """Return what the form of a line says: its length, a question mark, a time, a number or a name where one is asked for.
+
+    `own` marks lines in which the person asked about speaks of themselves.
+    """
     when, many = query.has("when"), query.has("how_many")
-    named = query.has("who") or query.has("where")
+    proper = query.has("who") or query.has("where")
+    nothing = [0.0] * len(rows)
     return {
         "length": [min(log1p(row.size) / 4.0, 1.0) for row in rows],
-        "question": [float(bool(row.flags & QUESTION)) for row in rows],
-        "when": [float(when and bool(row.flags & TIME)) for row in rows],
-        "number": [float(many and bool(row.flags & NUMBER)) for row in rows],
-        "proper": [float(named and bool(row.flags & PROPER)) for row in rows],
-        "heading": [float(bool(row.flags & (HEADING | PATH))) for row in rows],
+        "question": [1.0 if row.flags & QUESTION else 0.0 for row in rows],
+        "when": [1.0 if row.flags & TIME else 0.0 for row in rows] if when else nothing,
+        "number": [1.0 if row.flags & NUMBER else 0.0 for row in rows] if many else nothing,
+        "proper": [1.0 if row.flags & PROPER else 0.0 for row in rows] if proper else nothing,
+        "heading": [1.0 if row.flags & (HEADING | PATH) else 0.0 for row in rows],
+        "own": [said if row.flags & FIRST else 0.0 for row, said in zip(rows, named, strict=True)],
     }
 
 
 def support(rows: list[Row], base: list[float]) -> Columns:
-    """Return what neighbours lend: a question just before, a strong line beside, and the best lines of the same file."""
+    """Return what neighbours lend: a question just before, and the best lines of the same file."""
     at = {row.id: index for index, row in enumerate(rows)}
     groups: dict[int, list[float]] = {}
     for row, value in zip(rows, base, strict=True):
         groups.setdefault(row.file, []).append(value)
     best = {file: sum(sorted(values, reverse=True)[:3]) / 3 for file, values in groups.items()}
-    answer, beside = [], []
+    answer = []
     for row in rows:
         before = at.get(row.id - 1)
-        after = at.get(row.id + 1)
-        asked = before is not None and rows[before].flags & QUESTION
-        answer.append(base[before] if asked and before is not None else 0.0)
-        beside.append(max(base[before] if before is not None else 0.0, base[after] if after is not None else 0.0))
-    return {"answer": answer, "beside": beside, "day": [best[row.file] for row in rows]}
+        answer.append(base[before] if before is not None and rows[before].flags & QUESTION else 0.0)
+    return {"answer": answer, "day": [best[row.file] for row in rows]}
+
+
+def exact(query: Query, rows: list[Row], covered: list[float], conn: sqlite3.Connection) -> list[float]:
+    """Return 1 for lines that hold the question word for word, and half for those with all of its words.
+
+    Two words at least: a single word is no quotation. Texts are read only for lines that hold all words.
+    """
+    out = [0.0] * len(rows)
+    if len(query.terms) < 2:
+        return out
+    full = [index for index, share in enumerate(covered) if share >= 0.999]
+    texts = read_texts(conn, [rows[index].id for index in full[:200]])
+    for index in full:
+        said = " ".join(plain(texts.get(rows[index].id, "")).split())
+        out[index] = 1.0 if query.phrase and query.phrase in said else 0.5
+    return out
 
 
 def relative(values: list[float]) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from homarus.memory.terms import forms, plain, stem
 
@@ -27,10 +28,20 @@ def excerpt(text: str, terms: Iterable[str], limit: int = LIMIT) -> str:
 
 def spans(text: str, terms: Iterable[str]) -> list[re.Match[str]]:
     """Return where words of the question stand in a text, by stem; for marking and for cutting."""
-    stems = {stem(form) for term in terms for form in forms(term)}
-    found = []
-    for match in re.finditer(r"[^\W_]+", text):
-        word = plain(match[0])
-        if stem(word) in stems or any(not s.isascii() and s in word for s in stems):
-            found.append(match)
-    return found
+    pattern = _pattern(tuple(terms))
+    if pattern is None:
+        return []
+    if text.isascii():
+        return list(pattern.finditer(text))
+    simple = plain(text)  # only as long as the text when nothing was composed or expanded
+    return list(pattern.finditer(simple if len(simple) == len(text) else text))
+
+
+@lru_cache(maxsize=256)
+def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Match words that start with the stem of a word asked for, and end soon after; other scripts match anywhere."""
+    words = [re.escape(stem(form)) for term in terms for form in forms(term)]
+    latin = [rf"\b{word}[^\W_]{{0,4}}\b" for word in words if word.isascii()]
+    others = [word for word in words if not word.isascii()]
+    joined = "|".join(sorted({*latin, *others}, key=len, reverse=True))
+    return re.compile(joined, re.IGNORECASE) if joined else None

@@ -1,0 +1,210 @@
+"""Embedders behind HTTP: OpenAI and everything that speaks like it, Gemini, Voyage, Ollama. One request shape each.
+
+Texts are grouped by tokens, a few requests run at once, and each is tried three times. A key never enters an error text.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+
+from homarus.core.text import estimate_tokens
+from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.tensors import unit_rows
+from homarus.memory.settings import MemorySettings
+
+TRIES, PAUSE = 3, 0.5
+AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+MAX_CHARS = 24_000
+
+
+class Service(Struct, frozen=True):
+    """How one family of services wants to be asked."""
+
+    base: str
+    model: str
+    path: str
+    needs_key: bool
+    body: Callable[[str, Sequence[str], bool], dict[str, Any]]
+    read: Callable[[dict[str, Any]], list[Sequence[float]]]
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    per_call: int = 128
+
+
+def _openai_body(model: str, texts: Sequence[str], query: bool) -> dict[str, Any]:
+    return {"model": model, "input": list(texts), "encoding_format": "float"}
+
+
+def _voyage_body(model: str, texts: Sequence[str], query: bool) -> dict[str, Any]:
+    return {"model": model, "input": list(texts), "input_type": "query" if query else "document"}
+
+
+def _gemini_body(model: str, texts: Sequence[str], query: bool) -> dict[str, Any]:
+    task = "RETRIEVAL_QUERY" if query else "RETRIEVAL_DOCUMENT"
+    requests = [{"model": f"models/{model}", "content": {"parts": [{"text": t}]}, "taskType": task} for t in texts]
+    return {"requests": requests}
+
+
+def _ollama_body(model: str, texts: Sequence[str], query: bool) -> dict[str, Any]:
+    return {"model": model, "input": list(texts), "truncate": True}
+
+
+def _openai_read(data: dict[str, Any]) -> list[Sequence[float]]:
+    return [entry["embedding"] for entry in sorted(data["data"], key=lambda entry: entry.get("index", 0))]
+
+
+def _service(base: str, model: str, *, needs_key: bool = True) -> Service:
+    return Service(base, model, "/embeddings", needs_key, _openai_body, _openai_read)
+
+
+SERVICES = {
+    "openai": _service("https://api.openai.com/v1", "text-embedding-3-small"),
+    "openai-compatible": _service("", "", needs_key=False),
+    "lmstudio": _service("http://127.0.0.1:1234/v1", "", needs_key=False),
+    "mistral": _service("https://api.mistral.ai/v1", "mistral-embed"),
+    "deepinfra": _service("https://api.deepinfra.com/v1/openai", "BAAI/bge-m3"),
+    "voyage": Service("https://api.voyageai.com/v1", "voyage-3.5", "/embeddings", True, _voyage_body, _openai_read),
+    "gemini": Service(
+        "https://generativelanguage.googleapis.com/v1beta",
+        "gemini-embedding-001",
+        "/models/{model}:batchEmbedContents",
+        True,
+        _gemini_body,
+        lambda data: [entry["values"] for entry in data["embeddings"]],
+        key_header="x-goog-api-key",
+        key_prefix="",
+        per_call=100,
+    ),
+    "ollama": Service(
+        "http://127.0.0.1:11434",
+        "nomic-embed-text",
+        "/api/embed",
+        False,
+        _ollama_body,
+        lambda data: list(data["embeddings"]),
+    ),
+}
+
+
+class RemoteEmbedder:
+    """Asks one service. Nothing is sent before the first text."""
+
+    remote = True
+    static = False
+    batch = 256
+
+    def __init__(self, name: str, settings: MemorySettings, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        service = SERVICES[name]
+        remote = settings.remote
+        self.provider = name
+        self.model = settings.model or service.model
+        self._service = service
+        self._base = (remote.base_url or service.base).rstrip("/")
+        self._secret = remote.api_key
+        self._headers = dict(remote.headers)
+        self._timeout = remote.timeout_seconds
+        self._tokens = max(100, remote.batch.max_tokens)
+        self._parallel = max(1, remote.batch.concurrency)
+        self._sleep = sleep
+        self._client: Any = None
+        if not self._base:
+            raise EmbedError(f"{name} needs an address", cure="set memorySearch.remote.baseUrl")
+        if not self.model:
+            raise EmbedError(f"{name} needs a model", cure="set memorySearch.model")
+        if (
+            service.needs_key
+            and not self._secret
+            and not any(h.lower() == service.key_header.lower() for h in self._headers)
+        ):
+            raise EmbedError(f"{name} needs a key", cure="set memorySearch.remote.apiKey")
+        shaping = sorted(
+            (k.lower(), v) for k, v in self._headers.items() if k.lower() not in {"authorization", "x-goog-api-key"}
+        )
+        asks = [service.body(self.model, ["x"], True), service.body(self.model, ["x"], False)]
+        self.key = sha256(json.dumps([self._base, shaping, asks], sort_keys=True).encode()).hexdigest()[:16]
+        self.dims = 0
+
+    def encode(self, texts: Sequence[str], *, query: bool = False) -> Any:
+        """Return one row per text, in order."""
+        import numpy as np
+
+        groups = list(self._groups(texts))
+        if len(groups) > 1 and self._parallel > 1:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(self._parallel) as pool:
+                parts = list(pool.map(lambda group: self._ask(group, query), groups))
+        else:
+            parts = [self._ask(group, query) for group in groups]
+        rows = np.array([row for part in parts for row in part], dtype=np.float32)
+        if rows.ndim != 2 or len(rows) != len(texts):
+            raise EmbedError(f"{self.provider} answered with {len(rows)} vectors for {len(texts)} texts")
+        if self.dims and rows.shape[1] != self.dims:
+            raise EmbedError(
+                f"{self.provider} changed from {self.dims} to {rows.shape[1]} numbers a vector",
+                cure="run 'homarus memory rebuild'",
+            )
+        self.dims = int(rows.shape[1])
+        return unit_rows(rows)
+
+    def _groups(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        group: list[str] = []
+        tokens = 0
+        for text in texts:
+            clean = text[:MAX_CHARS] or " "
+            price = estimate_tokens(clean)
+            if group and (tokens + price > self._tokens or len(group) >= self._service.per_call):
+                yield group
+                group, tokens = [], 0
+            group.append(clean)
+            tokens += price
+        if group:
+            yield group
+
+    def _ask(self, texts: list[str], query: bool) -> list[Sequence[float]]:
+        import httpx2
+
+        if self._client is None:
+            self._client = httpx2.Client(timeout=self._timeout, trust_env=False)
+        headers = {**self._headers}
+        if self._secret:
+            headers.setdefault(self._service.key_header, self._service.key_prefix + self._secret)
+        address = self._base + self._service.path.format(model=self.model)
+        reason = ""
+        for attempt in range(TRIES):
+            if attempt:
+                self._sleep(PAUSE * 2 ** (attempt - 1))
+            try:
+                answer = self._client.post(address, json=self._service.body(self.model, texts, query), headers=headers)
+            except httpx2.HTTPError as problem:
+                reason = f"{type(problem).__name__} at {self._base}"
+                continue
+            if answer.status_code < 300:
+                return self._parse(answer)
+            reason = f"status {answer.status_code} from {self._base}"
+            if answer.status_code not in AGAIN:
+                break
+        raise EmbedError(f"{self.provider}: {reason}", cure="check memorySearch.remote and the network")
+
+    def _parse(self, answer: Any) -> list[Sequence[float]]:
+        try:
+            return self._service.read(answer.json())
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise EmbedError(f"{self.provider} answered with something else than vectors") from problem
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def make(name: str, settings: MemorySettings) -> RemoteEmbedder:
+    """Return the embedder for a service."""
+    return RemoteEmbedder(name, settings)

@@ -1,0 +1,107 @@
+"""Choose the embedder that the settings ask for. Never fails a search: what cannot be had is said, not raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import Struct
+
+from homarus.memory.embed.base import Embedder, EmbedError
+from homarus.memory.settings import MemorySettings
+
+REMOTE = ("openai", "openai-compatible", "gemini", "voyage", "ollama", "mistral", "lmstudio", "deepinfra")
+
+
+class Choice(Struct):
+    """The embedder in use, and what had to be given up for it."""
+
+    embedder: Embedder | None = None
+    fallback: str = ""  # the provider that was asked for and did not work
+    degraded: str = ""
+
+
+def choose(settings: MemorySettings, models: Path | None = None) -> Choice:
+    """Return the embedder of the settings, or the fallback, or none; with the reason whenever it is not the first."""
+    wanted = settings.provider or "auto"
+    if wanted == "none" or not settings.store.vector.enabled:
+        return Choice()
+    if wanted == "auto":
+        return _auto(settings, models)
+    try:
+        return Choice(build(wanted, settings, models))
+    except EmbedError as problem:
+        return stand_in(settings, models, wanted, problem)
+
+
+def stand_in(settings: MemorySettings, models: Path | None, wanted: str, problem: EmbedError) -> Choice:
+    """Return what the settings name as fallback; otherwise words alone."""
+    reason = f"{wanted} gives no vectors: {problem}"
+    if settings.fallback not in {"", "none", wanted}:
+        try:
+            return Choice(build(settings.fallback, settings, models), fallback=wanted, degraded=reason)
+        except EmbedError as second:
+            reason = f"{reason}; nor does {settings.fallback}: {second}"
+    return Choice(fallback=wanted, degraded=f"{reason}; searching by words alone")
+
+
+def _auto(settings: MemorySettings, models: Path | None) -> Choice:
+    """Take the best that is on this machine; nothing is downloaded and no key is used without being asked for."""
+    if models and (models / "minilm" / "minilm-int8.onnx").is_file() and find_spec("onnxruntime"):
+        try:
+            return Choice(build("minilm", settings, models))
+        except EmbedError:
+            pass
+    if find_spec("wordllama") and find_spec("numpy") and find_spec("tokenizers"):
+        try:
+            return Choice(build("wordllama", settings, models))
+        except EmbedError:
+            pass
+    return Choice()
+
+
+def build(name: str, settings: MemorySettings, models: Path | None) -> Embedder:
+    """Make one embedder; EmbedError says why it cannot be."""
+    if not find_spec("numpy"):
+        raise EmbedError("numpy is not installed", cure="pip install 'homarus[memory]'")
+    makers: dict[str, Callable[[], Embedder]] = {
+        "wordllama": _wordllama,
+        "minilm": lambda: _minilm(settings, models),
+        "local": lambda: _local(settings, models),
+    }
+    if name in makers:
+        return makers[name]()
+    if name in REMOTE:
+        from homarus.memory.embed.remote import make
+
+        return make(name, settings)
+    raise EmbedError(
+        f"no embedder is called '{name}'", cure=f"use none, auto, wordllama, minilm, local, {', '.join(REMOTE)}"
+    )
+
+
+def _wordllama() -> Embedder:
+    from homarus.memory.embed.wordllama import WordLlama
+
+    return WordLlama()
+
+
+def _minilm(settings: MemorySettings, models: Path | None) -> Embedder:
+    from homarus.memory.embed.minilm import CURE, MiniLM
+
+    given = settings.local.model_path
+    folder = Path(given) if given else models / "minilm" if models else None
+    if folder is None:
+        raise EmbedError("no folder with the MiniLM file is known", cure=CURE)
+    return MiniLM(folder if folder.is_dir() or not folder.suffix else folder.parent)
+
+
+def _local(settings: MemorySettings, models: Path | None) -> Embedder:
+    from homarus.memory.embed.gguf import Gguf
+
+    given = settings.local.model_path
+    if not given:
+        raise EmbedError("no GGUF file is named", cure="set memorySearch.local.modelPath to an embedding model")
+    path = Path(given)
+    return Gguf(path if path.is_absolute() or models is None else models / path)

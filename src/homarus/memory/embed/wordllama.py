@@ -1,0 +1,60 @@
+"""Static word vectors from the `wordllama` wheel: 256 numbers a token, no network and no model run.
+
+The package's own loader looks for its tokenizer in the wrong folder and then asks the network, so it is not used: the
+two files are read directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.tensors import package_folder, read_tensors, unit_rows
+
+CURE = "pip install 'homarus[memory]'"
+
+
+class WordLlama:
+    """Mean of token vectors. Microseconds a line, so it also serves inside a search."""
+
+    provider = "wordllama"
+    remote = False
+    static = True
+    batch = 512
+
+    def __init__(self, folder: Path | None = None) -> None:
+        place = folder or package_folder("wordllama")
+        if place is None:
+            raise EmbedError("wordllama is not installed", cure=CURE)
+        weights = sorted((place / "weights").glob("*_256.safetensors"))
+        tokenizers = sorted((place / "tokenizers").glob("*tokenizer_config.json"))
+        if not weights or not tokenizers:
+            raise EmbedError(f"{place} holds no 256-d weights", cure=CURE)
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as problem:
+            raise EmbedError("the tokenizers package is missing", cure=CURE) from problem
+        self._table = next(iter(read_tensors(weights[0]).values()))
+        self._tokenizer = Tokenizer.from_file(str(tokenizers[0]))
+        self._tokenizer.no_padding()
+        self.dims = int(self._table.shape[1])
+        self.model = weights[0].stem
+        self.key = "mean"
+
+    def encode(self, texts: Sequence[str], *, query: bool = False) -> Any:
+        """Return one row per text."""
+        import numpy as np
+
+        rows = np.zeros((len(texts), self.dims), dtype=np.float32)
+        limit = len(self._table)
+        for at, found in enumerate(self._tokenizer.encode_batch(list(texts), add_special_tokens=False)):
+            ids = [token for token in found.ids if token < limit]
+            if ids:
+                rows[at] = self._table[ids].astype(np.float32).mean(0)
+        return unit_rows(rows)
+
+    def encode_words(self, words: Sequence[str]) -> Any:
+        """Return one row per word; the leading blank makes it the form that stands inside a sentence."""
+        return self.encode([" " + word for word in words])
