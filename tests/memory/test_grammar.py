@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.bank.grammar import KINDS, Bullet, entities_in, fact_id, format_bullet, lint, parse_bullet
+from homarus.memory.bank.grammar import Bullet, entities_in, fact_id, format_bullet, lint, parse_bullet
+from homarus.memory.flags import KINDS
 
 
 def test_a_full_bullet():

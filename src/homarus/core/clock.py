@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -50,6 +49,8 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep in the running event loop."""
+        import asyncio  # here, because commands that never sleep start in half the time without it
+
         await asyncio.sleep(seconds)
 
 
@@ -79,6 +80,8 @@ class ManualClock:
 
     async def sleep(self, seconds: float) -> None:
         """Advance by the wait and let other tasks run."""
+        import asyncio
+
         self.advance(seconds)
         await asyncio.sleep(0)
 

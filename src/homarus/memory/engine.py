@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.memory.candidates import KEEP
 from homarus.memory.choose import (
@@ -22,7 +23,7 @@ from homarus.memory.choose import (
 )
 from homarus.memory.embed.base import Embedder, EmbedError
 from homarus.memory.embed.resolve import Choice, choose, stand_in
-from homarus.memory.lines import kind_names
+from homarus.memory.flags import kind_names
 from homarus.memory.pack import Packer, Range
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query, analyse
@@ -33,7 +34,9 @@ from homarus.memory.rows import FileRow, read_files
 from homarus.memory.settings import MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
-from homarus.memory.vectors import Vectors
+
+if TYPE_CHECKING:
+    from homarus.memory.vectors import Vectors
 
 UNBOUNDED = 1 << 40
 LABELS = {
@@ -104,6 +107,8 @@ class Engine:
         if self._choice is None:
             self._choice = choose(self.settings, self._models)
         if self._choice.embedder is not None and self._vectors is None:
+            from homarus.memory.vectors import Vectors
+
             cache = self.settings.cache
             self._vectors = Vectors(self._choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries)
         return self._choice
@@ -151,6 +156,8 @@ class Engine:
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Return the hits for a question."""
+        if request.budget is None and self.settings.query.ranking == "hybrid":
+            return self._chunks(conn, request)
         ranked = self.rank(conn, request)
         texts = Texts(conn)
         files = read_files(conn, {row.file for row in ranked.rows})
@@ -173,6 +180,34 @@ class Engine:
             model=model,
             fallback=self.choice.fallback,
             tokens=packer.spent,
+            degraded=self.degraded,
+        )
+
+    def _chunks(self, conn: sqlite3.Connection, request: Request) -> Answer:
+        """Answer with whole chunks, as the seeds do."""
+        from homarus.memory.hybrid import search_chunks
+
+        query = self.analyse(conn, request)
+        settings = self.settings.query
+        if request.min_score is not None:
+            settings = structs.replace(settings, min_score=request.min_score)
+        choice = self.choice
+        vectors = self._vectors if settings.hybrid.enabled else None
+        try:
+            hits = search_chunks(conn, query, settings, request.limit, request.today, vectors)
+        except EmbedError as problem:
+            self._give_up(choice, problem)
+            hits = search_chunks(conn, query, settings, request.limit, request.today, None)
+        if request.sources:
+            hits = [hit for hit in hits if hit.source in request.sources]
+        provider, model = self.identity
+        mode = "hybrid-chunks" if self._vectors else "fts-only"
+        return Answer(
+            hits=tuple(hits),
+            mode=mode,
+            provider=provider,
+            model=model,
+            fallback=self.choice.fallback,
             degraded=self.degraded,
         )
 
@@ -229,9 +264,7 @@ class Engine:
             order = self._strong_enough(ranked, speaking(ranked, order), request, strength)
         return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
 
-    def _strong_enough(
-        self, ranked: Ranked, order: list[int], request: Request, strength: list[float]
-    ) -> list[int]:
+    def _strong_enough(self, ranked: Ranked, order: list[int], request: Request, strength: list[float]) -> list[int]:
         least = request.min_score if request.min_score is not None else self.settings.query.min_score
         covered = ranked.columns["covered"]
         kept = [index for index in order if strength[index] >= least or covered[index] >= 0.999]

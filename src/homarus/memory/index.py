@@ -14,7 +14,8 @@ import msgspec
 from homarus.core.text import slug
 from homarus.memory.chunk import Chunk
 from homarus.memory.files import Found
-from homarus.memory.lines import PATH, Unit, note_day
+from homarus.memory.flags import PATH
+from homarus.memory.lines import Unit, note_day
 from homarus.memory.schema import GAP
 from homarus.memory.terms import search_text
 from homarus.memory.transcripts import Tail

@@ -8,58 +8,13 @@ from functools import cache
 
 from msgspec import Struct
 
-from homarus.memory.bank.grammar import KINDS, RETAIN_HEADING, Bullet, entities_in, parse_bullet
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet
+from homarus.memory.flags import CODE, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
 from homarus.memory.terms import measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
 
-QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST = (1 << bit for bit in range(9))
 SLICE = 2000  # a longer line becomes several units with one line number
 DATED = 500  # a longer paragraph speaks of many days, so it has none of its own
-LABELS = frozenset(
-    [
-        "todo",
-        "note",
-        "notes",
-        "decision",
-        "decided",
-        "idea",
-        "question",
-        "answer",
-        "q",
-        "a",
-        "fix",
-        "bug",
-        "warning",
-        "tip",
-        "reminder",
-        "summary",
-        "context",
-        "goal",
-        "plan",
-        "status",
-        "next",
-        "done",
-        "action",
-        "actions",
-        "result",
-        "results",
-        "remember",
-        "important",
-        "update",
-        "why",
-        "how",
-        "what",
-        "source",
-        "link",
-        "links",
-        "tags",
-        "date",
-        "name",
-        "kind",
-        "aliases",
-        "title",
-    ]
-)
 
 _BULLET = re.compile(r"^\s*(?:>\s*)*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|^\s*(?:>\s*)+")
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -279,11 +234,3 @@ def _heading_days(text: str) -> list[date]:
 
 def _ordinal(day: date | None) -> int | None:
     return day.toordinal() if day else None
-
-
-KIND_NAMES = frozenset([*KINDS.values(), "note", "heading", "turn"])
-
-
-def kind_names(given: tuple[str, ...]) -> frozenset[str]:
-    """Return full kind names for letters or names; unknown ones are left out, so that they match nothing."""
-    return frozenset(KINDS.get(name.upper(), name.lower()) for name in given) & KIND_NAMES

@@ -199,6 +199,10 @@ class Memory:
                 problems=self._problems,
             )
 
+    def watched(self) -> list[Path]:
+        """Return the folders whose changes concern this memory."""
+        return [*self.notes.folders(), *([self._sync.sessions] if self._sync.sessions else [])]
+
     def today(self) -> date:
         """Return the day that relative phrases count from, in the user's time zone."""
         return self.clock.now().astimezone(self.tz).date()

@@ -5,27 +5,63 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import date
-from functools import cache
 
 from msgspec import Struct
 
-from homarus.memory.lines import LABELS
+from homarus.memory.flags import LABELS
 from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
 
 FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 
-# Intent -> how a question shows it. They only ever add to a score, so a wrong guess costs little.
-_INTENTS = {
-    "when": r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long|since when|how old|"
-    r"how many (?:days|weeks|months|years|hours))\b",
-    "how_many": r"\bhow (?:many|much|often|old|long|far|big|tall)\b",
-    "who": r"\b(?:who|whom|whose|with whom|which (?:person|friend|people|colleague))\b",
-    "where": r"\b(?:where|which (?:city|country|place|town|state|street)|what (?:city|country|place|town))\b",
-    "preference": r"\b(?:prefer\w*|favou?rite|like[sd]?|love[sd]?|enjoy\w*|hate[sd]?|dislike\w*|opinion|think|feel)\b",
-    "list": r"\b(?:all (?:the|of)|list|which|what (?:kinds?|types?|sorts?|are|were|do|does|did|has|have)\b.*|how many|"
-    r"activities|events|things|places|books|items|hobbies|ways|names)\b",
-    "current": r"\b(?:now|currently|still|these days|at the moment|latest|current|at present|right now|up to date)\b",
+# Intent -> the words and phrases that show it. They only ever add to a score, so a wrong guess costs little.
+_INTENTS: dict[str, tuple[str, ...]] = {
+    "when": (
+        *("when", "how long", "how old", "what date", "what day", "what month", "what year", "what time", "which date"),
+        *("which day", "which month", "which year", "how many days", "how many weeks", "how many months"),
+        *("how many years", "how many hours"),
+    ),
+    "how_many": ("how many", "how much", "how often", "how old", "how long", "how far", "how big", "how tall"),
+    "who": ("who", "whom", "whose", "which person", "which friend", "which people", "which colleague"),
+    "where": (
+        *("where", "which city", "which country", "which place", "which town", "which state", "which street"),
+        *("what city", "what country", "what place", "what town"),
+    ),
+    "preference": (
+        *(
+            "prefer",
+            "prefers",
+            "preferred",
+            "preference",
+            "favorite",
+            "favourite",
+            "favorites",
+            "like",
+            "likes",
+            "liked",
+        ),
+        *("love", "loves", "loved", "enjoy", "enjoys", "enjoyed", "hate", "hates", "hated", "dislike", "dislikes"),
+        *("opinion", "think", "thinks", "feel", "feels"),
+    ),
+    "list": (
+        *("all the", "all of", "list", "which", "what kind", "what kinds", "what type", "what types", "what are"),
+        *(
+            "what were",
+            "how many",
+            "activities",
+            "events",
+            "things",
+            "places",
+            "books",
+            "items",
+            "hobbies",
+            "ways",
+            "names",
+        ),
+    ),
+    "current": (
+        *("now", "currently", "still", "these days", "at the moment", "latest", "current", "at present", "up to date"),
+    ),
 }
 
 
@@ -102,12 +138,8 @@ def names_in(text: str, names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[s
 
 def intents_of(text: str) -> frozenset[str]:
     """Return every intent that the wording shows."""
-    return frozenset(name for name, pattern in _patterns() if pattern.search(text))
-
-
-@cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _INTENTS.items())
+    said = f" {' '.join(words(text))} "
+    return frozenset(name for name, signs in _INTENTS.items() if any(f" {sign} " in said for sign in signs))
 
 
 def time_spans(text: str, today: date, years: tuple[int, ...] = ()) -> list[Span]:

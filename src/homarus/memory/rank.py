@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from datetime import date
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,7 +14,9 @@ from homarus.memory.candidates import KEEP, Pool, gather
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query
 from homarus.memory.rows import Row, read_heads, read_rows
-from homarus.memory.vectors import Vectors
+
+if TYPE_CHECKING:
+    from homarus.memory.vectors import Vectors
 
 LATER = date.max.toordinal()
 

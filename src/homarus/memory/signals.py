@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import exp, log1p
 
 from homarus.memory.candidates import Pool
-from homarus.memory.lines import FIRST, HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
+from homarus.memory.flags import FIRST, HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.query import Query
 from homarus.memory.rows import Row, read_texts
 from homarus.memory.terms import plain

@@ -11,20 +11,19 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
-from homarus.memory.chunk import chunk_lines, split_lines
 from homarus.memory.files import Found, NoteSet, transcripts
-from homarus.memory.index import IndexWriter
-from homarus.memory.lines import parse_note
-from homarus.memory.redact import redact_lines
 from homarus.memory.settings import Chunking, SessionDelta
-from homarus.memory.transcripts import Tail, due, parse, units_of
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.storage.sqlite import transaction
+
+if TYPE_CHECKING:
+    from homarus.memory.index import IndexWriter
 
 MAX_NOTE_BYTES = 16 << 20
 MAX_TRANSCRIPT_BYTES = 256 << 20
@@ -121,6 +120,8 @@ class Synchroniser:
         gone = known.keys() - {(item.source, item.path) for item in found}
         try:
             if rebuild:
+                from homarus.memory.index import IndexWriter
+
                 with transaction(conn):
                     IndexWriter(conn, now_ms).clear()
                     self._put(job, work)
@@ -141,6 +142,8 @@ class Synchroniser:
         return self._known
 
     def _update(self, job: _Job, work: list[Found], gone: set[tuple[str, str]]) -> None:
+        from homarus.memory.index import IndexWriter
+
         # Reading comes first: when nothing really changed, no write lock is taken at all.
         if not gone and all(self._same(item, job.known.get((item.source, item.path))) for item in work):
             for item in work:
@@ -166,6 +169,8 @@ class Synchroniser:
         return data is not None and sha256(data).hexdigest() == known.hash
 
     def _put(self, job: _Job, work: list[Found]) -> None:
+        from homarus.memory.index import IndexWriter
+
         writer = IndexWriter(job.conn, job.now_ms)
         for number, item in enumerate(work, 1):
             try:
@@ -179,6 +184,11 @@ class Synchroniser:
                 job.progress(number, len(work), item.path)
 
     def _note(self, writer: IndexWriter, item: Found, job: _Job) -> None:
+        # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
+        from homarus.memory.chunk import chunk_lines, split_lines
+        from homarus.memory.lines import parse_note
+        from homarus.memory.redact import redact_lines
+
         data = self._read(item, MAX_NOTE_BYTES)
         if data is None:
             return
@@ -199,6 +209,8 @@ class Synchroniser:
         job.report.indexed += 1
 
     def _transcript(self, writer: IndexWriter, item: Found, job: _Job) -> None:
+        from homarus.memory.transcripts import Tail, due, parse, units_of
+
         before = job.known.get((item.source, item.path))
         tail = msgspec.json.decode(before.state, type=Tail) if before and before.state else Tail()
         head = self._head(item)

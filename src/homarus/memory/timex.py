@@ -160,10 +160,10 @@ class _Finder:
     def run(self) -> list[Span]:
         seen = set(_maybe_time().findall(self.text))
         families = {_family(word) for word in seen}
-        for needs, pattern, read in _rules():
+        for needs, pattern, read in _rules() if families else ():
             if needs not in families:
                 continue
-            for match in pattern.finditer(self.text):
+            for match in _compiled(pattern).finditer(self.text):
                 if all(match.end() <= start or match.start() >= end for start, end in self.taken):
                     spans = read(self, match)
                     if spans:
@@ -302,7 +302,12 @@ class _Finder:
 
 
 @cache
-def _rules() -> tuple[tuple[str, re.Pattern[str], Callable[[_Finder, re.Match[str]], list[Span]]], ...]:
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+@cache
+def _rules() -> tuple[tuple[str, str, Callable[[_Finder, re.Match[str]], list[Span]]], ...]:
     year = r"(?:,?\s*(?P<y>(?:19|20)\d\d)\b)?"
     dash = r"\s*(?:-|–|—|to|until|through)\s*"
     count = r"(?P<n>\d{1,3}|a couple of|couple of|a few|few|several|an?|" + "|".join(list(NUMBERS)[:13]) + ")"
@@ -343,7 +348,7 @@ def _rules() -> tuple[tuple[str, re.Pattern[str], Callable[[_Finder, re.Match[st
         ("near", r"\b(today|tonight|yesterday|tomorrow)\b", _Finder.near_day),
         ("relative", rf"\b(?:(?P<rel>last|this|next|on|past)\s+)(?P<w>{'|'.join(WEEKDAYS)})\b", _Finder.weekday),
     )
-    return tuple((needs, re.compile(pattern), read) for needs, pattern, read in table)
+    return table
 
 
 def _count(text: str) -> int:

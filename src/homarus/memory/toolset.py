@@ -11,8 +11,9 @@ from typing import Any, Literal
 from homarus.core.errors import HomarusError
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
-from homarus.memory.bank.grammar import KINDS, Bullet, lint
+from homarus.memory.bank.grammar import Bullet, lint
 from homarus.memory.bank.retain import retain
+from homarus.memory.flags import KINDS
 from homarus.memory.memory import Memory
 from homarus.memory.results import Hit, as_json
 

@@ -187,6 +187,17 @@ class Vectors:
         best = np.argpartition(-scores, count - 1)[:count]
         return vector, [int(number) for number in self._ids[best]]
 
+    def nearest(self, conn: sqlite3.Connection, query: Query, count: int) -> list[tuple[int, float]]:
+        """Return the lines nearest to a question with their cosines, best first."""
+        import numpy as np
+
+        vector = self.embedder.encode([query.bare or query.text], query=True)[0]
+        if not self._load(conn):
+            return []
+        scores = self._rows @ vector
+        best = np.argsort(-scores, kind="stable")[:count]
+        return [(int(self._ids[at]), float(scores[at])) for at in best]
+
     def columns(self, query: Query, vector: Any, rows: list[Row], postings: Postings) -> Columns:
         """Return the signals of vectors for these candidates; nothing when they cannot be held in memory."""
         import numpy as np

@@ -14,8 +14,8 @@ from hashlib import sha256
 from msgspec import Struct
 
 from homarus.core.text import fold
+from homarus.memory.flags import KINDS
 
-KINDS = {"W": "world", "B": "experience", "O": "opinion", "S": "observation"}
 LETTERS = {name: letter for letter, name in KINDS.items()}
 RETAIN_HEADING = re.compile(r"^(#{2,3})\s+retain\s*:?\s*#*\s*$", re.IGNORECASE)
 _BULLET = re.compile(r"^\s{0,3}[-*+]\s+(?P<rest>\S.*)$")
