@@ -270,7 +270,7 @@ class Engine:
         kept = [index for index in order if strength[index] >= least or covered[index] >= 0.999]
         if kept or request.min_score is not None:
             return kept
-        return [index for index in order if covered[index] > 0]  # better a weak keyword match than silence
+        return order  # better a weak match than silence
 
     def _strength(self, ranked: Ranked) -> list[float]:
         """Return scores that mean the same for every question: how much of it a line and its neighbours answer."""
@@ -278,6 +278,8 @@ class Engine:
         if top <= 0:
             return [0.0] * len(ranked.rows)
         near = ranked.columns["near"]
+        if "cosine" in ranked.columns:  # a paraphrase shares no word, but points the same way
+            near = [max(close, angle * 1.2) for close, angle in zip(near, ranked.columns["cosine"], strict=True)]
         best = max(near[index] for index in ranked.order[:5])
         return [
             max(0.0, min(1.0, (close + best * score / top) / 2))

@@ -48,7 +48,7 @@ class Vectors:
     def identity(self) -> str:
         """Return what the stored vectors must have been made with."""
         embedder = self.embedder
-        return f"{embedder.provider}|{embedder.model}|{embedder.key}|{embedder.dims}"
+        return f"{embedder.provider}|{embedder.model}|{embedder.key}"
 
     def forget(self) -> None:
         """The lines changed: compare with the table again before the next use."""
@@ -76,7 +76,9 @@ class Vectors:
     def _claim(self, conn: sqlite3.Connection) -> None:
         """Drop vectors of another model: numbers of two models must never be compared."""
         row = conn.execute("SELECT value FROM meta WHERE key = ?", (IDENTITY,)).fetchone()
-        if row and row[0] == self.identity:
+        stored = conn.execute("SELECT length(vec) FROM line_vec LIMIT 1").fetchone()
+        other_size = stored and self.embedder.dims and stored[0] != 2 * self.embedder.dims
+        if row and row[0] == self.identity and not other_size:
             return
         with transaction(conn):
             conn.execute("DELETE FROM line_vec")

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import msgspec
+import pytest
+
+from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.gguf import Gguf
+from homarus.memory.embed.remote import SERVICES, RemoteEmbedder
+from homarus.memory.embed.resolve import choose
+from homarus.memory.embed.tensors import read_tensors
+from homarus.memory.settings import Batch, Local, MemorySettings, Remote
+
+np = pytest.importorskip("numpy")
+
+
+class Server:
+    """A service on loopback that answers in every known shape and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict, dict]] = []
+        self.statuses: list[int] = []
+        self.body: bytes | None = None
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                owner.asked.append((self.path, data, dict(self.headers)))
+                status = owner.statuses.pop(0) if owner.statuses else 200
+                out = owner.body if owner.body is not None else json.dumps(owner.answer(self.path, data)).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(out)))
+                self.end_headers()
+                self.wfile.write(out)
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
+        self.thread.start()
+
+    @staticmethod
+    def vector(text: str) -> list[float]:
+        return [float(len(text)), 1.0, 2.0]
+
+    def answer(self, path: str, data: dict) -> dict:
+        if "batchEmbedContents" in path:
+            return {"embeddings": [{"values": self.vector(r["content"]["parts"][0]["text"])} for r in data["requests"]]}
+        if path == "/api/embed":
+            return {"embeddings": [self.vector(text) for text in data["input"]]}
+        rows = [{"index": at, "embedding": self.vector(text)} for at, text in enumerate(data["input"])]
+        return {"data": rows[::-1]}
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+def settings(server, provider, **remote):
+    remote.setdefault("api_key", "topsecret")
+    return MemorySettings(provider=provider, model="some-model", remote=Remote(base_url=server.url, **remote))
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_every_service_is_asked_in_its_own_way(server, name):
+    embedder = RemoteEmbedder(name, settings(server, name))
+    rows = embedder.encode(["a", "bbbb"])
+    assert rows.shape == (2, 3)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+    assert rows[1][0] > rows[0][0]
+    path, body, headers = server.asked[0]
+    assert path == SERVICES[name].path.format(model="some-model")
+    assert "topsecret" in headers.get("x-goog-api-key", headers.get("Authorization", ""))
+    assert "topsecret" not in json.dumps(body)
+    embedder.encode(["q"], query=True)
+    if name == "voyage":
+        assert [entry[1]["input_type"] for entry in server.asked] == ["document", "query"]
+    if name == "gemini":
+        assert server.asked[1][1]["requests"][0]["taskType"] == "RETRIEVAL_QUERY"
+    embedder.close()
+
+
+def test_texts_are_grouped_by_tokens_and_keep_their_order(server):
+    embedder = RemoteEmbedder("openai", settings(server, "openai", batch=Batch(max_tokens=100, concurrency=3)))
+    texts = ["x" * (n * 8) for n in range(1, 40)]
+    rows = embedder.encode(texts)
+    assert len(server.asked) > 5
+    assert all(sum(len(t) for t in body["input"]) <= 400 or len(body["input"]) == 1 for _, body, _ in server.asked)
+    order = rows[:, 0] / rows[:, 1]
+    assert list(order) == sorted(order)
+    embedder.close()
+
+
+def test_a_busy_service_is_asked_again_and_a_refusal_is_not(server):
+    waits = []
+    embedder = RemoteEmbedder("openai", settings(server, "openai"), sleep=waits.append)
+    server.statuses = [429, 503]
+    assert len(embedder.encode(["a"])) == 1
+    assert waits == [0.5, 1.0]
+    server.statuses = [401]
+    with pytest.raises(EmbedError) as caught:
+        embedder.encode(["a"])
+    assert "401" in str(caught.value)
+    assert "topsecret" not in str(caught.value)
+    assert len(server.asked) == 4
+    embedder.close()
+
+
+@pytest.mark.parametrize("body", [b"not json", b"{}", b'{"data": [{"embedding": [1.0]}]}', b"[]"])
+def test_nonsense_is_an_embed_error(server, body):
+    server.body = body
+    embedder = RemoteEmbedder("openai", settings(server, "openai"), sleep=lambda _: None)
+    with pytest.raises(EmbedError):
+        embedder.encode(["a", "b"])
+    embedder.close()
+
+
+def test_nobody_answers(server):
+    chosen = settings(server, "openai")
+    server.close()
+    embedder = RemoteEmbedder("openai", chosen, sleep=lambda _: None)
+    with pytest.raises(EmbedError, match="openai"):
+        embedder.encode(["a"])
+    embedder.close()
+    server.thread = threading.Thread(target=lambda: None)
+    server.thread.start()
+
+
+def test_the_key_tells_addresses_headers_and_services_apart_but_not_secrets(server):
+    def key(**remote):
+        return RemoteEmbedder("openai", settings(server, "openai", **remote)).key
+
+    assert key() == key(api_key="other")
+    assert key() != key(headers={"X-Dims": "256"})
+    assert key() == key(headers={"Authorization": "Bearer x"})
+    other = msgspec.structs.replace(settings(server, "openai"), remote=Remote(base_url="http://other", api_key="k"))
+    assert RemoteEmbedder("openai", other).key != key()
+    assert RemoteEmbedder("voyage", settings(server, "voyage")).key != key()
+
+
+def test_what_is_missing_is_named():
+    for provider, word in (("openai-compatible", "address"), ("lmstudio", "model"), ("gemini", "key")):
+        choice = choose(MemorySettings(provider=provider))
+        assert choice.embedder is None
+        assert word in choice.degraded
+    assert "modelPath" in choose(MemorySettings(provider="local")).degraded
+    assert "export-minilm" in choose(MemorySettings(provider="minilm")).degraded
+
+
+def test_fallbacks(server):
+    chosen = msgspec.structs.replace(settings(server, "ollama"), provider="local", fallback="ollama")
+    choice = choose(chosen)
+    assert choice.embedder.provider == "ollama"
+    assert choice.fallback == "local"
+    assert "modelPath" in choice.degraded
+    both = MemorySettings(provider="local", fallback="gemini")
+    assert "words alone" in choose(both).degraded
+
+
+def test_vectors_can_be_switched_off():
+    settings = msgspec.json.decode(
+        b'{"provider":"wordllama","store":{"vector":{"enabled":false}}}', type=MemorySettings
+    )
+    assert choose(settings).embedder is None
+    assert choose(MemorySettings(provider="none")).embedder is None
+
+
+def test_a_remote_memory_end_to_end(server, notes):
+    notes.write("memory/a.md", "short\n\na much longer line of text here\n")
+    memory = notes.open(settings=settings(server, "openai"), provider="openai")
+    memory.sync()
+    answer = memory.search("longer line")
+    assert answer[0].end_line == 3
+    assert (answer.provider, answer.model, answer.degraded) == ("openai", "some-model", "")
+
+
+def test_local_files(tmp_path):
+    class Backend:
+        def handle_embeddings(self, body):
+            return {"data": [{"embedding": [float(len(text)), 1.0]} for text in body["input"]]}
+
+    embedder = Gguf(tmp_path / "model.gguf", server=Backend())
+    assert embedder.encode(["a", "bb"]).shape == (2, 2)
+
+    class Broken:
+        def handle_embeddings(self, body):
+            raise RuntimeError("no embeddings")
+
+    with pytest.raises(EmbedError, match="no embeddings"):
+        Gguf(tmp_path / "model.gguf", server=Broken()).encode(["a"])
+    with pytest.raises(EmbedError, match="does not exist"):
+        choose_local = MemorySettings(provider="local", local=Local(model_path=str(tmp_path / "none.gguf")))
+        raise EmbedError(choose(choose_local).degraded)
+
+
+def test_tensor_files(tmp_path):
+    path = tmp_path / "x.safetensors"
+    header = b'{"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"__metadata__":{}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + np.arange(4, dtype=np.float32).tobytes())
+    assert read_tensors(path)["a"].tolist() == [[0, 1], [2, 3]]
+    for damage in (b"", b"\xff" * 20, (3).to_bytes(8, "little") + b"{}{"):
+        path.write_bytes(damage)
+        with pytest.raises(EmbedError):
+            read_tensors(path)
+
+
+def test_wordllama_reads_the_wheels_files_directly(notes):
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("wordllama", reason="the [memory] extra is not installed")
+    from homarus.memory.embed.wordllama import WordLlama
+
+    embedder = WordLlama()
+    rows = embedder.encode(["a boat on the sea", "a ship on the ocean", "tax forms"])
+    assert rows.shape == (3, 256)
+    assert rows[0] @ rows[1] > rows[0] @ rows[2] + 0.2
+    words = embedder.encode_words(["boat", "ship", "invoice"])
+    assert words[0] @ words[1] > words[0] @ words[2]
+    notes.write("memory/a.md", "Anna repaired her sailing boat\n\nthe tax forms are due\n")
+    answer = notes.open(provider="wordllama").search("vessel maintenance")
+    assert answer[0].citation == "memory/a.md#L1"
+    assert answer.provider == "wordllama"
+
+
+def test_wordllama_without_its_files(tmp_path):
+    from homarus.memory.embed.wordllama import WordLlama
+
+    with pytest.raises(EmbedError, match="256-d"):
+        WordLlama(tmp_path)

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from tests.memory.fakes import FakeEmbedder, FakeWords
+
+from homarus.memory.settings import EmbeddingCache, MemorySettings
+
+
+def fill(notes):
+    notes.write("memory/a.md", "Anna repaired her yacht\n\nthe dog sleeps all day\n\nnothing of note\n")
+    notes.write("memory/b.md", "".join(f"filler line number {n} about gardening\n" for n in range(40)))
+
+
+@pytest.mark.parametrize("kind", [FakeEmbedder, FakeWords])
+def test_a_paraphrase_is_found_by_meaning(notes, kind):
+    fill(notes)
+    memory = notes.open(provider=kind())
+    answer = memory.search("vessel")
+    assert answer[0].citation == "memory/a.md#L1"
+    assert answer[0].vector_score > 0.3
+    assert (answer.mode, answer.provider, answer.model, answer.degraded) == ("hybrid", "fake", "m1", "")
+    assert not notes.open().search("vessel")
+
+
+def test_only_new_lines_are_embedded(notes):
+    fill(notes)
+    embedder = FakeEmbedder()
+    memory = notes.open(provider=embedder)
+    memory.sync()
+    before = sum(len(call) for call in embedder.calls)
+    assert before == 43
+    with (notes.root / "memory" / "a.md").open("a") as handle:
+        handle.write("a new line about ships\n")
+    memory.sync()
+    assert sum(len(call) for call in embedder.calls) == before + 1  # the others came from the cache
+    memory.rebuild()
+    assert sum(len(call) for call in embedder.calls) == before + 1
+
+
+def test_a_fresh_line_has_a_vector_at_once(notes):
+    fill(notes)
+    memory = notes.open(provider=FakeEmbedder())
+    memory.search("yacht")
+    notes.write("memory/c.md", "Bob drives an automobile\n")
+    assert memory.search("vehicle")[0].citation == "memory/c.md#L1"
+
+
+@pytest.mark.parametrize("other", [FakeEmbedder(model="m2"), FakeEmbedder(dims=16)])
+def test_another_model_never_meets_old_vectors(notes, other):
+    fill(notes)
+    first = notes.open(provider=FakeEmbedder())
+    first.sync()
+    first.close()
+    memory = notes.open(provider=other)
+    answer = memory.search("vessel")
+    assert answer[0].citation == "memory/a.md#L1"
+    assert answer.model == other.model
+    assert memory.status().vectors == 43
+
+
+def test_the_cache_key_has_everything_that_changes_a_vector(notes):
+    fill(notes)
+    first = notes.open(provider=FakeEmbedder())
+    first.sync()
+    first.close()
+    changed = FakeEmbedder()
+    changed.key = "other address"
+    memory = notes.open(provider=changed)
+    memory.sync()
+    assert sum(len(call) for call in changed.calls) == 43
+
+
+def test_the_cache_is_bounded(notes):
+    fill(notes)
+    memory = notes.open(provider=FakeEmbedder(), settings=MemorySettings(cache=EmbeddingCache(max_entries=10)))
+    memory.sync()
+    assert memory.status().cached_embeddings == 10
+    assert memory.status().vectors == 43
+
+
+def test_a_failing_embedder_degrades_visibly_and_words_still_work(notes):
+    fill(notes)
+    memory = notes.open(provider=FakeEmbedder(fail=True))
+    for _ in range(2):
+        answer = memory.search("dog sleeps")
+        assert answer[0].citation == "memory/a.md#L3"
+        assert answer.mode == "lexical"
+        assert "out of order" in answer.degraded
+        assert answer.fallback == "fake"
+
+
+def test_failing_at_the_question_alone_degrades_too(notes):
+    fill(notes)
+    embedder = FakeEmbedder()
+    memory = notes.open(provider=embedder)
+    memory.sync()
+    embedder.fail = True
+    answer = memory.search("dog sleeps")
+    assert answer[0].citation == "memory/a.md#L3"
+    assert "out of order" in answer.degraded
+
+
+def test_a_remote_embedder_never_embeds_notes_inside_a_search(notes):
+    fill(notes)
+    embedder = FakeEmbedder()
+    embedder.remote = True
+    memory = notes.open(provider=embedder)
+    answer = memory.search("dog sleeps")
+    assert answer.hits
+    assert "43 lines have no vectors yet" in answer.degraded
+    assert [call for call in embedder.calls if len(call) > 1] == []
+    memory.sync()
+    assert memory.search("dog sleeps").degraded == ""
+
+
+def test_unknown_and_missing_providers_say_so(notes):
+    fill(notes)
+    answer = notes.open(provider="telepathy").search("dog sleeps")
+    assert answer.hits
+    assert "telepathy" in answer.degraded
+    answer = notes.open(provider="openai").search("dog sleeps")
+    assert "needs a key" in answer.degraded
+    assert answer.provider == "none"
+
+
+def test_vectors_do_not_hide_words(notes):
+    fill(notes)
+    notes.write("memory/x.md", "the serial number is XK-4711-Z\n")
+    assert notes.open(provider=FakeEmbedder()).search("XK-4711-Z", 3)[0].citation == "memory/x.md#L1"
+
+
+def test_chunks_as_the_seeds_rank_them(notes):
+    import msgspec
+
+    fill(notes)
+    notes.write("memory/2020-01-01.md", "the yacht is red\n")
+    notes.write("memory/2026-06-14.md", "the yacht is blue and old\n")
+    text = '{"query":{"ranking":"hybrid","minScore":%s,"hybrid":{"mmr":{"enabled":%s},"temporalDecay":{"enabled":%s}}}}'
+
+    def search(decay, mmr="false", least="0.1", **options):
+        settings = msgspec.json.decode((text % (least, mmr, decay)).encode(), type=MemorySettings)
+        return notes.open(settings=settings, provider=options.get("provider", FakeEmbedder()))
+
+    plain = search("false").search("red yacht")
+    assert plain.mode == "hybrid-chunks"
+    assert plain[0].path == "memory/2020-01-01.md"
+    assert plain[0].kind == "chunk"
+    faded = [hit.path for hit in search("true", least="0.0").search("red yacht")]
+    assert faded.index("memory/2026-06-14.md") < faded.index("memory/2020-01-01.md")
+    assert len(search("false", "true").search("yacht")) >= 2
+    assert search("false", provider="none").search("red yacht").mode == "fts-only"
+    assert search("true", least="0.99").search("red yacht")[0].path in {"memory/2020-01-01.md", "memory/2026-06-14.md"}
+
+
+def test_vectors_are_stored_small(notes):
+    fill(notes)
+    memory = notes.open(provider=FakeEmbedder())
+    memory.sync()
+    memory.close()
+    conn = sqlite3.connect(notes.root / ".memory" / "index.sqlite")
+    assert {len(row[0]) for row in conn.execute("SELECT vec FROM line_vec")} == {64}
+    conn.close()
