@@ -16,9 +16,10 @@ from homarus.core.errors import ModelFailure as F
 from homarus.core.events import ModelCalled, Notice, TextDelta
 from homarus.core.messages import Assistant, StopReason, Text, User
 from homarus.core.prompt import SystemPrompt
+from homarus.core.tools import ToolSpec
 from homarus.models.auth import AuthStore
 from homarus.models.catalog import Catalog
-from homarus.models.client import ClientEvent, ModelClient
+from homarus.models.client import ClientEvent, ModelClient, TurnModel
 from homarus.models.http import HttpClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
@@ -226,8 +227,9 @@ async def test_a_resting_model_is_skipped_while_there_is_another(tmp_path: Path)
     world = World(tmp_path, Script(a__m=[F.RATE_LIMIT], b__n=[OK]))
     await world.ask("a/m", "b/n")
     before = len(world.script.asked)
-    _, stop = await world.ask("a/m", "b/n")
+    events, stop = await world.ask("a/m", "b/n")
     assert [name for name, _, _ in world.script.asked[before:]] == ["b/n"]
+    assert notices(events, "fallback") == [], "the session lives on the fallback already"
     assert stop.error is None
     alone = len(world.script.asked)
     await world.ask("a/m")
@@ -277,6 +279,35 @@ async def test_a_pinned_credential_goes_first(tmp_path: Path):
     assert world.script.asked[-1][1] == "a:x"
 
 
+async def test_words_of_a_broken_attempt_are_called_void(tmp_path: Path):
+    world = World(tmp_path, Script(a__m=[("half a tho", F.TIMEOUT), OK]))
+    events, stop = await world.ask("a/m")
+    assert stop.message.text == "hello"
+    assert notices(events, "restart") == ["a/m broke off; what it said so far is void"]
+    kinds = [event.kind if isinstance(event, Notice) else type(event).__name__ for event in events]
+    assert kinds == ["ModelCalled", "TextDelta", "restart", "retry", "ModelCalled", "TextDelta"]
+
+
+async def test_a_turn_asks_with_the_same_request_each_time(tmp_path: Path):
+    world = World(tmp_path, Script(a__m=[OK]))
+    seen: list[ModelRequest] = []
+
+    class Listening(Script.Provider):
+        def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+            seen.append(request)
+            return super().stream(request, cancel=cancel)
+
+    world.client.registry.register("a", lambda ref, credential: Listening(world.script, ref, credential))
+    template = ModelRequest("", SystemPrompt("s"), (), (ToolSpec("read", "", {}),), session_id="s1")
+    turn = TurnModel(world.client, template, Chain((ModelRef("a", "m"),), "config"))
+    for tools in (True, False):
+        events = [event async for event in turn.stream((User((Text("hi"),)),), tools=tools, cancel=Cancel())]
+        assert not any(isinstance(event, ModelCalled) for event in events)
+        assert isinstance(events[-1], Stop)
+    assert [request.tool_choice for request in seen] == [None, "none"]
+    assert seen[0].tools == seen[1].tools == template.tools
+
+
 async def test_a_consumer_that_walks_away_closes_the_stream(tmp_path: Path):
     world = World(tmp_path, Script(a__m=[("long", OK)]))
     request = ModelRequest("", SystemPrompt("s"), (User((Text("hi"),)),))
@@ -284,4 +315,4 @@ async def test_a_consumer_that_walks_away_closes_the_stream(tmp_path: Path):
     async for event in stream:
         if isinstance(event, TextDelta):
             break
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -15,27 +16,28 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure
 from homarus.core.events import ModelCalled, Notice
-from homarus.core.messages import Assistant, StopReason
+from homarus.core.messages import Message
 from homarus.models import failover
 from homarus.models.auth import AuthStore, candidates
 from homarus.models.info import ModelInfo
-from homarus.models.levels import nearest, weaker
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
 from homarus.models.registry import Registry
 from homarus.models.rotation import Credential, Pin
 from homarus.models.select import Chain
 from homarus.models.settings import AuthSettings
+from homarus.models.walk import Means, Walk
 from homarus.storage.cache import BoundedCache
-
-# A rest that ends this soon is not worth another model.
-NEARLY_AWAKE_MS = 10_000
 
 ClientEvent = StreamEvent | ModelCalled | Notice
 
 
 class ModelClient:
-    """The models of one agent. `ModelCalled` starts each attempt: text shown since the last one is void then."""
+    """The models of one agent.
+
+    Besides the stream's own events there are `ModelCalled` before each attempt and notices: `retry` and `fallback` tell
+    people what happens; `restart` says that the words since the last attempt began are void and will come anew.
+    """
 
     def __init__(
         self,
@@ -53,8 +55,8 @@ class ModelClient:
         self._settings = settings or AuthSettings()
         self._last_resort = last_resort
         self._dice = dice
-        # Levels that a model turned out not to take, and the model that each session was last answered by.
         self._levels: BoundedCache[tuple[str, str], str] = BoundedCache(256)
+        # The model that each session was last answered by.
         self._answered: BoundedCache[str, str] = BoundedCache(256)
 
     def info(self, ref: ModelRef) -> ModelInfo:
@@ -63,8 +65,6 @@ class ModelClient:
 
     def credentials(self, ref: ModelRef, pin: Pin | None = None) -> tuple[Credential, ...]:
         """Return what a model can be called with, best first; empty when it needs a key and there is none."""
-        if ref.profile:
-            pin = Pin(ref.profile, by_user=True)
         found = candidates(
             self.auth,
             ref.provider,
@@ -72,7 +72,7 @@ class ModelClient:
             last_resort=self._last_resort(ref.provider),
             settings=self._settings,
             now=epoch_ms(self._clock.now()),
-            pin=pin,
+            pin=Pin(ref.profile, by_user=True) if ref.profile else pin,
         )
         if found or self.registry.needs_key(ref.provider):
             return found
@@ -86,101 +86,50 @@ class ModelClient:
         cancel: Cancel,
         pin: Pin | None = None,
         deadline: float | None = None,
-    ) -> AsyncIterator[ClientEvent]:
+    ) -> AsyncGenerator[ClientEvent, None]:
         """Ask the chain; the last event is the only `Stop`. `deadline` is a moment of the monotonic clock."""
-        run = _Run(self, request, chain, cancel, deadline)
-        last: Stop | None = None
-        for position, ref in enumerate(chain.models):
-            run.models_left = len(chain.models) - position - 1
-            async with aclosing(self._model(run, ref, pin)) as events:
-                async for event in events:
-                    if isinstance(event, Stop):
-                        last = event
-                    else:
-                        yield event
-            if last is None or not isinstance(run.step, failover.NextModel):
-                break
-            following = chain.models[position + 1]
-            yield Notice(f"{ref} failed ({_short(last.error)}); going on with {following}", "fallback")
-        assert last is not None, "a chain holds at least one model"
-        if last.error is None:
-            for notice in self._settled(request.session_id, chain, last.message):
-                yield notice
-        yield run.summed_up(last)
-
-    def _settled(self, session: str, chain: Chain, message: Assistant) -> list[Notice]:
-        """Say once when a session is answered by its first choice again."""
-        now, first = f"{message.provider}/{message.model}", chain.primary.key
-        before = self._answered.get(session)
-        if session:
-            self._answered.put(session, now)
-        return [Notice(f"back on {now}", "fallback")] if before not in {None, now} and now == first else []
-
-    async def _model(self, run: _Run, ref: ModelRef, pin: Pin | None) -> AsyncGenerator[ClientEvent, None]:
-        """Ask one model with all its credentials; `run.step` says afterwards what comes next."""
-        credentials = list(self.credentials(ref, pin))
-        if not credentials:
-            error = ModelError(
-                ModelFailure.AUTH,
-                f"no key for {ref.provider}",
-                cure=f"set {_key_name(self.registry, ref.provider)}, or models.providers.{ref.provider}.apiKey",
-            )
-            run.step = failover.NextModel() if run.models_left else failover.GiveUp()
-            yield run.stop(ref, error)
-            return
-        if run.models_left and self._all_resting(ref, credentials):
-            run.step = failover.NextModel()
-            yield run.stop(ref, ModelError(ModelFailure.RATE_LIMIT, f"{ref} is resting after earlier failures"))
-            return
-        run.level = self._level(ref, run.request.thinking)
-        tried, index = failover.Tried(), 0
+        credentials = partial(self.credentials, pin=pin)
+        means = Means(self.auth, self._clock, self.info, credentials, self._dice, self._levels)
+        walk = Walk(means, request, chain, deadline)
         while True:
-            credential = credentials[index]
-            run.attempts += 1
-            yield ModelCalled(ref.key, run.attempts)
-            shown, stop = False, run.stop(ref, ModelError(ModelFailure.UNKNOWN, f"{ref} ended without a word"))
-            async with aclosing(self._ask(run, ref, credential)) as events:
-                async for event in events:
-                    if isinstance(event, Stop):
-                        stop = event
-                    else:
-                        shown = True
-                        yield event
+            shown, blocked = False, walk.blocked()
+            stop = walk.stop(self._explained(blocked, walk.ref)) if blocked else None
+            if stop is None:
+                walk.attempts += 1
+                yield ModelCalled(walk.ref.key, walk.attempts)
+                async with aclosing(self._ask(walk, request, cancel)) as events:
+                    async for event in events:
+                        if isinstance(event, Stop):
+                            stop = event
+                        else:
+                            shown = True
+                            yield event
+            assert stop is not None, "a provider's stream ends with one Stop"
             if stop.error is None:
-                run.step = None
-                self.auth.succeeded(credential)
+                walk.succeeded()
+                for notice in self._settled(request.session_id, chain, walk.ref):
+                    yield notice
                 yield stop
                 return
-            left = run.left(self.info(ref), len(credentials) - index - 1, self._dice())
-            run.step, tried = failover.decide(_failure(stop.error), tried, left)
-            if isinstance(run.step, failover.Retry):
-                for notice in run.waiting(ref, stop.error, run.step.delay):
+            step, notices = walk.failed(stop.error, called=blocked is None, shown=shown)
+            for notice in notices:
+                # A session that already lives on this fallback knows; only a change of state is news.
+                if notice.kind != "fallback" or self._answered.get(request.session_id) != walk.ref.key:
                     yield notice
-                if await self._wait(run, run.step.delay):
-                    continue
-                run.step = failover.GiveUp()
-                yield run.stop(ref, ModelError(ModelFailure.ABORTED, run.cancel.reason or "stopped"))
+            if isinstance(step, failover.GiveUp | failover.Compact):
+                yield walk.given_up(stop)
                 return
-            if isinstance(run.step, failover.LowerLevel):
-                run.level = run.step.level
-                self._levels.put((ref.key, run.request.thinking), run.level)
-                continue
-            if not (stop.error.kind is ModelFailure.TIMEOUT and shown):
-                self.auth.failed(credential, stop.error.kind, ref.model)
-            if isinstance(run.step, failover.NextCredential):
-                index += 1
-                continue
-            yield stop
-            return
+            if isinstance(step, failover.Retry) and not await self._waited(step.delay, cancel):
+                yield walk.stop(ModelError(ModelFailure.ABORTED, cancel.reason))
+                return
 
-    async def _ask(self, run: _Run, ref: ModelRef, credential: Credential) -> AsyncGenerator[StreamEvent, None]:
+    async def _ask(self, walk: Walk, request: ModelRequest, cancel: Cancel) -> AsyncGenerator[StreamEvent, None]:
         try:
-            provider = self.registry.provider(ref, credential)
+            provider = self.registry.provider(walk.ref, walk.credential)
         except ConfigError as problem:
-            yield run.stop(ref, ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure))
+            yield walk.stop(ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure))
             return
-        asked = replace(run.request, model=ref.model, thinking=run.level)
-        stream = provider.stream(asked, cancel=run.cancel)
+        stream = provider.stream(replace(request, model=walk.ref.model, thinking=walk.level), cancel=cancel)
         try:
             async for event in stream:
                 yield event
@@ -189,104 +138,56 @@ class ModelClient:
             if close is not None:
                 await close()
 
-    async def _wait(self, run: _Run, seconds: float) -> bool:
+    async def _waited(self, seconds: float, cancel: Cancel) -> bool:
         try:
-            with run.cancel.interrupting():
+            with cancel.interrupting():
                 await self._clock.sleep(seconds)
         except Cancelled:
             return False
         return True
 
-    def _level(self, ref: ModelRef, wanted: str) -> str:
-        known = self._levels.get((ref.key, wanted))
-        if known is not None:
-            return known
-        info = self.info(ref)
-        return nearest(wanted, info.levels) if wanted and info.levels else wanted if not info.known else ""
+    def _explained(self, error: ModelError, ref: ModelRef) -> ModelError:
+        if error.kind is ModelFailure.AUTH:
+            names = self.registry.catalog.provider(ref.provider).env
+            name = names[0] if names else f"{ref.provider.upper().replace('-', '_')}_API_KEY"
+            error.cure = f"set {name}, or models.providers.{ref.provider}.apiKey"
+        return error
 
-    def _all_resting(self, ref: ModelRef, credentials: list[Credential]) -> bool:
-        now = epoch_ms(self._clock.now())
-        return all(
-            self.auth.stats(item.id).resting_until(ref.model, now) > now + NEARLY_AWAKE_MS for item in credentials
-        )
+    def _settled(self, session: str, chain: Chain, ref: ModelRef) -> list[Notice]:
+        """Say once when a session is answered by its first choice again."""
+        before = self._answered.get(session)
+        if session:
+            self._answered.put(session, ref.key)
+        back = before not in {None, ref.key} and ref.key == chain.primary.key
+        return [Notice(f"back on {ref}", "fallback")] if back else []
 
 
-class _Run:
-    """What one call of `stream` remembers while it goes from attempt to attempt."""
+class TurnModel:
+    """The models of one turn as a loop asks them: only the messages change from call to call."""
 
     def __init__(
-        self, client: ModelClient, request: ModelRequest, chain: Chain, cancel: Cancel, deadline: float | None
+        self,
+        client: ModelClient,
+        template: ModelRequest,
+        chain: Chain,
+        *,
+        pin: Pin | None = None,
+        deadline: float | None = None,
     ) -> None:
-        self.request = request
-        self.cancel = cancel
-        self.step: failover.Step | None = None
-        self.level = request.thinking
-        self.models_left = 0
-        self.attempts = 0
-        self._clock = client._clock  # noqa: SLF001 - the two classes are one thought
-        self._deadline = deadline
+        self._client = client
+        self._template = template
         self._chain = chain
-        self._told = False
-        self._failed: list[str] = []
+        self._pin = pin
+        self._deadline = deadline
 
-    def left(self, info: ModelInfo, credentials: int, dice: float) -> failover.Left:
-        """Return what remains to be tried."""
-        return failover.Left(
-            credentials=credentials,
-            models=self.models_left,
-            weaker_level=weaker(self.level, info.levels),
-            now=self._clock.monotonic(),
-            deadline=self._deadline,
-            dice=dice,
-        )
-
-    def waiting(self, ref: ModelRef, error: ModelError, delay: float) -> list[Notice]:
-        """Return the one notice about waiting that a step gets."""
-        if self._told:
-            return []
-        self._told = True
-        return [Notice(f"{ref}: {_short(error)}; trying again in {delay:.0f} s", "retry")]
-
-    def stop(self, ref: ModelRef, error: ModelError) -> Stop:
-        """Return an end that no provider made."""
-        aborted = error.kind is ModelFailure.ABORTED
-        message = Assistant(
-            parts=(),
-            timestamp=epoch_ms(self._clock.now()),
-            provider=ref.provider,
-            model=ref.model,
-            stop_reason=StopReason.ABORTED if aborted else StopReason.ERROR,
-            error=error.message,
-        )
-        self._failed.append(f"{ref}: {error.message}")
-        return Stop(message, error)
-
-    def summed_up(self, stop: Stop) -> Stop:
-        """Return the final stop; when a whole chain failed, it says so."""
-        if stop.error is None or len(self._chain.models) == 1 or not isinstance(self.step, failover.GiveUp):
-            return stop
-        if stop.error.kind is ModelFailure.ABORTED:
-            return stop
-        error = ModelError(
-            stop.error.kind,
-            f"all {len(self._chain.models)} models failed; the last one: {stop.error.message}",
-            status=stop.error.status,
-            retry_after=stop.error.retry_after,
-            cure=stop.error.cure,
-        )
-        return Stop(replace(stop.message, error=error.message), error)
-
-
-def _failure(error: ModelError) -> failover.Failure:
-    from homarus.models.errors import exhausted
-
-    return failover.Failure(error.kind, error.retry_after, exhausted(error))
-
-
-def _short(error: ModelError | None) -> str:
-    return error.kind.value.replace("_", " ") if error else "no reply"
-
-
-def _key_name(registry: Registry, provider: str) -> str:
-    names = registry.catalog.provider(provider).env
-    return names[0] if names else f"{provider.upper().replace('-', '_')}_API_KEY"
+    async def stream(
+        self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
+    ) -> AsyncIterator[StreamEvent | Notice]:
+        """Ask once. Without `tools` the model must answer in words; the tools stay in the request, for the cache's sake."""
+        choice = self._template.tool_choice if tools or not self._template.tools else "none"
+        request = replace(self._template, messages=messages, tool_choice=choice)
+        stream = self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
+        async with aclosing(stream):
+            async for event in stream:
+                if not isinstance(event, ModelCalled):
+                    yield event
