@@ -165,12 +165,21 @@ def test_aliases(home: Path):
     assert answer(home, "aliases") == {"fast": "openai/gpt-6.1-terra"}
     models(home, "aliases", "add", "fast", "openai/gpt-6-luna")
     assert answer(home, "aliases")["fast"] == "openai/gpt-6-luna"
+    assert answer(home, "test", "builtin/notebook")["ok"], "an alias forbids nobody else"
     models(home, "set", "FAST")
     assert read(home)["agents"]["defaults"]["model"]["primary"] == "openai/gpt-6-luna"
     models(home, "aliases", "remove", "fast")
     assert "fast" not in answer(home, "aliases")
     with pytest.raises(ConfigError, match="no alias"):
         models(home, "aliases", "remove", "fast")
+
+
+def test_an_alias_joins_an_old_list_of_allowed_models(home: Path):
+    write(home, agents={"defaults": {"models": {"openai/gpt-6-luna": {}}}})
+    models(home, "aliases", "add", "fast", "openai/gpt-6.1-terra")
+    assert "modelPolicy" not in read(home)["agents"]["defaults"]
+    with pytest.raises(ConfigError, match="not on the list"):
+        models(home, "test", "builtin/notebook")
 
 
 def test_test_asks_for_real(home: Path):

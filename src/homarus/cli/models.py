@@ -192,6 +192,10 @@ def add_alias(app: App, alias: str, model: str) -> None:
     ref = _open(app).names(app.config.default_agent).resolve(model).ref
     operations = [Operation("unset", ("agents", "defaults", "models", key, "alias")) for key in _holders(app, alias)]
     operations.append(Operation("set", ("agents", "defaults", "models", ref.key, "alias"), alias.strip()))
+    if not app.config.defaults.get("models") and "modelPolicy" not in app.config.defaults:
+        # Without a policy, the list of models with settings is also the list of allowed ones: a first alias would forbid
+        # every other model.
+        operations.append(Operation("set", ("agents", "defaults", "modelPolicy"), {}))
     change(app.config, app.env, operations)
     app.out.line(f"{alias.strip()} now means {ref.key}.")
 
