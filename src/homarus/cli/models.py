@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,6 +60,8 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
                 [(row["name"], row["about"], "here" if row["present"] else "") for row in rows], ["NAME", "ABOUT", ""]
             )
         return
+    import asyncio
+
     rows = asyncio.run(model_rows(_open(app), provider, everything=everything))
     if as_json:
         app.out.json(rows)
@@ -74,6 +75,8 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
 @pass_app
 def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None:
     """Show which model answers, why, with which key, and what stands behind it."""
+    import asyncio
+
     from homarus.cli.models_show import show_status, status_report
 
     report = asyncio.run(status_report(_open(app), _agent(app, agent_id)))
@@ -154,6 +157,8 @@ def pull(app: App, name: str, sha256: str, unverified: bool, as_json: bool) -> N
             finally:
                 await models.aclose()
 
+    import asyncio
+
     path, digest = asyncio.run(fetch())
     if as_json:
         app.out.json({"path": str(path), "sha256": digest, "model": f"local/{path.stem}"})
@@ -233,6 +238,8 @@ def _holders(app: App, alias: str) -> list[str]:
 @pass_app
 def test(app: App, model: str | None, seconds: float, agent_id: str | None, as_json: bool) -> None:
     """Ask a model for one word and show how it answered. This is a real request and may cost a fraction of a cent."""
+    import asyncio
+
     from homarus.cli.models_show import show_test, try_model
     from homarus.core.errors import HomarusError
 

@@ -19,6 +19,8 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
+    "onboard": Entry("Set up", "homarus.cli.onboard", "a home in a minute: two questions"),
+    "configure": Entry("Set up", "homarus.cli.configure", "the same questions for a home that exists"),
     "setup": Entry("Set up", "homarus.cli.setup", "create what is missing: folder, configuration, workspace"),
     "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
@@ -26,6 +28,7 @@ COMMANDS: dict[str, Entry] = {
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
+    "status": Entry("Look inside", "homarus.cli.status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
     "sessions": Entry("Look inside", "homarus.cli.sessions", "list, read, search and look after conversations"),

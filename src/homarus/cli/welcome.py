@@ -6,8 +6,15 @@ from homarus.cli.app import App
 
 
 def welcome(app: App) -> None:
-    """Print a friendly start."""
+    """Print a friendly start that fits the state of this home."""
     out = app.out
-    out.line(f"{out.style('homarus', 'bold', 'cyan')}: a personal agent that lives in a folder of Markdown files.")
-    out.line()
-    out.line("  homarus --help        all commands")
+    there = app.paths.state_dir.is_dir()
+    steps = (
+        [("homarus chat", "talk to your agent"), ("homarus status", "see where things stand")]
+        if there
+        else [("homarus onboard", "set up a home in a minute"), ("homarus demo", "see what it does first")]
+    )
+    out.line(f"{out.style('homarus', 'bold', 'cyan')}: a personal agent that lives in a folder of Markdown files.\n")
+    out.line(f"Your home is {app.paths.state_dir}.\n" if there else f"There is no home yet at {app.paths.state_dir}.\n")
+    for line, use in [*steps, ("homarus --help", "all commands")]:
+        out.line(f"  {out.style(f'{line:<18}', 'cyan')}  {use}")

@@ -1,0 +1,63 @@
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
+from homarus.core.clock import SystemClock
+from homarus.gateway.choices import NOTEBOOK, model_choices
+
+
+def homarus(home: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **more}
+    return subprocess.run(
+        [sys.executable, "-m", "homarus", *args], env=env, capture_output=True, text=True, check=False
+    )
+
+
+def test_onboarding_without_questions_makes_a_home_and_keeps_it(tmp_path: Path) -> None:
+    done = homarus(tmp_path, "onboard", "--non-interactive", "--model", "builtin/notebook")
+    assert done.returncode == 0, done.stderr
+    config = tmp_path / ".openclaw" / "openclaw.json"
+    before = config.read_bytes()
+    assert b"builtin/notebook" in before
+    again = homarus(tmp_path, "configure", "--non-interactive")
+    assert again.returncode == 0, again.stderr
+    assert "builtin/notebook" in again.stdout
+    assert config.read_bytes() == before
+
+
+def test_status_of_a_new_and_of_a_set_up_home(tmp_path: Path) -> None:
+    assert "homarus setup" in homarus(tmp_path, "status").stdout
+    assert list(tmp_path.iterdir()) == []
+    homarus(tmp_path, "setup")
+    status = json.loads(homarus(tmp_path, "status", "--json").stdout)
+    (agent,) = status["agents"]
+    assert (agent["id"], agent["model"], agent["workspaceExists"], agent["sessions"]) == ("main", NOTEBOOK, True, 0)
+    assert status["errors"] == 0
+
+
+def test_homarus_alone_is_a_friendly_start(tmp_path: Path) -> None:
+    assert "homarus onboard" in homarus(tmp_path).stdout
+    homarus(tmp_path, "setup")
+    assert "homarus chat" in homarus(tmp_path).stdout
+
+
+@pytest.mark.parametrize(("variables", "first"), [({}, NOTEBOOK), ({"ANTHROPIC_API_KEY": "k"}, "anthropic/")])
+def test_a_key_in_the_environment_is_found(tmp_path: Path, variables: dict[str, str], first: str) -> None:
+    env = {"HOME": str(tmp_path), **variables}
+    config = load_config(resolve_paths(env), env)
+    choices = asyncio.run(model_choices(config, env, SystemClock()))
+    assert choices[0].ref.startswith(first)
+    assert choices[-1].ref == NOTEBOOK
+
+
+def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path)}
+    config = load_config(resolve_paths(env), env)
+    assert asyncio.run(model_choices(config, env, SystemClock(), "x/y"))[0].ref == "x/y"
