@@ -82,7 +82,7 @@ def test_why_not(home, capsys):
     }
     assert list(listed(capsys, "--eligible")) == ["daily-review"]
     assert run(["skills", "list"]) == 0
-    assert "no   needs           managed  bins: needs no-such-program on PATH\n" in capsys.readouterr().out
+    assert "no      needs           managed  bins: needs no-such-program on PATH\n" in capsys.readouterr().out
 
 
 def test_agents_have_their_own(home, capsys):

@@ -128,3 +128,12 @@ def test_the_order_is_the_same_whatever_the_disk_says(tmp_path):
     names = [hook.name for hook in find_hooks(standard_roots(managed=tmp_path)).hooks]
     assert names == sorted(names)
     assert isinstance(find_hooks(standard_roots(managed=tmp_path)).get("zeta").folder, Path)
+
+
+def test_two_hooks_of_one_name_in_one_place(tmp_path):
+    first = write_hook(tmp_path, "a")
+    second = write_hook(tmp_path, "b")
+    (second / "HOOK.md").write_text((first / "HOOK.md").read_text())
+    found = find_hooks(standard_roots(managed=tmp_path))
+    assert found.get("a").folder == first
+    assert found.problems == (f"{second}: 'a' is already the name of {first}",)

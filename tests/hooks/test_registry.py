@@ -233,3 +233,62 @@ def test_emit_sync_without_listeners_starts_no_thread():
     heard = event("agent:bootstrap", NOW)
     assert HookRegistry().emit_sync(heard) is heard
     assert threading.active_count() == before
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_an_exception_that_cannot_be_shown(kind, caplog):
+    async def later(_: HookEvent) -> None:
+        raise Mute
+
+    def now(_: HookEvent) -> None:
+        raise Mute
+
+    hooks = HookRegistry()
+    hooks.register("command", later if kind == "async" else now, source="mute")
+    with caplog.at_level(logging.WARNING):
+        await hooks.emit(event("command:new", NOW))
+    assert "it cannot even say what" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("context", None), ("context", [1]), ("messages", None), ("messages", "text"), ("messages", 3)]
+)
+async def test_a_hook_that_leaves_nonsense_has_changed_nothing(field, value):
+    def spoil(heard: HookEvent) -> None:
+        heard.context["x"] = 2
+        setattr(heard, field, value)
+
+    hooks = HookRegistry()
+    hooks.register("command", spoil, source="spoil")
+    hooks.register("command", note("after"), source="good")
+    heard = await hooks.emit(event("command:new", NOW, context={"x": 1}))
+    assert (heard.context, heard.messages) == ({"x": 1}, ["after"])
+
+
+async def test_messages_that_are_no_text_are_left_out():
+    hooks = HookRegistry()
+    hooks.register("command", lambda heard: heard.messages.extend([1, "text", None]), source="t")
+    assert (await hooks.emit(event("command:new", NOW))).messages == ["text"]
+
+
+def test_emit_sync_does_not_wait_for_a_handler_that_swallows_its_cancellation():
+    release = threading.Event()
+
+    async def stubborn(_: HookEvent) -> None:
+        while not release.is_set():
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+
+    hooks = HookRegistry()
+    hooks.register("agent:bootstrap", stubborn, source="stubborn", timeout=0.02)
+    hooks.register("agent:bootstrap", note("after"), source="good")
+    heard = hooks.emit_sync(event("agent:bootstrap", NOW))
+    release.set()
+    assert heard.messages == ["after"]

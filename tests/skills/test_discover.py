@@ -158,6 +158,12 @@ def test_links_out_are_followed_to_allowed_targets(linked):
     assert names(root, links=[linked / "out"]) == ["near"]
 
 
+def test_a_limit_behind_a_link_ends_the_search(linked):
+    found = scan_root(SkillRoot(Source.MANAGED, str(linked / "root")), SkillLimits(max_candidates_per_root=2))
+    assert len(found.skills) <= 2
+    assert found.problems[-1].endswith("more than 2 skills; the rest is left out")
+
+
 def test_a_root_that_is_a_link_is_searched_where_it_leads(tmp_path):
     write_skill(tmp_path / "real", "a")
     (tmp_path / "root").symlink_to(tmp_path / "real")

@@ -44,7 +44,7 @@ def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = Fal
         return
     rows = [(*_status(app, verdict), verdict.skill.source.value, _why(verdict)) for verdict in shown]
     if rows:
-        app.out.table(rows, ["", "name", "source", "note"])
+        app.out.table(rows, ["usable", "name", "source", "why not"])
     usable = sum(verdict.eligible for verdict in verdicts)
     app.out.line(f"{usable} of {len(verdicts)} skills can be used")
     if skills.problems:

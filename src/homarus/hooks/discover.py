@@ -97,7 +97,9 @@ def find_hooks(roots: Iterable[HookRoot]) -> HookSet:
     for root in roots:
         for hook in _in_root(root, problems):
             other = found.get(hook.name)
-            if other is not None and root.source is Source.WORKSPACE:
+            if other is not None and other.folder.parent == root.path:
+                problems.append(f"{hook.folder}: '{hook.name}' is already the name of {other.folder}")
+            elif other is not None and root.source is Source.WORKSPACE:
                 problems.append(f"{hook.folder}: a workspace hook cannot replace the {other.source} hook '{hook.name}'")
             else:
                 found[hook.name] = hook

@@ -97,7 +97,7 @@ class HookRegistry:
                 messages=list(event.messages),
                 options=dict(listener.options),
             )
-            problem = await self._call(listener, given, limit)
+            problem = await self._call(listener, given, limit) or _misshapen(given)
             if problem is None:
                 _adopt(event, given)
             else:
@@ -116,12 +116,15 @@ class HookRegistry:
         limit = sum(each.timeout or timeout or self._timeout for each in listeners)
         # The worker changes a copy: if it should hang, what it does later touches nobody.
         inner = replace(event, context=_copy(event.context, _COPY_DEPTH), messages=list(event.messages))
-        worker = threading.Thread(
-            target=lambda: asyncio.run(_then_return(self.emit(inner, timeout=timeout))), name="hooks", daemon=True
-        )
-        worker.start()
-        worker.join(limit + 1.0)
-        if worker.is_alive():
+        told = threading.Event()
+
+        async def tell() -> None:
+            await self.emit(inner, timeout=timeout)
+            # Not the end of the thread: closing its loop waits for handlers that swallow their cancellation.
+            told.set()
+
+        threading.Thread(target=lambda: asyncio.run(tell()), name="hooks", daemon=True).start()
+        if not told.wait(limit + 1.0):
             log.warning("the hooks of %s did not come back within %.0f s; going on without them", event.key, limit)
             return event
         _adopt(event, inner)
@@ -183,10 +186,6 @@ async def _in_thread(handler: Handler, event: HookEvent) -> Any:
     return await answer
 
 
-async def _then_return(emitting: Awaitable[HookEvent]) -> None:
-    await emitting
-
-
 def _copy(value: Any, depth: int) -> Any:
     if depth and isinstance(value, dict):
         return {key: _copy(item, depth - 1) for key, item in value.items()}
@@ -195,10 +194,20 @@ def _copy(value: Any, depth: int) -> Any:
     return value
 
 
+def _misshapen(given: HookEvent) -> Exception | None:
+    # A handler is a stranger's code: what it left has the declared types only if we look.
+    context: object = given.context
+    messages: object = given.messages
+    if isinstance(context, dict) and isinstance(messages, list):
+        return None
+    return TypeError("it left a context that is no dict, or messages that are no list")
+
+
 def _adopt(event: HookEvent, given: HookEvent) -> None:
     """Take over what a handler changed, into the very objects that the emitter holds."""
     _assign(event.context, given.context)
-    event.messages[:] = [str(text) for text in given.messages]
+    left: list[Any] = list(given.messages)
+    event.messages[:] = [text for text in left if isinstance(text, str)]
 
 
 def _assign(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
@@ -213,4 +222,8 @@ def _assign(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 def _say(problem: BaseException) -> str:
-    return single_line(f"{type(problem).__name__}: {problem}", 300)
+    try:
+        text = str(problem)
+    except Exception:  # noqa: BLE001 - a stranger's exception may fail even at this
+        text = "(it cannot even say what)"
+    return single_line(f"{type(problem).__name__}: {text}", 300)
