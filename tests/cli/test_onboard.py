@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
@@ -48,13 +46,15 @@ def test_homarus_alone_is_a_friendly_start(tmp_path: Path) -> None:
     assert "homarus chat" in homarus(tmp_path).stdout
 
 
-@pytest.mark.parametrize(("variables", "first"), [({}, NOTEBOOK), ({"ANTHROPIC_API_KEY": "k"}, "anthropic/")])
-def test_a_key_in_the_environment_is_found(tmp_path: Path, variables: dict[str, str], first: str) -> None:
-    env = {"HOME": str(tmp_path), **variables}
-    config = load_config(resolve_paths(env), env)
-    choices = asyncio.run(model_choices(config, env, SystemClock()))
-    assert choices[0].ref.startswith(first)
-    assert choices[-1].ref == NOTEBOOK
+def test_a_key_in_the_environment_is_found(tmp_path: Path) -> None:
+    for variables, taken in (({}, NOTEBOOK), ({"ANTHROPIC_API_KEY": "k"}, "anthropic/")):
+        env = {"HOME": str(tmp_path), **variables}
+        config = load_config(resolve_paths(env), env)
+        choices = asyncio.run(model_choices(config, env, SystemClock()))
+        assert choices[0].ref == "auto"
+        assert f"now {taken}" in choices[0].why
+        assert any(choice.ref.startswith(taken) for choice in choices[1:])
+        assert choices[-1].ref == NOTEBOOK
 
 
 def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def command(app: App, workspace: Path | None, model: str | None, non_interactive
     ask = not non_interactive and _is_terminal(app)
     current = str(config.agent(config.default_agent.id).get("model.primary") or "")
     if ask:
-        out.line(f"{out.style('Welcome to homarus.', 'bold')} Two questions; Enter takes what is in brackets.\n")
+        out.line(f"{out.style('Welcome to homarus.', 'bold')} Two questions; Enter takes what is filled in.\n")
         if workspace is None and not app.paths.config_path.exists():
             workspace = Path(
                 _ask("Where should your agent's files live?", str(app.paths.default_workspace), paths=True)
@@ -50,7 +50,7 @@ def command(app: App, workspace: Path | None, model: str | None, non_interactive
         out.line(f"Set {key}.")
     for item in report.workspaces:
         out.line(f"Your agent lives in {item.workspace}.")
-    answered = model or current or choices[0].ref
+    answered = model or current or "the best model that is there"
     out.line(f"It answers with {out.style(answered, 'cyan')}.")
     out.line(f"\nSay hello: {out.style('homarus chat', 'bold', 'cyan')}")
 

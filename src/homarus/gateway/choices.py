@@ -10,6 +10,7 @@ from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.models.access import Models
 from homarus.models.discover import discover
+from homarus.models.select import AUTO
 
 NOTEBOOK = "builtin/notebook"
 MAX_CHOICES = 9
@@ -23,13 +24,13 @@ class Choice(Struct, frozen=True):
 
 
 async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, current: str = "") -> list[Choice]:
-    """Return what is set now, what `auto` would take, every provider with a key, servers on this machine, the notebook."""
+    """Return what is set now, `auto` and what it would take, every provider with a key, servers on this machine, the notebook."""
     models = Models(config, env, clock=clock)
     agent = config.default_agent
     found: dict[str, str] = {current: "set now"} if current else {}
     try:
         picked = await models.auto(agent)
-        found.setdefault(picked.ref.key, picked.why)
+        found.setdefault(AUTO, f"takes the best there is, now {picked.ref.key}: {picked.why}")
         for provider in models.catalog.providers():
             known = models.catalog.provider(provider)
             keys = [*models.bare_keys(provider), *models.store(agent).credentials(provider)]
