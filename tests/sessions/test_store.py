@@ -1,11 +1,12 @@
 import json
+import sqlite3
 from datetime import UTC, datetime
 
 import pytest
 from tests.fixtures.homes import snapshot, unpack
 from tests.sessions.lines import header, jsonl, says, user
 
-from homarus.core.clock import CountingIds, ManualClock
+from homarus.core.clock import CountingIds, ManualClock, epoch_ms
 from homarus.core.errors import ConfigError, Locked, StorageError
 from homarus.core.messages import Assistant, Text, User
 from homarus.core.routes import SessionKey
@@ -195,6 +196,34 @@ def test_real_homes_list_and_continue(tmp_path, name):
         assert info.entry.imported_from["sessionId"] == "efea1de0-e039-420f-9455-600d19cdf2c7"
         assert json.loads(info.place.path.read_text().splitlines()[0])["version"] == 3
         assert len(info.place.path.read_text().splitlines()) == 24
+
+
+def test_who_talked_last_is_who_is_continued(tmp_path):
+    home = unpack("openclaw-2026.9.6", tmp_path)
+    sessions = home_of(home).store("main")
+    talk(sessions, MAIN, "ours")
+    ours = sessions.find(MAIN)
+    assert ours.place.kind is Kind.FILE
+    with sqlite3.connect(sessions.database) as db:  # a heartbeat writes the row, but nobody talked
+        row = json.loads(
+            db.execute("SELECT entry_json FROM session_nodes WHERE session_key = 'agent:main:main'").fetchone()[0]
+        )
+        later = epoch_ms(sessions.clock.now()) + 60_000
+        db.execute(
+            "UPDATE session_nodes SET entry_json = ? WHERE session_key = 'agent:main:main'",
+            (json.dumps(row | {"updatedAt": later}),),
+        )
+    assert sessions.find(MAIN).place == ours.place
+    with sqlite3.connect(sessions.database) as db:
+        db.execute(
+            "UPDATE session_nodes SET entry_json = ? WHERE session_key = 'agent:main:main'",
+            (json.dumps(row | {"lastInteractionAt": later}),),
+        )
+    db.close()
+    assert sessions.find(MAIN).place.kind is Kind.DATABASE
+    talk(sessions, MAIN, "again")
+    assert "ours" not in texts(sessions, MAIN) and "again" in texts(sessions, MAIN)
+    assert ours.place.path.exists()  # nothing is lost: it is a transcript without a row now
 
 
 def test_a_database_that_cannot_be_read_does_not_hide_the_rest(tmp_path, folder):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
-from homarus.sessions.codec import Json
+from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
 from homarus.sessions.importers.sqlite import FILE, AgentDatabase, Foreign
 from homarus.sessions.index import SessionIndex
@@ -80,7 +80,7 @@ class SessionStore:
             others, self.problem = (), str(error)
         for foreign in others:
             mine = found.get(foreign.key)
-            if mine is None or (not mine.entry.imported_from and _newer(foreign, mine)):
+            if mine is None or _newer(foreign, mine):
                 found[foreign.key] = self._info_of_foreign(foreign)
         listed = list(found.values())
         if orphans or not listed:
@@ -91,8 +91,6 @@ class SessionStore:
         """Return the session of a key, in whichever spelling it is stored."""
         mine = self.index.get(key)
         info = self._info(*mine) if mine else None
-        if info and info.entry.imported_from:
-            return info
         foreign = next((one for one in self._foreign() if one.key in key.spellings or self._same(one.key, key)), None)
         if foreign and (info is None or _newer(foreign, info)):
             return self._info_of_foreign(foreign)
@@ -198,7 +196,7 @@ class SessionStore:
             path = self.folder / transcript_name(f"{session_id}-{self.ids.short()}")
         now = epoch_ms(self.clock.now())
         origin = {"path": str(place.path), "sessionId": session_id, "at": now, "bytes": len(data)}
-        kept = {"updatedAt": now, "sessionStartedAt": now, **row}
+        kept = {"sessionStartedAt": now, **row, "updatedAt": now}
         fields = {**kept, "sessionId": session_id, "sessionFile": str(path), "importedFrom": origin}
         return self._info(str(key), self.index.put(key, fields))
 
@@ -280,8 +278,10 @@ class SessionStore:
 
 
 def _newer(foreign: Foreign, mine: SessionInfo) -> bool:
-    updated = foreign.row.get("updatedAt")
-    return isinstance(updated, int) and updated > mine.entry.updated_at
+    """Say whether somebody talked in the database after the last sign of life of our own copy."""
+    theirs = to_ms(foreign.row.get("lastInteractionAt")) or to_ms(foreign.row.get("updatedAt"))
+    copied = to_ms((mine.entry.imported_from or {}).get("at"))
+    return theirs > max(mine.entry.last_interaction_at, mine.entry.updated_at, copied)
 
 
 def _up_to(entries: Iterator[Entry], at: str | None) -> Iterator[Entry]:
