@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from datetime import UTC, datetime
 
 import pytest
-from tests.models.servers import ANTHROPIC, OPENAI, Answer, Server, problem, serving, sliced
+from tests.models.servers import ANTHROPIC, OPENAI, Answer, Server, choice, data, problem, serving, sliced
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock
@@ -121,6 +122,41 @@ async def test_parallel_tool_calls(dialect: str, http: HttpClient):
 async def test_interleaved_tool_calls(http: HttpClient):
     _, stop, _ = await play("openai", http, "interleaved")
     assert [(call.name, call.arguments) for call in stop.message.calls] == [("read", {"path": "A.md"}), ("ls", {})]
+
+
+async def test_calls_without_an_id_get_one_and_keep_what_was_hung_on_them(http: HttpClient):
+    calls = [
+        {
+            "function": {"name": "ls", "arguments": "{}"},
+            "extra_content": {"google": {"thought_signature": "s1"}},
+            "index": 0,
+        },
+        {"function": {"name": "read", "arguments": '{"path": "A"}'}, "index": 1},
+    ]
+    pieces = data(choice({"tool_calls": calls}), choice({}, "tool_calls"))
+    _, stop, _ = await play("openai", http, Answer(pieces))
+    assert [(call.id, call.name) for call in stop.message.calls] == [("call_1_0", "ls"), ("call_1_1", "read")]
+    signature = stop.message.parts[0].signature
+    assert json.loads(signature) == {"extra": {"call_1_0": {"google": {"thought_signature": "s1"}}}}
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        # Every call with the same index, told apart by its id.
+        [[{"index": 0, "id": "a", "function": {"name": "ls", "arguments": "{"}}], [{"index": 0, "function": {"arguments": "}"}}],
+         [{"index": 0, "id": "b", "function": {"name": "read", "arguments": '{"path": "A"}'}}]],
+        # No index at all.
+        [[{"id": "a", "function": {"name": "ls", "arguments": "{}"}}, {"id": "b", "function": {"name": "read", "arguments": {"path": "A"}}}]],
+        # The id repeated with every fragment.
+        [[{"index": 0, "id": "a", "function": {"name": "ls", "arguments": "{"}}], [{"index": 0, "id": "a", "function": {"arguments": "}"}}],
+         [{"index": 1, "id": "b", "function": {"name": "read", "arguments": '{"path":'}}], [{"index": 1, "id": "b", "function": {"arguments": '"A"}'}}]],
+    ],
+)  # fmt: skip
+async def test_the_ways_servers_number_their_calls(http: HttpClient, deltas: list[list[dict[str, object]]]):
+    pieces = data(*[choice({"tool_calls": calls}) for calls in deltas], choice({}, "tool_calls"))
+    _, stop, _ = await play("openai", http, Answer(pieces))
+    assert stop.message.calls == (ToolCall("a", "ls", {}), ToolCall("b", "read", {"path": "A"}))
 
 
 @pytest.mark.parametrize("name", ["cut", "cut_after_call"])

@@ -240,8 +240,10 @@ def test_opaque_reasoning_travels_in_the_signature():
             {"type": "reasoning.text", "index": 0, "text": "b", "signature": "s"},
         ]
     )
-    carrier.hang("c1", {"google": {"thought_signature": "sig"}})
-    reply = Assistant((Thinking("ab", carrier.signature), ToolCall("c1", "ls", {})), provider="acme", model="m1")
+    carrier.hang(0, {"google": {"thought_signature": "sig"}})
+    reply = Assistant(
+        (Thinking("ab", carrier.signature({0: "c1"})), ToolCall("c1", "ls", {})), provider="acme", model="m1"
+    )
     wire = json.loads(openai_body((said("x"), reply, result("c1", "ok"))))["messages"][2]
     assert wire["reasoning_details"] == [{"type": "reasoning.text", "index": 0, "text": "ab", "signature": "s"}]
     assert wire["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "sig"}}

@@ -21,7 +21,7 @@ class Carrier:
 
     def __init__(self) -> None:
         self._details: list[dict[str, Any]] = []
-        self._extra: dict[str, Any] = {}
+        self._extra: dict[int, Any] = {}
 
     def details(self, items: Any) -> None:
         """Take streamed reasoning details; pieces of the same item are joined."""
@@ -35,16 +35,15 @@ class Carrier:
             else:
                 self._details.append(item)
 
-    def hang(self, call_id: str, content: Any) -> None:
+    def hang(self, index: int, content: Any) -> None:
         """Take what a server hung on one tool call."""
-        if content and call_id:
-            self._extra[call_id] = content
+        if content:
+            self._extra[index] = content
 
-    @property
-    def signature(self) -> str | None:
-        """Return all of it as one text, or None when the server sent nothing of the kind."""
-        kept = {"details": self._details, "extra": self._extra}
-        kept = {key: value for key, value in kept.items() if value}
+    def signature(self, ids: dict[int, str]) -> str | None:
+        """Return all of it as one text, by the ids that the calls have; None when the server sent nothing of the kind."""
+        extra = {ids[index]: content for index, content in self._extra.items() if index in ids}
+        kept = {key: value for key, value in (("details", self._details), ("extra", extra)) if value}
         return encode(kept).decode() if kept else None
 
 

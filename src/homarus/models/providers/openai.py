@@ -49,5 +49,5 @@ class OpenAIProvider:
 
     def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         """Ask the model; see `ModelProvider`."""
-        decoder = OpenAIDecoder(self.info.price)
+        decoder = OpenAIDecoder(self.info.price, fallback_id=f"call_{len(request.messages)}")
         return run(self.call(request), decoder, http=self._http, clock=self._clock, cancel=cancel)

@@ -35,12 +35,16 @@ class _Pending:
 class OpenAIDecoder:
     """Collects one streamed chat completion."""
 
-    def __init__(self, price: Price | None = None) -> None:
+    def __init__(self, price: Price | None = None, *, fallback_id: str = "call") -> None:
         self.finished = False
         self._price = price
+        # For servers that give their calls no id; unique in the session, because it names the length of the history.
+        self._fallback_id = fallback_id
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._calls: dict[int, _Pending] = {}
+        # The index that the server gives -> the call it means now.
+        self._slots: dict[int, int] = {}
         self._reason = ""
         self._usage: dict[str, Any] = {}
         self._carrier = Carrier()
@@ -112,26 +116,36 @@ class OpenAIDecoder:
             yield self._call(call, position)
 
     def _call(self, call: dict[str, Any], position: int) -> ToolCallDelta:
-        index = call.get("index")
+        index = self._slot(call, position)
         function = call.get("function") or {}
-        if not isinstance(index, int):
-            # Some servers send whole calls without an index: a new id is a new call.
-            known = [key for key, pending in self._calls.items() if call.get("id") and pending.id == call["id"]]
-            index = known[0] if known else len(self._calls) if call.get("id") or not self._calls else position
         pending = self._calls.setdefault(index, _Pending())
         pending.id = call.get("id") or pending.id
         pending.name = pending.name or function.get("name") or ""
-        self._carrier.hang(pending.id, call.get("extra_content"))
+        self._carrier.hang(index, call.get("extra_content"))
         fragment = function.get("arguments") or ""
         if not isinstance(fragment, str):
             fragment = msgspec.json.encode(fragment).decode()
         pending.arguments.append(fragment)
         return ToolCallDelta(index, pending.id, pending.name, fragment)
 
+    def _slot(self, call: dict[str, Any], position: int) -> int:
+        """Return which call a fragment belongs to. Some servers leave out the index, some give every call the same one."""
+        ident, said = call.get("id"), call.get("index")
+        if ident:
+            known = next((slot for slot, pending in self._calls.items() if pending.id == ident), None)
+            if known is not None:
+                return known
+        wire = said if isinstance(said, int) else position
+        slot = self._slots.get(wire)
+        fresh = slot is None or (ident and self._calls[slot].id and self._calls[slot].id != ident)
+        if slot is None or fresh:
+            slot = self._slots[wire] = len(self._calls)
+        return slot
+
     def so_far(self) -> tuple[tuple[Part, ...], Usage]:
         """Return reasoning and text that arrived, and the usage if it did."""
         parts: list[Part] = []
-        signature = self._carrier.signature
+        signature = self._carrier.signature({index: self._id(index) for index in self._calls})
         if self._thinking or signature:
             parts.append(Thinking("".join(self._thinking), signature))
         if self._text:
@@ -158,9 +172,12 @@ class OpenAIDecoder:
                     f"broken arguments for tool '{pending.name}': {problem}", kind=ModelFailure.UNKNOWN
                 ) from problem
             if pending.name:
-                calls.append(ToolCall(pending.id or f"call_{index}", pending.name, arguments))
+                calls.append(ToolCall(self._id(index), pending.name, arguments))
         parts = (*parts, *calls)
         return Reply(parts, stop_reason(parts, cut), usage)
+
+    def _id(self, index: int) -> str:
+        return self._calls[index].id or f"{self._fallback_id}_{index}"
 
     def _counted(self) -> Usage:
         usage = self._usage
