@@ -72,18 +72,22 @@ class Child:
 
     async def output(self) -> AsyncIterator[bytes]:
         """Yield what the command prints, both streams in the order of arrival, until it and its children closed them."""
-        loop = asyncio.get_running_loop()
+        loop, source = asyncio.get_running_loop(), self._source
+        if source < 0:
+            return
         readable = asyncio.Event()
-        loop.add_reader(self._source, readable.set)
+        loop.add_reader(source, readable.set)
         try:
-            while (block := _read(self._source)) != b"":
+            while self._source == source and (block := _read(source)) != b"":
                 if block is None:
                     readable.clear()
                     await readable.wait()
                 else:
                     yield block
         finally:
-            loop.remove_reader(self._source)
+            # After `close` the number may already belong to somebody else.
+            if self._source == source:
+                loop.remove_reader(source)
 
     async def write(self, data: bytes, *, eof: bool = False) -> None:
         """Give the command input."""
@@ -135,6 +139,8 @@ class Child:
         """Let go of its output and its input."""
         source, self._source = self._source, -1
         if source >= 0:
+            with contextlib.suppress(RuntimeError):  # no loop is running any more
+                asyncio.get_running_loop().remove_reader(source)
             os.close(source)
         if self._process.stdin is not None:
             self._process.stdin.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import stat
@@ -90,7 +91,10 @@ class _Kit:
                 head = os.pread(fd, 16, 0)
                 if kind := _image_kind(head):
                     return _image(fd, kind, spot, vision=context.vision)
-                return _lines(fd, spot, arguments.get("offset", 1), arguments.get("limit", MAX_LINES))
+                offset, limit = arguments.get("offset", 1), arguments.get("limit", MAX_LINES)
+                if offset > 1 and os.fstat(fd).st_size > SCAN_BYTES // 16:
+                    return await asyncio.to_thread(_lines, fd, spot, offset, limit)
+                return _lines(fd, spot, offset, limit)
             finally:
                 os.close(fd)
 
@@ -128,7 +132,8 @@ class _Kit:
                     f"{spot.path}: {problem.message}", cure="ls needs a folder; use read for a file"
                 ) from None
             try:
-                names, more = _names(fd, limit)
+                # A folder of a million entries takes a second; nobody else waits for it.
+                names, more = await asyncio.to_thread(_names, fd, limit)
             finally:
                 os.close(fd)
         if not names:
@@ -170,6 +175,11 @@ def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
     limit = min(limit, MAX_LINES)
     lines, more, seen = _scan(fd, offset, limit)
     if not lines:
+        if seen < 0:
+            raise ToolError(
+                f"line {offset} of {spot.path} does not begin in its first {SCAN_BYTES >> 20} MB",
+                cure="look for the place with grep, or cut it out with exec (sed -n, tail -c)",
+            )
         if offset > 1:
             raise ToolError(
                 f"{spot.path} has {seen} lines, so there is no line {offset}",
@@ -188,13 +198,15 @@ def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
 
 
 def _scan(fd: int, offset: int, limit: int) -> tuple[list[bytes | None], bool, int]:
-    """Return the lines from `offset` on, whether more follow, and how many lines were seen in all."""
+    """Return the lines from `offset` on, whether more follow, and how many lines there are (-1: too far to look)."""
     number, position, rest, size = 1, 0, b"", 0
     lines: list[bytes | None] = []
-    while position < SCAN_BYTES or number >= offset:
+    while True:
         block = os.pread(fd, _BLOCK, position)
         if not block:
             break
+        if position >= SCAN_BYTES and number < offset:
+            return [], True, -1
         position += len(block)
         *whole, rest = (rest + block).split(b"\n")
         for line in whole:

@@ -1,0 +1,196 @@
+"""The patch format: from its text to operations, and from an operation to the new text of a file. Pure.
+
+    *** Begin Patch
+    *** Update File: src/app.py
+    @@ def main():
+    -    old line
+    +    new line
+    *** Add File: docs/new.md
+    +first line
+    *** End Patch
+
+Lines of a file that a patch only mentions keep their own bytes; a line that it adds gets the file's own line ending, and
+a file without a newline at its end still has none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+from msgspec import Struct
+
+from homarus.core.errors import ToolError
+from homarus.tools.textedit import BOM, loose
+
+BEGIN, END, AT_END = "*** Begin Patch", "*** End Patch", "*** End of File"
+_HEADS = {"*** Add File: ": "add", "*** Update File: ": "update", "*** Delete File: ": "delete"}
+_MOVE = "*** Move to: "
+_CURE = "write *** Begin Patch, then *** Add File: / *** Update File: / *** Delete File: sections, then *** End Patch"
+
+
+class Hunk(Struct, frozen=True):
+    """A run of lines to find and what they become. `marks` are lines that come somewhere before it."""
+
+    marks: tuple[str, ...]
+    # Each line with its sign: a space for context, minus, plus.
+    lines: tuple[tuple[str, str], ...]
+    at_end: bool = False
+
+    @property
+    def old(self) -> list[str]:
+        """Return the lines as they must stand in the file."""
+        return [text for sign, text in self.lines if sign != "+"]
+
+
+class Operation(Struct, frozen=True):
+    """What happens to one file."""
+
+    kind: Literal["add", "update", "delete"]
+    path: str
+    move_to: str = ""
+    content: str = ""
+    hunks: tuple[Hunk, ...] = ()
+
+
+def parse(text: str) -> list[Operation]:
+    """Read a patch, or raise `ToolError` that names the line it could not understand."""
+    lines = text.replace("\r\n", "\n").strip("\n").split("\n")
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    if len(lines) < 2 or lines[0].strip() != BEGIN or lines[-1].strip() != END:
+        raise ToolError(f"the patch must begin with '{BEGIN}' and end with '{END}'", cure=_CURE)
+    rest = deque(lines[1:-1])
+    operations = []
+    while rest:
+        head = rest.popleft()
+        if not head.strip():
+            continue
+        kind, path = next(
+            ((kind, head[len(mark) :].strip()) for mark, kind in _HEADS.items() if head.startswith(mark)), ("", "")
+        )
+        if not path:
+            raise ToolError(f"the patch has an unexpected line: '{head[:80]}'", cure=_CURE)
+        operations.append(_operation(kind, path, rest))
+    if not operations:
+        raise ToolError("the patch is empty", cure=_CURE)
+    return operations
+
+
+def _operation(kind: str, path: str, rest: deque[str]) -> Operation:
+    if kind == "delete":
+        return Operation("delete", path)
+    if kind == "add":
+        added = []
+        while rest and not rest[0].startswith("*** "):
+            line = rest.popleft()
+            if not line.startswith("+"):
+                raise ToolError(f"a line of the new file {path} does not begin with '+': '{line[:80]}'", cure=_CURE)
+            added.append(line[1:])
+        return Operation("add", path, content="".join(line + "\n" for line in added))
+    move = rest.popleft()[len(_MOVE) :].strip() if rest and rest[0].startswith(_MOVE) else ""
+    hunks = []
+    while rest and (not rest[0].startswith("*** ") or rest[0].strip() == AT_END):
+        hunks.append(_hunk(path, rest))
+    if not hunks and not move:
+        raise ToolError(f"the update of {path} changes nothing", cure="add lines that begin with '-' or '+'")
+    return Operation("update", path, move_to=move, hunks=tuple(hunks))
+
+
+def _hunk(path: str, rest: deque[str]) -> Hunk:
+    marks = []
+    while rest and rest[0].startswith("@@"):
+        mark = rest.popleft()[2:].strip()
+        # A diff's own header (-12,3 +12,4 @@) says nothing that can be relied on.
+        marks += [mark.rpartition("@@")[2].strip() if mark.startswith("-") and "@@" in mark else mark]
+    lines: list[tuple[str, str]] = []
+    while rest and not rest[0].startswith(("@@", "*** ")):
+        line = rest.popleft()
+        sign, text = (line[0], line[1:]) if line else (" ", "")
+        if sign not in " +-":
+            raise ToolError(
+                f"a line of the update of {path} begins with neither ' ', '-' nor '+': '{line[:80]}'", cure=_CURE
+            )
+        lines.append((sign, text))
+    at_end = bool(rest) and rest[0].strip() == AT_END
+    if at_end:
+        rest.popleft()
+    if not lines:
+        raise ToolError(f"a hunk of {path} is empty", cure="give context, '-' and '+' lines after '@@'")
+    return Hunk(tuple(mark for mark in marks if mark), tuple(lines), at_end)
+
+
+def patched(text: str, operation: Operation) -> str:
+    """Return the new text of a file, or raise and name the hunk that does not fit."""
+    mark, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    old = _split(body)
+    new: list[tuple[str, str]] = []
+    cursor = 0
+    for hunk in operation.hunks:
+        start = _find(old, hunk, cursor, operation.path)
+        new += old[cursor:start]
+        cursor = start
+        for sign, line in hunk.lines:
+            if sign == "+":
+                new.append((line, ""))
+                continue
+            if sign == " ":
+                new.append(old[cursor])
+            cursor += 1
+    return mark + _joined([*new, *old[cursor:]], body)
+
+
+def _split(body: str) -> list[tuple[str, str]]:
+    lines = []
+    for line in body.split("\n")[:-1]:
+        lines.append((line[:-1], "\r\n") if line.endswith("\r") else (line, "\n"))
+    last = body.rpartition("\n")[2]
+    return [*lines, (last, "")] if last else lines
+
+
+def _joined(lines: list[tuple[str, str]], body: str) -> str:
+    crlf = body.count("\r\n")
+    ending = "\r\n" if crlf and crlf * 2 >= body.count("\n") else "\n"
+    whole = [(text, own or ending) for text, own in lines]
+    if whole and body and not body.endswith("\n"):
+        whole[-1] = (whole[-1][0], "")
+    return "".join(text + own for text, own in whole)
+
+
+def _find(lines: list[tuple[str, str]], hunk: Hunk, cursor: int, path: str) -> int:
+    """Return the line at which a hunk begins: exactly as written if it is there, else as a reader sees it."""
+    texts = [text for text, _ in lines]
+    for mark in hunk.marks:
+        cursor = _seek(texts, mark, cursor, path) + 1
+    wanted = hunk.old
+    if not wanted:
+        return cursor if hunk.marks else len(lines)
+    for form in (str, str.rstrip, _plain):
+        seen, old = [form(text) for text in texts[cursor:]], [form(text) for text in wanted]
+        size = len(old)
+        places = [at for at in range(len(seen) - size + 1) if seen[at : at + size] == old]
+        if hunk.at_end:
+            places = [at for at in places if at + size == len(seen)]
+        if len(places) > 1 and not hunk.marks:
+            raise ToolError(
+                f"a hunk of {path} fits at {len(places)} places (lines {', '.join(str(cursor + at + 1) for at in places[:5])})",
+                cure="give more context lines, or the function it is in after @@",
+            )
+        if places:
+            return cursor + places[0]
+    raise ToolError(
+        f"a hunk of {path} does not fit: '{wanted[0][:80]}' and its {len(wanted) - 1} following lines are not there in this order",
+        cure="read the file again; the '-' and context lines must stand there as written",
+    )
+
+
+def _seek(texts: list[str], mark: str, cursor: int, path: str) -> int:
+    for form in (str.strip, _plain):
+        for at in range(cursor, len(texts)):
+            if form(texts[at]) == form(mark):
+                return at
+    raise ToolError(f"the line '{mark[:80]}' after @@ is not in {path}", cure="copy it from the file, or leave it out")
+
+
+def _plain(text: str) -> str:
+    return loose(text).text.strip()

@@ -1,0 +1,138 @@
+"""The search program for machines without ripgrep. It runs on its own, so that a slow pattern can be stopped.
+
+It goes through a folder by descriptor and follows no link, so nothing outside of the folder can be reached whatever is
+swapped meanwhile. It prints what ripgrep prints: `path NUL line:text`, or `path NUL` alone when it lists files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from homarus.tools.globs import Rule, compile_glob, ignore_rules, ignored
+
+_SKIPPED = {".git", "node_modules"}
+_MAX_LINE = 1 << 16
+_MAX_IGNORE = 1 << 20
+_MAX_DEPTH = 200
+_CPU_SECONDS = 20
+Layers = list[tuple[str, list[Rule]]]
+
+
+def main() -> None:
+    """Read the order from the command line, search below the descriptor it names, and print."""
+    order: dict[str, Any] = json.loads(sys.argv[1])
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    except (ImportError, OSError, ValueError):
+        pass
+    out = sys.stdout.buffer
+    start: str = order["start"]
+    layers, fd = _descend(order["fd"], start)
+    if not stat.S_ISDIR(os.fstat(fd).st_mode):
+        _search_file(fd, os.path.basename(start), order, out)
+        return
+    for name, file in _files(fd, "", layers, _SKIPPED if order["mode"] == "find" else {".git"}, start):
+        if order["mode"] == "find":
+            out.write(os.fsencode(name) + b"\0")
+            os.close(file)
+        elif order["glob"] and not compile_glob(order["glob"]).fullmatch(name):
+            os.close(file)
+        else:
+            _search_file(file, name, order, out)
+    out.flush()
+
+
+def _descend(root: int, start: str) -> tuple[Layers, int]:
+    """Open the place to start at, and collect the rules of the folders above it."""
+    layers: Layers = []
+    fd, path = os.dup(root), ""
+    for part in [part for part in start.split("/") if part not in ("", ".")]:
+        layers += _rules(fd, path)
+        inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+        os.close(fd)
+        fd, path = inner, f"{path}/{part}" if path else part
+    return layers, fd
+
+
+def _rules(folder: int, path: str) -> Layers:
+    try:
+        fd = os.open(".gitignore", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return []
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return []
+        return [(path, ignore_rules(file.read(_MAX_IGNORE).decode("utf-8", "replace")))]
+
+
+def _files(folder: int, shown: str, layers: Layers, skipped: set[str], above: str) -> Iterator[tuple[str, int]]:
+    """Yield every regular file that no rule hides, in order, with a descriptor that the taker closes."""
+    path = "/".join(part for part in (above, shown) if part not in ("", "."))
+    layers = [*layers, *_rules(folder, path)]
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    except OSError:
+        names = []
+    for name, is_folder in names:
+        whole = f"{path}/{name}" if path else name
+        if name in skipped or ignored(whole, is_folder, layers):
+            continue
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        except OSError:
+            continue  # a link, or gone meanwhile, or not ours to read
+        mode = os.fstat(fd).st_mode
+        inner = f"{shown}/{name}" if shown else name
+        if stat.S_ISREG(mode):
+            yield inner, fd
+            continue
+        try:
+            if stat.S_ISDIR(mode) and inner.count("/") < _MAX_DEPTH:
+                yield from _files(fd, inner, layers, skipped, above)
+        finally:
+            os.close(fd)
+
+
+def _search_file(fd: int, name: str, order: dict[str, Any], out: BinaryIO) -> None:
+    flags = re.IGNORECASE if order["ignoreCase"] else 0
+    pattern = re.compile(re.escape(order["pattern"]) if order["literal"] else order["pattern"], flags)
+    around: int = order["context"]
+    before: deque[tuple[int, str]] = deque(maxlen=around or 1)
+    shown, follow = 0, 0
+    with os.fdopen(fd, "rb") as file:
+        if b"\0" in file.peek(1)[:8192]:
+            return  # not a text
+        for number, raw in enumerate(iter(lambda: file.readline(_MAX_LINE), b""), 1):
+            line = raw.decode("utf-8", "replace").rstrip("\r\n")
+            if pattern.search(line):
+                if around and shown and number - len(before) > shown + 1:
+                    out.write(b"--\n")
+                for earlier, text in before if around else ():
+                    if earlier > shown:
+                        _print(out, name, earlier, "-", text)
+                _print(out, name, number, ":", line)
+                shown, follow = number, around
+            elif follow:
+                _print(out, name, number, "-", line)
+                shown, follow = number, follow - 1
+            before.append((number, line))
+    out.flush()
+
+
+def _print(out: BinaryIO, name: str, number: int, sign: str, text: str) -> None:
+    out.write(os.fsencode(name) + f"\0{number}{sign}{text}\n".encode("utf-8", "replace"))
+
+
+if __name__ == "__main__":
+    main()

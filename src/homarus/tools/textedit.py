@@ -1,0 +1,199 @@
+"""Replace passages of a text and nothing else: every character outside of a matched passage stays as it is.
+
+A passage is looked for as it is written, then without regard to line endings, then without regard to what models
+mistype: quotes, dashes, exotic spaces, trailing spaces, Unicode forms. It must be unique in the first of these readings
+in which it occurs. Bytes that are no UTF-8 travel through as surrogates. No file is touched here.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from homarus.core.errors import ToolError
+
+BOM = "\ufeff"
+_PLAIN = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+    **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+}
+
+
+class Edit(Struct, frozen=True):
+    """One passage and what takes its place."""
+
+    old: str
+    new: str
+
+
+class Span(Struct, frozen=True):
+    """A replacement by place: `text[start:end]` becomes `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+class View(Struct, frozen=True):
+    """A reading of a text: its characters, and where in the text each of them begins and ends."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def origin(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the span of the text behind a span of the view; None when it would cut a character in two."""
+        if start == end:
+            at = self.starts[start] if start < len(self.starts) else self.ends[-1] if self.ends else 0
+            return at, at
+        if (start and self.starts[start - 1] == self.starts[start]) or (
+            end < len(self.starts) and self.starts[end] == self.starts[end - 1]
+        ):
+            return None
+        return self.starts[start], self.ends[end - 1]
+
+
+Reading = Callable[[str], View]
+
+
+def apply(text: str, edits: Sequence[Edit], where: str) -> str:
+    """Return the text with all edits done, each found in the text as it was; raise `ToolError` and change nothing else."""
+    mark, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
+    spans = sorted((locate(body, edit, where, number) for number, edit in enumerate(edits)), key=lambda s: s.start)
+    for one, other in pairwise(spans):
+        if other.start < one.end:
+            raise ToolError(f"two edits of {where} overlap", cure="join them into one edit")
+    for span in reversed(spans):
+        body = body[: span.start] + span.new + body[span.end :]
+    if mark + body == text:
+        raise ToolError(f"the edit would leave {where} as it is", cure="make newText differ from oldText")
+    return mark + body
+
+
+def locate(text: str, edit: Edit, where: str, number: int = 0) -> Span:
+    """Return the one place of an edit."""
+    old, new = edit.old.removeprefix(BOM), edit.new.removeprefix(BOM)
+    which = f"edits[{number}]: " if number else ""
+    if not old:
+        raise ToolError(f"{which}oldText is empty", cure="quote the passage to replace, or use write for a new file")
+    if old == new:
+        raise ToolError(f"{which}oldText and newText are the same", cure="say what should change")
+    readings: tuple[Reading, ...] = (plain, unbroken, loose)
+    for view in readings:
+        seen, wanted = view(text), view(old).text
+        places = _places(seen, wanted) if wanted else []
+        if len(places) > 1:
+            cure = "quote more lines around the one you mean"
+            raise ToolError(f"{which}oldText occurs {len(places)} times in {where}", cure=cure)
+        if places:
+            return _narrowed(text, seen, places[0], edit=Edit(old, new), view=view)
+    cure = "read the file again and quote the passage exactly as it stands there"
+    raise ToolError(f"{which}oldText does not occur in {where}", cure=cure)
+
+
+def plain(text: str) -> View:
+    """The text itself."""
+    return View(text, range(len(text)), range(1, len(text) + 1))
+
+
+def unbroken(text: str) -> View:
+    """The text with every line ending as one newline."""
+    chars, starts, ends = [], [], []
+    for at, char in enumerate(text):
+        if char == "\r" and text[at + 1 : at + 2] == "\n":
+            continue
+        chars.append(char)
+        starts.append(at - 1 if char == "\n" and at and text[at - 1] == "\r" else at)
+        ends.append(at + 1)
+    return View("".join(chars), starts, ends)
+
+
+def loose(text: str) -> View:
+    """The text as a reader sees it: plain quotes, dashes and spaces, composed letters, no spaces at the ends of lines."""
+    chars: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    at = 0
+    while at < len(text):
+        end = at + 1
+        if text[at] == "\r" and text[end : end + 1] == "\n":
+            form, end = "\n", end + 1
+        elif text[at] == "\n":
+            form = "\n"
+        else:
+            while end < len(text) and unicodedata.combining(text[end]):
+                end += 1
+            form = unicodedata.normalize("NFKC", "".join(_PLAIN.get(char, char) for char in text[at:end]))
+            form = "".join(_PLAIN.get(char, char) for char in form)
+        if form == "\n":
+            while chars and chars[-1] in " \t":
+                chars.pop()
+                starts.pop()
+                ends.pop()
+        chars.extend(form)
+        starts.extend([at] * len(form))
+        ends.extend([end] * len(form))
+        at = end
+    return View("".join(chars), starts, ends)
+
+
+def _places(view: View, wanted: str) -> list[tuple[int, int]]:
+    """Return the first few places, overlapping ones too: two readings of one edit are one too many."""
+    found: list[tuple[int, int]] = []
+    at = view.text.find(wanted)
+    while at >= 0 and len(found) < 100:
+        if view.origin(at, at + len(wanted)) is not None:
+            found.append((at, at + len(wanted)))
+        at = view.text.find(wanted, at + 1)
+    return found
+
+
+def _narrowed(text: str, seen: View, place: tuple[int, int], *, edit: Edit, view: Reading) -> Span:
+    """Return the span without the whole lines that old and new share at both ends: those keep their own bytes."""
+    old, new = edit.old, edit.new
+    head = _shared(old, new)
+    tail = _shared_end(old[head:], new[head:])
+    start, end = place
+    start += len(view(old[:head]).text)
+    end -= len(view(old[len(old) - tail :]).text) if tail else 0
+    span = seen.origin(start, end) or seen.origin(*place)
+    assert span is not None
+    if seen.origin(start, end) is None:
+        head = tail = 0
+    fresh = new[head : len(new) - tail]
+    return Span(*span, _with_endings(fresh, ending_at(text, *span)))
+
+
+def _shared(old: str, new: str) -> int:
+    size = 0
+    for one, other in zip(old.splitlines(keepends=True), new.splitlines(keepends=True), strict=False):
+        if one != other or not one.endswith("\n"):
+            break
+        size += len(one)
+    return size
+
+
+def _shared_end(old: str, new: str) -> int:
+    size = 0
+    for one, other in zip(reversed(old.split("\n")[1:]), reversed(new.split("\n")[1:]), strict=False):
+        if one != other:
+            break
+        size += len(one) + 1
+    return size
+
+
+def ending_at(text: str, start: int, end: int) -> str:
+    """Return the line ending that is right at a place: its own, the next one, or the last before it."""
+    at = text.find("\n", start, end)
+    at = at if at >= 0 else text.find("\n", end)
+    at = at if at >= 0 else text.rfind("\n", 0, start)
+    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+
+
+def _with_endings(text: str, ending: str) -> str:
+    return text if ending == "\n" else text.replace("\r\n", "\n").replace("\n", ending)

@@ -1,0 +1,126 @@
+"""edit: exactly the passage that was asked for changes, byte for byte."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.tools.calling import fail, say
+from tests.tools.context import context
+
+from homarus.core.errors import ToolError
+from homarus.tools.edit import edit_tool
+from homarus.tools.paths import Reach
+from homarus.tools.textedit import Edit, apply
+
+TOOLS = [edit_tool(Reach())]
+WORDS = st.lists(
+    st.sampled_from(["a", "b", "ab", " ", "  ", "\t", "x=1", "\u201cq\u201d", "\u2014", "é", "ﬁ", "\x00"]), max_size=6
+)
+LINE = WORDS.map("".join)
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        ("one\ntwo\n", "two", "2", "one\n2\n"),
+        ("one\r\ntwo\r\n", "one\ntwo", "1\n2\n3", "1\r\n2\r\n3\r\n"),
+        ("\ufeffone\n", "one", "1", "\ufeff1\n"),
+        ("\ufeffone\n", "\ufeffone", "1", "\ufeff1\n"),
+        ("\tif x:\n\t\treturn", "\t\treturn", "\t\tpass", "\tif x:\n\t\tpass"),
+        ("end", "end", "end\nmore", "end\nmore"),
+        ("say \u201chi\u201d \u2014 now\n", 'say "hi" - now', "quiet", "quiet\n"),
+        ("a  \nb\nc\n", "a\nb", "a\nB", "a  \nB\nc\n"),
+        ("nb\u00a0sp\n", "nb sp", "x", "x\n"),
+        ("e\u0301t\u00e9\n", "\u00e9t\u00e9", "x", "x\n"),
+        ("mix\r\nkeep\nb\r\n", "keep", "k\nl", "mix\r\nk\nl\nb\r\n"),
+    ],
+)
+async def test_what_is_asked_changes_and_nothing_else(
+    tmp_path: Path, before: str, old: str, new: str, after: str
+) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_bytes(before.encode())
+    await say(TOOLS, "edit", ctx, path="f", oldText=old, newText=new)
+    assert (ctx.workspace / "f").read_bytes() == after.encode()
+
+
+async def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_bytes(b"\xff\xfe raw\nname = 1\n\x80")
+    await say(TOOLS, "edit", ctx, path="f", oldText="name = 1", newText="name = 2")
+    assert (ctx.workspace / "f").read_bytes() == b"\xff\xfe raw\nname = 2\n\x80"
+
+
+async def test_several_edits_are_found_in_the_text_as_it_was(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_text("a\nb\nc\n")
+    edits = [{"oldText": "a", "newText": "b2"}, {"old_string": "b\n", "new_string": "a\n"}]
+    text = await say(TOOLS, "edit", ctx, file_path="f", edits=edits)
+    assert (ctx.workspace / "f").read_text() == "b2\na\nc\n"
+    assert "first at line 1" in text
+    assert "+b2" in text
+    assert "-b" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"oldText": "zz", "newText": "y"}, "does not occur"),
+        ({"oldText": "a", "newText": "y"}, "occurs 3 times"),
+        ({"oldText": "", "newText": "y"}, "is empty"),
+        ({"oldText": "b", "newText": "b"}, "the same"),
+        ({"oldText": "b"}, "needs oldText and newText"),
+        ({}, "nothing to change"),
+        ({"oldText": "b", "newText": "c", "edits": [{"oldText": "b", "newText": "c"}]}, "not both"),
+        ({"edits": [{"oldText": "a b", "newText": "1"}, {"oldText": "b a", "newText": "2"}]}, "overlap"),
+        ({"edits": [{"oldText": "b", "newText": 5}]}, "must be a text"),
+        ({"oldText": "b", "newText": "\ud800"}, "half a character"),
+        ({"path": "missing", "oldText": "b", "newText": "c"}, "does not exist"),
+        ({"path": "folder", "oldText": "b", "newText": "c"}, "folder"),
+        ({"path": "out", "oldText": "root", "newText": "c"}, "link leads out"),
+        (
+            {"path": "../../../etc/passwd", "oldText": "root", "newText": "c"},
+            "does not occur|occurs|refused|outside|root",
+        ),
+    ],
+)
+async def test_a_call_that_cannot_be_done_changes_nothing(
+    tmp_path: Path, arguments: dict[str, object], expected: str
+) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_text("a b a a\n")
+    (ctx.workspace / "folder").mkdir()
+    (ctx.workspace / "out").symlink_to("/etc/passwd")
+    text = await fail([edit_tool(Reach(workspace_only=True))], "edit", ctx, **{"path": "f", **arguments})
+    assert any(part in text for part in expected.split("|"))
+    assert (ctx.workspace / "f").read_text() == "a b a a\n"
+
+
+@given(LINE, LINE, LINE, LINE, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans())
+def test_everything_around_a_unique_passage_stays(
+    head: str, old: str, new: str, tail: str, ending: str, bom: bool, last: bool
+) -> None:
+    old = f"<{old}\n{old}>"
+    assume(old != new)
+    mark = "\ufeff" if bom else ""
+    tail += "\n" if last else ""
+    before = mark + (head + "\n" + old + tail).replace("\n", ending)
+    after = mark + (head + "\n" + new + tail).replace("\n", ending)
+    assert apply(before, [Edit(old, new)], "f") == after
+
+
+@given(
+    st.text(alphabet="ab \n\r\t\u201c\u00e9", max_size=40),
+    st.text(alphabet="ab \n", min_size=1, max_size=4),
+    st.text("abX\n", max_size=5),
+)
+def test_an_edit_either_fails_or_keeps_what_is_before_and_after_it(text: str, old: str, new: str) -> None:
+    try:
+        changed = apply(text, [Edit(old, new)], "f")
+    except ToolError:
+        return
+    if text.count(old) == 1 and "\r" not in text:
+        assert changed == text.replace(old, new)
+    assert changed != text
+    assert changed.count("X") - text.count("X") in {0, new.count("X")}

@@ -1,0 +1,150 @@
+"""apply_patch: all of it or none of it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tools.calling import fail, say
+from tests.tools.context import context
+
+from homarus.core.errors import ToolError
+from homarus.tools.patch import Step, carry_out, patch_tool
+from homarus.tools.patchtext import Hunk, Operation, parse, patched
+from homarus.tools.paths import Reach, Spot
+
+TOOLS = [patch_tool(Reach(workspace_only=True))]
+
+
+def patch(body: str) -> str:
+    return f"*** Begin Patch\n{body.strip(chr(10))}\n*** End Patch"
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_every_operation(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    ws = ctx.workspace
+    (ws / "a.py").write_bytes(b"def f():\r\n\treturn 1\r\n\r\ndef g():\r\n\treturn 1")
+    (ws / "old").write_text("gone\n")
+    (ws / "run.sh").write_text("#!/bin/sh\necho 1\n")
+    (ws / "run.sh").chmod(0o755)
+    text = patch(
+        """
+*** Update File: a.py
+@@ def g():
+-\treturn 1
++\treturn 2
++\t# done
+*** Add File: new/dir/file.txt
++one
++two
+*** Delete File: old
+*** Update File: run.sh
+*** Move to: bin/run
+@@
+-echo 1
++echo 2
+"""
+    )
+    shown = await say(TOOLS, "apply_patch", ctx, input=text)
+    assert "M a.py" in shown
+    assert "run.sh -> bin/run" in shown
+    assert snapshot(ws) == {
+        "a.py": b"def f():\r\n\treturn 1\r\n\r\ndef g():\r\n\treturn 2\r\n\t# done",
+        "new/dir/file.txt": b"one\ntwo\n",
+        "bin/run": b"#!/bin/sh\necho 2\n",
+    }
+    assert (ws / "bin" / "run").stat().st_mode & 0o777 == 0o755
+
+
+GOOD = "*** Update File: f\n@@\n-one\n+1\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (GOOD + "*** Update File: g\n@@\n-not there\n+x", "does not fit"),
+        (GOOD + "*** Update File: missing\n@@\n-x\n+y", "does not exist"),
+        (GOOD + "*** Add File: g\n+x", "exists already"),
+        (GOOD + "*** Add File: new\nx", "begin with '+'"),
+        (GOOD + "*** Delete File: missing", "does not exist"),
+        (GOOD + "*** Update File: g\n*** Move to: f2\n@@\n-other\n+y", "exists already"),
+        (GOOD + "*** Update File: g\n@@\n-same\n+y", "fits at 2 places"),
+        (GOOD + "*** Update File: g\n@@ nowhere\n-same\n+y", "is not in g"),
+        (GOOD + "*** Update File: f\n@@\n-two\n+2", "twice"),
+        (GOOD + "*** Add File: ../outside\n+x", "outside"),
+        (GOOD + "*** Add File: /etc/homarus-test\n+x", "outside"),
+        (GOOD + "*** Add File: link/x\n+x", "leads out"),
+        (GOOD + "*** Update File: passwd\n@@\n-root\n+x", "leads out"),
+        (GOOD + "*** Update File: g\n@@\n*same", "neither"),
+        (GOOD + "*** Update File: g\n", "changes nothing"),
+        (GOOD + "*** Nonsense: g\n", "unexpected line"),
+        (GOOD + "*** Add File: half\n+\ud800", "half a character"),
+        ("", "empty"),
+    ],
+)
+async def test_a_failed_patch_changes_nothing(tmp_path: Path, body: str, expected: str) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_text("one\ntwo\n")
+    (ctx.workspace / "f2").write_text("there\n")
+    (ctx.workspace / "g").write_text("same\nother\nsame\n")
+    (ctx.workspace / "link").symlink_to("/tmp")
+    (ctx.workspace / "passwd").symlink_to("/etc/passwd")
+    before = snapshot(ctx.workspace)
+    assert expected in await fail(
+        TOOLS, "apply_patch", ctx, input=patch(body) if body else "*** Begin Patch\n\n*** End Patch"
+    )
+    assert snapshot(ctx.workspace) == before
+
+
+async def test_text_without_the_frame_is_explained(tmp_path: Path) -> None:
+    assert "*** Begin Patch" in await fail(TOOLS, "apply_patch", context(tmp_path), input="--- a\n+++ b\n")
+
+
+def test_what_was_written_is_taken_back_when_a_later_file_fails(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "blocked").write_text("a file where a folder should be")
+    steps = [
+        Step(Spot(tmp_path, "a", True), b"old", b"new"),
+        Step(Spot(tmp_path, "b", True), None, b"new"),
+        Step(Spot(tmp_path, "blocked/c", True), None, b"new"),
+    ]
+    with pytest.raises(ToolError, match="nothing was changed"):
+        carry_out(steps)
+    assert sorted(os.listdir(tmp_path)) == ["a", "blocked"]
+    assert (tmp_path / "a").read_text() == "old"
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", "é", "“x”"]), max_size=12)
+
+
+@given(LINES, LINES, st.integers(0, 12), st.integers(0, 4), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_a_hunk_changes_exactly_its_lines(
+    lines: list[str], fresh: list[str], at: int, count: int, ending: str, last: bool
+) -> None:
+    """A hunk with all lines of the file as context has one place; the result is the list operation it describes."""
+    lines = ["the start", *lines, "the end"]
+    at = min(at, len(lines))
+    gone = lines[at : at + count]
+    body = [(" ", line) for line in lines[:at]] + [("-", line) for line in gone] + [("+", line) for line in fresh]
+    body += [(" ", line) for line in lines[at + count :]]
+    text = ending.join(lines) + (ending if last else "")
+    wanted = [*lines[:at], *fresh, *lines[at + count :]]
+    expected = ending.join(wanted) + (ending if last and wanted else "")
+    if not last and wanted and wanted[-1] == "":
+        return  # such a file does end with a line ending
+    operation = Operation("update", "f", hunks=(Hunk((), tuple(body)),))
+    assert patched(text, operation) == expected
+
+
+@given(st.text(max_size=200))
+def test_any_text_parses_or_says_why(text: str) -> None:
+    for candidate in (text, f"*** Begin Patch\n{text}\n*** End Patch"):
+        try:
+            parse(candidate)
+        except ToolError as problem:
+            assert problem.cure

@@ -1,0 +1,155 @@
+"""grep and find give the same answer with ripgrep and without it, and never more than their limits."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.tools.calling import fail, say
+from tests.tools.context import context
+
+from homarus.core.cancel import Cancel
+from homarus.sandbox.process import available
+from homarus.sandbox.spec import Access, Backend, SandboxSpec
+from homarus.tools.paths import Reach
+from homarus.tools.search import search_tools
+from homarus.tools.tool import ToolContext
+
+RG = shutil.which("rg") or ""
+ENGINES = [
+    pytest.param("", id="ours"),
+    pytest.param(RG, id="ripgrep", marks=() if RG else pytest.mark.skip("ripgrep is not installed")),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> ToolContext:
+    ctx = context(tmp_path)
+    ws = ctx.workspace
+    (ws / ".gitignore").write_text("*.log\n!keep.log\nbuild/\n/only-here.txt\n")
+    for name, text in {
+        "a.py": "import os\nprint('Needle')\n\n\n\n# tail\n",
+        "src/b.py": "needle = 1\nneedle = 2\n",
+        "src/deep/c.md": "no\nneedle here\n",
+        "src/only-here.txt": "needle\n",
+        "only-here.txt": "needle\n",
+        "noise.log": "needle\n",
+        "keep.log": "needle\n",
+        "build/out.py": "needle\n",
+        ".hidden": "needle\n",
+        ".git/config": "needle\n",
+        "node_modules/m.js": "x\n",
+        "we ird [x].txt": "needle\n",
+    }.items():
+        (ws / name).parent.mkdir(parents=True, exist_ok=True)
+        (ws / name).write_text(text)
+    (ws / "binary").write_bytes(b"\x00needle\n")
+    (tmp_path / "secret").write_text("needle outside\n")
+    (ws / "link").symlink_to(tmp_path / "secret")
+    (ws / "loop").symlink_to(ws)
+    return ctx
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            {"pattern": "needle"},
+            (
+                ".hidden:1: needle|keep.log:1: needle|src/b.py:1: needle = 1|src/b.py:2: needle = 2"
+                "|src/deep/c.md:2: needle here|src/only-here.txt:1: needle|we ird [x].txt:1: needle"
+            ),
+        ),
+        ({"pattern": "needle", "glob": "*.py"}, "src/b.py:1: needle = 1|src/b.py:2: needle = 2"),
+        ({"pattern": "needle", "glob": "src/**/*.md"}, "src/deep/c.md:2: needle here"),
+        ({"pattern": "NEEDLE", "ignoreCase": True, "path": "a.py"}, "a.py:2: print('Needle')"),
+        ({"pattern": "('N", "literal": True}, "a.py:2: print('Needle')"),
+        ({"pattern": r"need.e = \d", "path": "src"}, "b.py:1: needle = 1|b.py:2: needle = 2"),
+        ({"pattern": "here", "context": 1, "path": "src/deep"}, "c.md-1- no|c.md:2: needle here"),
+        ({"pattern": "-needle"}, ""),
+        ({"pattern": "--files"}, ""),
+    ],
+)
+async def test_grep(place: ToolContext, rg: str, arguments: dict[str, object], expected: str) -> None:
+    text = await say(search_tools(Reach(), ripgrep=rg), "grep", place, **arguments)
+    assert text.split("\n") == expected.split("|") if expected else "No matches" in text
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"pattern": "*.py"}, "a.py|src/b.py"),
+        ({"pattern": "src/**/*.md"}, "src/deep/c.md"),
+        ({"pattern": "deep"}, "src/deep/"),
+        ({"pattern": "*.{md,py}", "path": "src"}, "b.py|deep/c.md"),
+        ({"pattern": "[ab].py"}, "a.py|src/b.py"),
+        ({"pattern": "**/*.txt"}, "src/only-here.txt|we ird [x].txt"),
+        ({"pattern": "*.js"}, ""),
+        ({"pattern": "config"}, ""),
+    ],
+)
+async def test_find(place: ToolContext, rg: str, arguments: dict[str, object], expected: str) -> None:
+    text = await say(search_tools(Reach(), ripgrep=rg), "find", place, **arguments)
+    assert text.split("\n") == expected.split("|") if expected else "Nothing found" in text
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+async def test_limits_hold(tmp_path: Path, rg: str) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "long").write_text("x" * 3000 + "\n")
+    (ctx.workspace / "many").write_text("x\n" * 5000)
+    for number in range(1200):
+        (ctx.workspace / f"f{number:04}").touch()
+    tools = search_tools(Reach(), ripgrep=rg)
+    text = await say(tools, "grep", ctx, pattern="x", limit=10_000)
+    assert len(text) < 60_000
+    assert "more than 100 matches" in text
+    assert max(map(len, text.split("\n"))) < 600
+    assert len((await say(tools, "grep", ctx, pattern="x", limit=2)).split("\n")) == 4
+    text = await say(tools, "find", ctx, pattern="*")
+    assert text.count("\n") == 1001
+    assert "the first 1,000" in text
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("grep", {"pattern": "("}, "no regular expression"),
+        ("grep", {"pattern": ""}, "must not be empty"),
+        ("grep", {"pattern": "x", "path": "nowhere"}, "does not exist"),
+        ("grep", {"pattern": "x", "path": "link"}, "leads out"),
+        ("grep", {"pattern": "x", "path": "/etc"}, "outside"),
+        ("grep", {"pattern": "x", "context": 99}, "at most 20"),
+        ("find", {"pattern": "*", "path": "../.."}, "outside"),
+        ("find", {"pattern": "*", "path": "a.py"}, "is a file"),
+        ("find", {}, "'pattern' is missing"),
+    ],
+)
+async def test_bad_and_hostile_calls(
+    place: ToolContext, rg: str, name: str, arguments: dict[str, object], expected: str
+) -> None:
+    tools = search_tools(Reach(workspace_only=True), ripgrep=rg)
+    assert expected in await fail(tools, name, place, **arguments)
+
+
+async def test_a_pattern_that_would_take_for_ever_can_be_stopped(tmp_path: Path) -> None:
+    import asyncio
+
+    cancel = Cancel()
+    ctx = context(tmp_path, cancel=cancel)
+    (ctx.workspace / "f").write_text("a" * 60 + "!\n")
+    asyncio.get_running_loop().call_later(0.5, cancel.cancel, "enough")
+    text = await fail(search_tools(Reach(), ripgrep=""), "grep", ctx, pattern="(a+)+$")
+    assert "stopped" in text
+
+
+@pytest.mark.skipif(not RG or not available(Backend.BWRAP), reason="needs ripgrep and bubblewrap")
+async def test_ripgrep_runs_inside_the_sandbox(place: ToolContext, tmp_path: Path) -> None:
+    spec = SandboxSpec(Backend.BWRAP, str(place.workspace), Access.RO)
+    ctx = context(tmp_path, sandbox=spec)
+    assert "src/b.py:1" in await say(search_tools(Reach(), ripgrep=RG), "grep", ctx, pattern="needle")
+    assert "outside" in await fail(search_tools(Reach(), ripgrep=RG), "grep", ctx, pattern="root", path="/etc")
+    closed = context(tmp_path, sandbox=SandboxSpec(Backend.BWRAP, str(place.workspace), Access.NONE))
+    assert "outside" in await fail(search_tools(Reach(), ripgrep=RG), "grep", closed, pattern="needle")
