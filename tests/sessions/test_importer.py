@@ -5,12 +5,12 @@ import shutil
 import sqlite3
 
 import pytest
-import zstandard
 from tests.fixtures.homes import snapshot, unpack
 from tests.sessions.lines import header, says, user
 
 from homarus.core.errors import StorageError
 from homarus.sessions.importers.sqlite import FILE, AgentDatabase
+from homarus.storage import zstd
 
 EVENTS = [json.dumps(row) for row in (header(version=4), user("a", None), says("b", "a"), user("c", "b"))]
 
@@ -22,7 +22,7 @@ def make(folder, script, events=EVENTS, packed=()):
         db.executescript(script)
         for seq, text in enumerate(events):
             columns = "(session_id, seq, event_zstd)" if seq in packed else "(session_id, seq, event_json)"
-            value = zstandard.compress(text.encode()) if seq in packed else text
+            value = zstd.compress(text.encode()) if seq in packed else text
             db.execute(f"INSERT INTO transcript_events {columns} VALUES ('s1', ?, ?)", (seq, value))
     db.close()
     return path
@@ -83,7 +83,7 @@ def cold(folder, storage, spoil=False):
             for n, text in enumerate(EVENTS[:2])
         ),
     ]
-    data = zstandard.compress(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    data = zstd.compress(b"".join(json.dumps(record).encode() + b"\n" for record in records))
     digest = hashlib.sha256(data).hexdigest()
     path = make(folder, NODES + COLD)
     blob = data[:-1] if spoil else data

@@ -138,20 +138,20 @@ def opened(path: Path) -> Iterator[Source]:
 
 def unpack(path: Path, target: Path) -> None:
     """Write the plain content of a `.zst` file; a damaged one is an error, never half a transcript."""
-    import zstandard
+    from homarus.storage import zstd
 
     with explained("unpack", path), path.open("rb") as packed, target.open("wb") as plain:
         try:
             left = b""
             while block := left or packed.read(1 << 20):
-                frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+                frame = zstd.decompressor()
                 while block:
                     plain.write(frame.decompress(block))
                     block = b"" if frame.eof else packed.read(1 << 20)
                 if not frame.eof:
                     raise StorageError(f"cannot unpack {path}: its end is missing", cure="restore it from a backup")
                 left = frame.unused_data
-        except zstandard.ZstdError as error:
+        except zstd.damage() as error:
             raise StorageError(f"cannot unpack {path}: {error}", cure="restore this archive from a backup") from error
 
 

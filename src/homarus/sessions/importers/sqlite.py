@@ -155,15 +155,15 @@ class AgentDatabase:
             raise StorageError(f"cannot read cold archive {path}: {error}", cure="restore it from a backup") from error
 
     def _unpack(self, data: object, what: str) -> bytes:
-        import zstandard
+        from homarus.storage import zstd
 
         try:
-            frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
-            plain = frame.decompress(bytes(data) if isinstance(data, bytes) else b"")
+            frame = zstd.decompressor()
+            plain: bytes = frame.decompress(bytes(data) if isinstance(data, bytes) else b"")
             if frame.eof:
                 return plain
             reason = "its end is missing"
-        except zstandard.ZstdError as error:
+        except zstd.damage() as error:
             reason = str(error)
         raise StorageError(f"cannot unpack {what} in {self.path}: {reason}", cure="restore the file from a backup")
 
