@@ -114,7 +114,7 @@ def test_times_of_the_retain_grammar(text, expected):
 
 
 def test_time_words():
-    assert has_time_word("see you Sunday")
+    assert has_time_word("see you sunday")
     assert not has_time_word("no clue")
 
 

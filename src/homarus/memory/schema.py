@@ -6,7 +6,7 @@ makes of a line changes: the old file is then moved aside and the index built an
 
 from __future__ import annotations
 
-VERSION = 8
+VERSION = 9
 
 # Rows of one file get consecutive ids, and at least GAP ids lie unused between two files: the neighbours of a line
 # are then `id ± 1`, `id ± 2`, and never belong to another file.

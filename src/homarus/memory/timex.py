@@ -109,7 +109,7 @@ def find_spans(text: str, today: date, years: tuple[int, ...] = ()) -> list[Span
 
 
 def has_time_word(text: str) -> bool:
-    """Say whether a text speaks of time at all, in whatever form."""
+    """Say whether a text, in lower case, speaks of time at all."""
     return _time_words().search(text) is not None
 
 
@@ -142,8 +142,7 @@ def _time_words() -> re.Pattern[str]:
         + "|".join(WEEKDAYS)
         + r"|morning|since|recently|soon|just|\d{4}|"
         + _MONTH
-        + r")\b",
-        re.IGNORECASE,
+        + r")\b"
     )
 
 

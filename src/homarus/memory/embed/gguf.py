@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,11 @@ class Gguf:
             params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
             params.n_ctx = params.n_batch = params.n_ubatch = 2048
             params.cpuparams.n_threads = self._threads
+            params.n_parallel = 1
+            params.no_extra_bufts = True
             params.warmup = False
+            params.verbosity = -1
+            params.api_keys = [secrets.token_urlsafe(32)]  # its server listens on loopback: nobody else may ask it
             self._server = xllamacpp.Server(params)
         return self._server
 
