@@ -12,7 +12,7 @@ from tests.sessions.lines import entry, header, jsonl, says, user
 
 from homarus.core.clock import CountingIds, ManualClock, iso_ms
 from homarus.core.errors import Cancelled, Locked, StorageError
-from homarus.core.messages import Assistant, StopReason, Text, ToolCall, ToolResult, User
+from homarus.core.messages import Assistant, Image, StopReason, Text, ToolCall, ToolResult, User
 from homarus.sessions.codec import is_synthetic
 from homarus.sessions.log import identify, load_tail
 from homarus.sessions.repair import OPENAI
@@ -270,6 +270,22 @@ def test_memory_stays_flat_without_any_compaction(path):
         prefix = session.history()
         session.append_message(ask("next"))
         assert session.history()[: len(prefix)] == prefix
+
+
+def test_a_picture_does_not_push_the_conversation_out(path):
+    picture = Image("A" * 300_000, "image/png")
+    with start(path, window=200_000) as session:
+        for i in range(12):
+            parts = (Text(f"q{i}"), picture) if i in {3, 11} else (Text(f"q{i}"),)
+            session.append_message(User(parts), durable=False)
+            session.append_message(done(f"a{i}"), durable=False)
+        live = session.history()
+        assert live[0].text == "q0" and session.complete
+        assert picture in live[22].parts
+        assert live[6].parts == (Text("q3"), Text("[image data removed - already processed by model]"))
+    with start(path, window=200_000) as session:
+        assert session.history() == live
+    assert path.read_bytes().count(b'"type":"image"') == 2
 
 
 def test_a_superseded_run_cannot_append(path):

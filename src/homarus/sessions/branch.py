@@ -11,7 +11,18 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from homarus.sessions.entry import Compaction, Entry, Leaf, MessageEntry, Reset, Unknown
+from homarus.sessions.entry import (
+    IMAGE_TURNS,
+    Compaction,
+    Entry,
+    Leaf,
+    MessageEntry,
+    Reset,
+    Unknown,
+    has_images,
+    weigh,
+    without_images,
+)
 
 
 class Tail(Struct, frozen=True):
@@ -40,7 +51,7 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
     """
     want: str | _Any | None = _ANY
     chain: list[Entry] = []
-    size = 0
+    size, turns = 0, Turns()
     seen: set[str] = set()
     aside: set[str] = set()  # the parents of what stands off the branch
     seek: str | None = None  # the first entry that the boundary keeps
@@ -62,8 +73,9 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
                 return None
             want = entry.target
             continue
-        chain.append(entry)
-        size += len(entry.raw)
+        turns.see(entry)
+        chain.append(without_images(entry) if turns.count >= IMAGE_TURNS else entry)
+        size += weigh(entry)
         if seek is None and isinstance(entry, Compaction | Reset):
             seek = entry.first_kept
             boundary = len(chain)
@@ -83,6 +95,35 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
     if seek is not None:
         del chain[boundary:]  # what was to be kept is not there: nothing before the boundary is shown
     return Tail(tuple(reversed(chain)))
+
+
+class Turns:
+    """Counts the turns of a branch that is read from its end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._asked = False
+
+    def see(self, entry: Entry) -> None:
+        """Take the next older entry."""
+        if isinstance(entry, MessageEntry):
+            if entry.role == "user":
+                self._asked = True
+            elif self._asked:
+                self._asked = False
+                self.count += 1
+
+
+def forget_old_images(branch: list[Entry]) -> list[Entry]:
+    """Return a branch that holds the pictures of its newest turns only."""
+    if not any(has_images(entry) for entry in branch):
+        return branch
+    turns, kept = Turns(), list(branch)
+    for place in range(len(kept) - 1, -1, -1):
+        turns.see(kept[place])
+        if turns.count >= IMAGE_TURNS:
+            kept[place] = without_images(kept[place])
+    return kept
 
 
 class Node(Struct):
@@ -140,7 +181,7 @@ class Nodes:
                 canonical=is_canonical(entry),
                 linked=entry.linked,
                 kind=type(entry),
-                size=len(entry.raw),
+                size=weigh(entry),
                 user=isinstance(entry, MessageEntry) and entry.role == "user",
                 side=entry.data.get("appendMode") == "side",
                 target=entry.target if isinstance(entry, Leaf) else "",

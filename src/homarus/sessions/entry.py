@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.messages import Message, Text, User
 from homarus.sessions.codec import Json, content_text, summary_text, to_message, to_ms
@@ -20,6 +21,11 @@ BOOTSTRAP_MARKER = "openclaw:bootstrap-context:full"
 _MARK = re.compile(rb'\{"type":')
 _TOKEN = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 _MOST_GLUED = 64
+_HEAVIEST = 65_536
+# What stands for a picture that the model has seen some turns ago; the context engine writes the same words.
+IMAGE_GONE = "[image data removed - already processed by model]"
+# Pictures of this many turns stay whole in memory: more than any context shows.
+IMAGE_TURNS = 6
 
 
 class Header(Struct, frozen=True):
@@ -229,6 +235,27 @@ def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = 
     if parent_session:
         data["parentSession"] = parent_session
     return Header(session_id, VERSION, timestamp, cwd, data)
+
+
+def weigh(entry: Entry) -> int:
+    """Return what an entry counts against the window: one picture or one long text must not push a conversation out."""
+    return min(len(entry.raw), _HEAVIEST)
+
+
+def has_images(entry: Entry) -> bool:
+    """Say whether a stored message carries pictures, which are by far the largest thing that a line can hold."""
+    return len(entry.raw) > _HEAVIEST // 16 and b'"type":"image"' in entry.raw
+
+
+def without_images(entry: Entry) -> Entry:
+    """Return a message of an older turn without the bytes of its pictures, as a model is shown it; the file keeps them."""
+    body = entry.data.get("message")
+    if not has_images(entry) or not isinstance(body, dict) or not isinstance(content := body.get("content"), list):
+        return entry
+    mark = {"type": "text", "text": IMAGE_GONE}
+    blocks = [mark if isinstance(block, dict) and block.get("type") == "image" else block for block in content]
+    data = {**entry.data, "message": {**body, "content": blocks}}
+    return replace(entry, data=data, raw=encode(data))
 
 
 def salvage(raw: bytes) -> list[Json]:

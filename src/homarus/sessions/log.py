@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
-from homarus.sessions.branch import Node, Nodes, Tail, cut, walk_tail
+from homarus.sessions.branch import Node, Nodes, Tail, cut, forget_old_images, walk_tail
 from homarus.sessions.codec import Json
 from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, salvage, to_entry, to_header
 from homarus.sessions.legacy import upgrade
@@ -98,13 +98,13 @@ def load_tail(source: Source, *, limit: int = WINDOW) -> Tail:
     if not source.native:
         held = list(read_entries(source))
         nodes, complete = cut(Nodes(held).resolve(), limit)
-        return Tail(tuple(held[node.index] for node in nodes), complete)
+        return Tail(tuple(forget_old_images([held[node.index] for node in nodes])), complete)
     lines = read_lines_reversed(source.path)
     tail = walk_tail((entry for line in lines for entry in reversed(to_entries(line))), limit=limit)
     if tail is not None:
         return tail
     nodes, complete = cut(Nodes(read_entries(source)).resolve(), limit)
-    return Tail(tuple(_pick(source, nodes)), complete)
+    return Tail(tuple(forget_old_images(list(_pick(source, nodes)))), complete)
 
 
 def load_branch(source: Source) -> Iterator[Entry]:

@@ -11,9 +11,10 @@ from typing import Any, Self
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import Cancelled, StorageError
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
+from homarus.sessions.branch import forget_old_images
 from homarus.sessions.codec import Json, cap_details, from_message, is_synthetic
 from homarus.sessions.convert import make_appendable
-from homarus.sessions.entry import RUNTIME_CONTEXT, Entry, MessageEntry, new_entry, new_header
+from homarus.sessions.entry import RUNTIME_CONTEXT, Entry, MessageEntry, has_images, new_entry, new_header, weigh
 from homarus.sessions.history import History
 from homarus.sessions.log import WINDOW, Form, identify, load_tail
 from homarus.sessions.owner import own
@@ -58,7 +59,7 @@ class SessionWriter:
         tail = load_tail(identify(self.path), limit=self._window)
         self.branch: list[Entry] = list(tail.entries)
         self.complete = tail.complete
-        self._bytes = sum(len(entry.raw) for entry in self.branch)
+        self._bytes = sum(weigh(entry) for entry in self.branch)
         self._leaf = self.branch[-1].id if self.branch else None
         # A short id is new only among ids that we know; where most of the file was not read, ids are long.
         known = {entry.id for entry in self.branch}
@@ -67,6 +68,7 @@ class SessionWriter:
         keys = (key for body in bodies if isinstance(key := body.get("idempotencyKey"), str))
         self._keys: deque[str] = deque(keys, maxlen=_REMEMBERED_KEYS)
         self._histories: dict[Rules, History] = {}
+        self._pictures = any(has_images(entry) for entry in self.branch)
         spoken = project(visible(self.branch[_last_calls(self.branch) :]))
         self._open_calls = open_calls(spoken)
         self._frame = _last_frame(spoken)
@@ -212,17 +214,27 @@ class SessionWriter:
         self._append(entries, durable)
         for entry in entries:
             self.branch.append(entry)
-            self._bytes += len(entry.raw)
+            self._bytes += weigh(entry)
             self._leaf = entry.id
             self._histories = {rules: seen for rules, seen in self._histories.items() if seen.extend(entry)}
             if entry.type in {"compaction", "reset"}:
                 self._forget_older()
         if self._bytes > 2 * self._window:
             self._slide()
+        if self._pictures and any(_is_user(entry) for entry in entries):
+            self._fade()
+        self._pictures = self._pictures or any(has_images(entry) for entry in entries)
+
+    def _fade(self) -> None:
+        """Let go of the pictures of older turns; what a model is shown of them is words by then."""
+        kept = forget_old_images(self.branch)
+        if any(old is not new for old, new in zip(self.branch, kept, strict=True)):
+            self.branch, self._histories = kept, {}
+        self._pictures = any(has_images(entry) for entry in self.branch)
 
     def _forget_older(self) -> None:
         self.branch = list(self.view.entries)
-        self._bytes = sum(len(entry.raw) for entry in self.branch)
+        self._bytes = sum(weigh(entry) for entry in self.branch)
         self.complete = True
 
     def _slide(self) -> None:
@@ -230,12 +242,12 @@ class SessionWriter:
         size, place = 0, len(self.branch)
         while place > 0 and size < self._window:
             place -= 1
-            size += len(self.branch[place].raw)
+            size += weigh(self.branch[place])
         starts = (i for i in range(place, len(self.branch)) if _is_user(self.branch[i]))
         keep = next(starts, place)
         if keep and not any(entry.type in {"compaction", "reset"} for entry in self.branch):
             self.branch = self.branch[keep:]
-            self._bytes = sum(len(entry.raw) for entry in self.branch)
+            self._bytes = sum(weigh(entry) for entry in self.branch)
             self.complete = False
             self._ids_seen = None
             self._histories = {}
