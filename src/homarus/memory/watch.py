@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from homarus.core.errors import HomarusError
+from homarus.core.errors import ConfigError, HomarusError
 from homarus.memory.files import SUFFIX
 from homarus.memory.memory import Memory
 
@@ -38,7 +38,11 @@ async def watch(memory: Memory, *, changes: Changes | None = None, report: Calla
 
 
 async def _watchfiles(folders: list[Path], debounce_ms: int) -> AsyncIterator[object]:
-    from watchfiles import Change, awatch
+    try:
+        from watchfiles import Change, awatch
+    except ImportError:
+        cure = "pip install 'homarus[memory]'; a search finds fresh lines without it"
+        raise ConfigError("watching the notes needs the package watchfiles", cure=cure) from None
 
     def wanted(change: Change, path: str) -> bool:
         name = Path(path).name
