@@ -85,7 +85,7 @@ def test_json5_over_several_lines_is_kept_as_text():
 
 
 @pytest.mark.parametrize("unit", ["- ", "[", "a: {", "? ", "-\t", '{"a":', " - ?"])
-@pytest.mark.parametrize("count", [100, 20_000, 60_000])
+@pytest.mark.parametrize("count", [100, 20_000, 32_000, 60_000])
 def test_deep_nesting_does_not_reach_the_recursion_in_c(unit, count):
     # Thirty thousand levels crash the process inside the C loader.
     assert parse("name: x\nv: " + unit * count).problem
