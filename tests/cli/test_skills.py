@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.fixtures import homes
 from tests.skills.helpers import write_skill
 
 from homarus.cli.main import run
@@ -164,3 +165,17 @@ def test_a_damaged_entry_turns_its_skill_off(home, capsys):
     rows = listed(capsys)
     assert not rows["daily-review"]["eligible"]
     assert rows["skill-creator"]["eligible"]
+
+
+@pytest.mark.parametrize("name", homes.HOMES)
+@pytest.mark.parametrize("command", ["skills", "hooks"])
+def test_a_real_home_is_only_looked_at(name, command, tmp_path, monkeypatch, capsys):
+    home = homes.unpack(name, tmp_path)
+    for variable in ("OPENCLAW_HOME", "OPENCLAW_PROFILE", "OPENCLAW_CONFIG_PATH", "OPENCLAW_WORKSPACE_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in home.env.items():
+        monkeypatch.setenv(variable, value)
+    before = homes.snapshot(home.root)
+    assert run([command, "check"]) == 0
+    assert run([command, "list", "--json"]) == 0
+    assert homes.snapshot(home.root) == before
