@@ -131,6 +131,15 @@ def test_without_a_boundary_only_the_window_is_held_and_it_begins_with_a_user():
     assert [n.id for n in nodes] == [e.id for e in tail.entries]
 
 
+def test_a_boundary_that_keeps_more_than_a_window_keeps_nothing():
+    rows = [user(str(i), str(i - 1) if i else None) for i in range(100)]
+    rows += [entry("compaction", "K", "99", summary="S", firstKeptEntryId="1"), user("after", "K")]
+    tail = walk_tail(reversed(entries(*rows)), limit=1000)
+    assert (ids(tail.entries), tail.complete) == ("K after", False)
+    nodes, complete = cut(Nodes(entries(*rows)).resolve(), 1000)
+    assert ([node.id for node in nodes], complete) == (["K", "after"], False)
+
+
 def test_the_walk_stops_reading_at_the_boundary():
     rows = [user(str(i), str(i - 1) if i else None) for i in range(1000)]
     rows += [entry("compaction", "K", "999", summary="S", firstKeptEntryId="998"), user("after", "K")]

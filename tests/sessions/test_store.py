@@ -13,6 +13,7 @@ from homarus.core.routes import SessionKey
 from homarus.sessions.home import SessionHome
 from homarus.sessions.log import Form, identify
 from homarus.sessions.places import Kind, Place, visit
+from homarus.sessions.settings import ResetPolicy, SessionSettings
 from homarus.sessions.store import SessionStore
 
 NOW = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
@@ -110,6 +111,31 @@ def test_reset_keeps_choices_and_archives_the_transcript(folder):
     assert [place.path for place in sessions.archives()] == [archive]
     assert texts(sessions, MAIN) == []
     assert sessions.reset(SessionKey.parse("agent:main:explicit:never")).entry.session_id
+
+
+def test_a_session_whose_time_is_up_starts_over_when_somebody_talks(folder):
+    sessions = store(folder)
+    daily = SessionSettings(reset=ResetPolicy(mode="daily"))
+    assert sessions.roll_over(MAIN, daily, UTC) is None
+    talk(sessions, MAIN, "one")
+    old = sessions.find(MAIN).entry.session_id
+    assert sessions.roll_over(MAIN, daily, UTC) is None
+    sessions.clock.advance(86_400)
+    sessions.update(MAIN, last_heartbeat_text="ok")  # bookkeeping keeps nothing alive
+    assert sessions.roll_over(MAIN, SessionSettings(), UTC) is None
+    assert sessions.roll_over(MAIN, daily, UTC) == "daily"
+    assert sessions.find(MAIN).entry.session_id != old
+    assert sessions.roll_over(MAIN, daily, UTC) is None
+
+
+def test_a_row_without_moments_has_the_age_of_its_header(folder):
+    folder.mkdir(parents=True)
+    (folder / "s.jsonl").write_bytes(jsonl(header("s"), user("a", None)))
+    (folder / "sessions.json").write_text(
+        json.dumps({"agent:main:main": {"sessionId": "s", "updatedAt": 1777626000000}})
+    )
+    idle = SessionSettings(reset=ResetPolicy(mode="idle", idle_minutes=59))
+    assert store(folder).roll_over(MAIN, idle, UTC) == "idle"  # the header is from 08:00, and it is 09:00
 
 
 def test_a_busy_session_is_not_reset(folder):

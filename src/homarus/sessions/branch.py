@@ -55,6 +55,7 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
     seen: set[str] = set()
     aside: set[str] = set()  # the parents of what stands off the branch
     seek: str | None = None  # the first entry that the boundary keeps
+    boundary = 0
     source = iter(newest_first)
     for entry in source:
         seen.add(entry.id)
@@ -77,24 +78,23 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         chain.append(without_images(entry) if turns.count >= IMAGE_TURNS else entry)
         size += weigh(entry)
         if seek is None and isinstance(entry, Compaction | Reset):
-            seek = entry.first_kept
-            boundary = len(chain)
+            seek, boundary, size = entry.first_kept, len(chain), 0
             if not seek:
                 return Tail(tuple(reversed(chain)))
-        elif seek is not None and entry.id == seek:
+        elif entry.id == seek:
             return Tail(tuple(reversed(chain)))
         user = isinstance(entry, MessageEntry) and entry.role == "user"
-        if seek is None and size >= (limit if user else 2 * limit):
-            return Tail(tuple(reversed(chain)), complete=False)
+        if size >= (limit if user else 2 * limit):
+            # A boundary that keeps more than a window can hold keeps nothing.
+            return Tail(tuple(reversed(chain[:boundary] if seek else chain)), complete=False)
         want = entry.parent_id if entry.linked else _ANY
         if want is None:
             break
     lost = want is not _ANY and want is not None  # the parent of the oldest entry is not in the file
     if (lost and aside) or any(is_canonical(entry) for entry in source) or not aside <= seen:
         return None
-    if seek is not None:
-        del chain[boundary:]  # what was to be kept is not there: nothing before the boundary is shown
-    return Tail(tuple(reversed(chain)))
+    # What was to be kept is not there: nothing before the boundary is shown.
+    return Tail(tuple(reversed(chain[:boundary] if seek else chain)))
 
 
 class Turns:
@@ -153,7 +153,8 @@ def cut(path: list[Node], limit: int) -> tuple[list[Node], bool]:
         node = path[place]
         if node.kind in {Compaction, Reset}:
             start = next((i for i in range(place) if node.keep and path[i].id == node.keep), place)
-            return path[start:], True
+            heavy = sum(kept.size for kept in path[start:place]) >= 2 * limit
+            return path[place if heavy else start :], not heavy
         size += node.size
         if size >= (limit if node.user else 2 * limit):
             return path[place:], place == 0

@@ -7,10 +7,12 @@ listed beside them and copied into the folder when they are continued.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError
@@ -19,11 +21,12 @@ from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
 from homarus.sessions.importers.sqlite import FILE, AgentDatabase, Foreign
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.lifecycle import fresh_row
+from homarus.sessions.lifecycle import Age, fresh_row, policy_for, stale
 from homarus.sessions.log import WINDOW, Source, load_branch
 from homarus.sessions.owner import own
 from homarus.sessions.places import INDEX, Kind, Place, files_in, transcript_name, transcript_path, visit
 from homarus.sessions.row import SessionEntry, changes, to_entry
+from homarus.sessions.settings import SessionSettings
 from homarus.sessions.writer import SessionWriter
 from homarus.storage.atomic import create_new, ensure_dir, move_aside
 from homarus.storage.faults import explained
@@ -151,6 +154,26 @@ class SessionStore:
             key, lambda now_there: fresh_row(now_there or info.row, session_id, epoch_ms(now)) | more
         )
         return self._info(str(key), row)
+
+    def roll_over(
+        self, key: SessionKey, settings: SessionSettings, zone: tzinfo, *, channel: str = "", threaded: bool = False
+    ) -> str | None:
+        """Start a session over if its time is up, and say why (`daily` or `idle`); ask when a message arrives, not before."""
+        info = self.find(key)
+        if info is None:
+            return None
+        policy = policy_for(settings, key, channel or info.entry.channel or "", threaded=threaded)
+        if policy.mode == "none":
+            return None
+        entry = info.entry
+        age = Age(entry.session_started_at, entry.last_interaction_at, 0, entry.updated_at)
+        if not age.started_at:
+            with visit(info.place) as source:
+                age = replace(age, header_at=to_ms(source.header.timestamp))
+        reason = stale(age, policy, self.clock.now(), zone)
+        if reason:
+            self.reset(key)
+        return reason
 
     def delete(self, key: SessionKey) -> Place | None:
         """Take a session out of the index; its transcript becomes an archive. The main session cannot be deleted."""
