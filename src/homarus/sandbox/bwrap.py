@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from homarus.sandbox.spec import Access, Backend, SandboxSpec
+from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
 
 # The system as a program needs it to start, and nothing that says who lives here.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
@@ -53,8 +53,20 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
     for mount in spec.mounts:
         line += ["--bind" if mount.writable else "--ro-bind", mount.path, mount.path]
     line += _workspace(spec)
-    line += ["--chdir", cwd if spec.can_read(cwd) else "/tmp", "--", *argv]  # noqa: S108
+    line += ["--chdir", cwd if spec.can_read(cwd) else "/tmp", "--", *limited(spec.limits, argv)]  # noqa: S108
     return line
+
+
+def limited(limits: Limits, argv: Sequence[str]) -> list[str]:
+    """Return a command line that takes its limits on before it becomes the command.
+
+    They are set inside, where the count of processes begins at zero: an ordinary user's other programs do not matter.
+    """
+    steps = [f"ulimit -t {limits.cpu_seconds} || exit 126"] if limits.cpu_seconds else []
+    steps += [f"ulimit -v {limits.memory_bytes >> 10} || exit 126"] if limits.memory_bytes else []
+    # One shell calls it -u, the other -p.
+    steps += [f"ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes}"] if limits.processes else []
+    return ["/bin/sh", "-c", "; ".join([*steps, "ulimit -c 0", 'exec "$@"']), "sh", *argv]
 
 
 def available() -> bool:

@@ -100,7 +100,8 @@ def _limit(order: dict[str, int]) -> None:
     wanted = {
         resource.RLIMIT_CPU: order["cpu"],
         resource.RLIMIT_AS: order["memory"],
-        resource.RLIMIT_NPROC: order["processes"],
+        # Without a namespace of its own the count includes everything that this user runs already.
+        resource.RLIMIT_NPROC: order["processes"] and order["processes"] + _running(),
     }
     for what, value in wanted.items():
         if value:
@@ -108,6 +109,18 @@ def _limit(order: dict[str, int]) -> None:
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(what, (value, value))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _running() -> int:
+    count, uid = 0, os.getuid()
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            try:
+                if entry.name.isdigit() and entry.stat().st_uid == uid:
+                    count += os.stat(f"{entry.path}/task").st_nlink - 2  # noqa: PTH116 - pathlib costs 10 ms to import
+            except OSError:
+                continue
+    return count
 
 
 def _prctl(*args: int) -> None:

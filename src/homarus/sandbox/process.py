@@ -18,11 +18,12 @@ from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import ToolError
-from homarus.sandbox import bwrap, docker, landlock
+from homarus.sandbox import bwrap, cgroups, docker, landlock
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 
 MARK = "HOMARUS_COMMAND"
 GRACE_SECONDS = 0.3
+LINGER_SECONDS = 0.2
 _BLOCK = 65536
 _MAX_PIDS = 4096
 
@@ -53,11 +54,19 @@ class Exit(Struct, frozen=True):
 class Child:
     """A command that was started. Read `output` to its end, then `wait`; `kill` may come at any moment."""
 
-    def __init__(self, process: asyncio.subprocess.Process, order: Order, spec: SandboxSpec, source: int) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        order: Order,
+        spec: SandboxSpec,
+        source: int,
+        cage: cgroups.Cage | None = None,
+    ) -> None:
         self._process = process
         self._order = order
         self._spec = spec
         self._source = source  # where its output comes from: a pipe, or the near end of its terminal
+        self._cage = cage
         self._killed = False
 
     @property
@@ -70,21 +79,32 @@ class Child:
         """Say whether it has not ended."""
         return self._process.returncode is None
 
+    @property
+    def is_terminal(self) -> bool:
+        """Say whether it has a terminal of its own."""
+        return self._order.tty
+
     async def output(self) -> AsyncIterator[bytes]:
-        """Yield what the command prints, both streams in the order of arrival, until it and its children closed them."""
+        """Yield what the command prints, both streams in the order of arrival, until it has ended."""
         loop, source = asyncio.get_running_loop(), self._source
         if source < 0:
             return
         readable = asyncio.Event()
         loop.add_reader(source, readable.set)
+        ended = asyncio.create_task(self._process.wait())
+        # What a command left running may hold its output open for ever; nobody waits for that.
+        ended.add_done_callback(lambda _: loop.call_later(LINGER_SECONDS, readable.set))
         try:
             while self._source == source and (block := _read(source)) != b"":
-                if block is None:
+                if block is not None:
+                    yield block
+                elif readable.is_set() and ended.done():
+                    break
+                else:
                     readable.clear()
                     await readable.wait()
-                else:
-                    yield block
         finally:
+            ended.cancel()
             # After `close` the number may already belong to somebody else.
             if self._source == source:
                 loop.remove_reader(source)
@@ -134,6 +154,8 @@ class Child:
         if self._spec.backend is Backend.DOCKER:
             await _quietly(docker.stop_command(self._spec, _container(self._order)))
         await self._process.wait()
+        if self._cage is not None:
+            self._cage.close()
 
     def close(self) -> None:
         """Let go of its output and its input."""
@@ -144,6 +166,8 @@ class Child:
             os.close(source)
         if self._process.stdin is not None:
             self._process.stdin.close()
+        if self._cage is not None and not self.running:
+            self._cage.close()
 
     def _sweep(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -156,8 +180,11 @@ class Child:
 
 async def start(spec: SandboxSpec, order: Order) -> Child:
     """Start a command inside its spec. A program that does not exist is the model's mistake and says so."""
-    env = {**order.env, MARK: order.mark}
+    env = {**order.env, MARK: _owned(order.mark)}
     line = command_line(spec, order, env)
+    cage = cgroups.make(order.mark, spec.limits) if spec.backend in {Backend.BWRAP, Backend.LANDLOCK} else None
+    if cage:
+        line = ["/bin/sh", "-c", 'echo $$ > "$1" && shift && exec "$@"', "sh", cage.entrance, *line]
     source, sink = os.openpty() if order.tty else os.pipe()
     piped = asyncio.subprocess.PIPE if order.stdin else asyncio.subprocess.DEVNULL
     try:
@@ -173,15 +200,17 @@ async def start(spec: SandboxSpec, order: Order) -> Child:
         )
     except BaseException as problem:
         os.close(source)
+        if cage:
+            cage.close()
         if isinstance(problem, FileNotFoundError | PermissionError | NotADirectoryError):
             cure = "check the command and its folder"
             raise ToolError(f"cannot run {line[0]}: {problem.strerror}", cure=cure) from None
         raise
     finally:
         os.close(sink)
-    if spec.backend in {Backend.OFF, Backend.BWRAP}:
+    if spec.backend is Backend.OFF:
         _limit(process.pid, spec.limits)
-    return Child(process, order, spec, source)
+    return Child(process, order, spec, source, cage)
 
 
 def command_line(spec: SandboxSpec, order: Order, env: Mapping[str, str]) -> list[str]:
@@ -238,14 +267,46 @@ async def run(
 
 def marked(mark: str) -> list[int]:
     """Return the processes of ours whose environment carries this mark, wherever they went; Linux only."""
-    needle = f"{MARK}={mark}".encode()
-    found = []
+    return [pid for pid, value in _marks() if value.rpartition(".")[2] == mark]
+
+
+def end_orphans() -> list[int]:
+    """End commands that a process of ours left behind when it was killed, and return their ids. For a start-up."""
+    ended = []
+    for pid, value in _marks():
+        owner, _, rest = value.partition(".")
+        started = rest.rpartition(".")[0]
+        if owner.isdigit() and started and _start_of(int(owner)) != started:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                ended.append(pid)
+    return ended
+
+
+def _owned(mark: str) -> str:
+    """Return a mark that also says whose command it is: our process and the moment it began."""
+    return f"{os.getpid()}.{_start_of(os.getpid())}.{mark}"
+
+
+def _start_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "0"
+
+
+def _marks() -> list[tuple[int, str]]:
+    needle = f"{MARK}=".encode()
+    found: list[tuple[int, str]] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if needle in (entry / "environ").read_bytes().split(b"\x00"):
-                found.append(int(entry.name))
+            data = (entry / "environ").read_bytes()
         except OSError:
             continue  # ended meanwhile, or not ours
+        if needle in data:
+            for part in data.split(b"\x00"):
+                if part.startswith(needle):
+                    found.append((int(entry.name), part[len(needle) :].decode("utf-8", "replace")))
         if len(found) >= _MAX_PIDS:
             break
     return found

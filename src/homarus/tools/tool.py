@@ -71,6 +71,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     call_id: str = ""
     progress: Callable[[str, str], None] = lambda _call_id, _text: None
     vision: bool = False
+    # Whether a command may go on after its call: only where the process tool is there to look after it.
+    background: bool = True
     window_tokens: int = 200_000
 
 

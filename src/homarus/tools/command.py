@@ -1,0 +1,137 @@
+"""From a call of exec to the one object that is judged, approved and run. There is no other way from a text to a command."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.core.errors import Denied, ToolError
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
+from homarus.sandbox.spec import Backend, SandboxSpec
+from homarus.tools.shell import Parsed, parse, quoted
+from homarus.tools.tool import ToolContext
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
+_MAX_FILES, _MAX_FILE_BYTES = 32, 16 << 20
+
+
+class Plan(Struct, frozen=True):
+    """Exactly what would run. Two plans with one digest do the same thing."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    spec: SandboxSpec
+    # What the model wrote, for people to read.
+    command: str
+    # The programs, taken apart; empty when only a shell can read the command.
+    pipeline: tuple[tuple[str, ...], ...] = ()
+    # Why a shell is needed, in words.
+    shell: str = ""
+    # Files that the command names and somebody may have written, by content.
+    files: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def on_host(self) -> bool:
+        """Say whether nothing holds the command back."""
+        return not self.spec.enforced
+
+    @property
+    def digest(self) -> str:
+        """Return the hash of everything that decides what runs."""
+        facts = (self.argv, self.cwd, sorted(self.env.items()), self.spec, self.files)
+        return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
+
+
+def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping[str, str]) -> Plan:
+    """Return the plan of a call. The same call in the same world gives the same plan; it runs nothing."""
+    command = arguments["command"]
+    if not command.strip() or "\x00" in command:
+        raise ToolError("the command is empty or holds a NUL byte", cure="give a command such as ls -l")
+    spec = _spec(context.sandbox, arguments.get("host", ""))
+    cwd = _folder(context, arguments.get("workdir", ""), spec)
+    extra = arguments.get("env") or {}
+    for name, value in extra.items():
+        if is_dangerous_variable(name):
+            raise ToolError(f"the variable '{name}' cannot be set", cure="write it into the command itself if you must")
+        if not isinstance(value, str) or "\x00" in value:
+            raise ToolError(f"the variable '{name}' needs a text", cure='give env as {"NAME": "value"}')
+    env = clean_environment(spec, outer, {**context.env, **extra})
+    if spec.enforced:
+        return Plan(("/bin/sh", "-c", command), cwd, env, spec, command)
+    return _on_host(Plan((), cwd, env, spec, command), parse(command))
+
+
+def _on_host(plan: Plan, parsed: Parsed) -> Plan:
+    pipeline = tuple((_program(argv[0], plan.cwd), *argv[1:]) for argv in parsed.pipeline)
+    if len(pipeline) == 1:
+        argv = pipeline[0]
+    elif pipeline:
+        # Joined by a shell that finds nothing to expand: every word is quoted, every program named by its place.
+        argv = ("/bin/sh", "-c", quoted(pipeline))
+    else:
+        argv = ("/bin/sh", "-c", plan.command)
+    words = (
+        [word for part in pipeline for word in part]
+        if pipeline
+        else plan.command.replace("'", " ").replace('"', " ").split()
+    )
+    return replace(plan, argv=argv, pipeline=pipeline, shell=parsed.reason, files=_files(words, plan.cwd))
+
+
+def _spec(spec: SandboxSpec, host: str) -> SandboxSpec:
+    if host == "sandbox" and not spec.enforced:
+        raise Denied("this session has no sandbox, so nothing can run in it", cure="leave host out")
+    return replace(spec, backend=Backend.OFF) if host == "host" else spec
+
+
+def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:
+    path = os.path.normpath(context.cwd / os.path.expanduser(wanted)) if wanted else str(context.cwd)  # noqa: PTH111
+    if spec.enforced:
+        if wanted and not spec.can_read(path):
+            raise ToolError(f"{path} is not in the sandbox", cure=f"use a folder below {context.workspace}")
+        return path
+    if not Path(path).is_dir():
+        raise ToolError(f"there is no folder {path}", cure="check it with ls")
+    return path
+
+
+def _program(name: str, cwd: str) -> str:
+    """Return where a program lies: by the fixed path, or by its own path from the folder of the command."""
+    if "/" in name:
+        found = os.path.normpath(Path(cwd, name))
+        return found if os.access(found, os.X_OK) else name
+    found_path = shutil.which(name, path=PATH)
+    if found_path is None:
+        raise ToolError(
+            f"there is no program '{name}'", cure="check the name; programs are looked for in the system's folders"
+        )
+    return found_path
+
+
+def _files(words: list[str], cwd: str) -> tuple[tuple[str, str], ...]:
+    """Return the content of every file that the words name outside of the system's folders."""
+    found: dict[str, str] = {}
+    for word in words:
+        # An option may carry a path behind its sign: --file=x, -fx, @x.
+        for text in {word, word.partition("=")[2], word.lstrip("@"), word[2:] if word.startswith("-") else ""}:
+            if not text or len(text) > 4096 or len(found) >= _MAX_FILES:
+                continue
+            path = Path(os.path.realpath(Path(cwd, text)))
+            if str(path).startswith(SYSTEM) or not path.is_file():
+                continue
+            try:
+                with path.open("rb") as file:
+                    found[str(path)] = hashlib.sha256(file.read(_MAX_FILE_BYTES)).hexdigest()
+            except OSError:
+                found[str(path)] = "unreadable"
+    return tuple(sorted(found.items()))

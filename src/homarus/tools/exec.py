@@ -1,0 +1,210 @@
+"""exec and process: run commands inside the turn's sandbox, and look after those that go on.
+
+A command on the host runs only if the gate has granted exactly this plan to exactly this call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from homarus.core.errors import ToolError
+from homarus.core.text import human_bytes
+from homarus.core.tools import Risk, ToolSpec
+from homarus.tools.command import make_plan
+from homarus.tools.keys import encode_keys, paste
+from homarus.tools.processes import ProcessManager, ProcessSettings, Running
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
+LOG_LINES = 200
+_ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
+
+EXEC = ToolSpec(
+    name="exec",
+    summary="run a shell command",
+    description="Run a shell command. What still runs after yieldMs goes on in the background: see process.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "command": {"type": "string"},
+            "workdir": {"type": "string"},
+            "env": {"type": "object"},
+            "timeout": {"type": "number", "minimum": 0, "description": "seconds, default 1800"},
+            "yieldMs": {"type": "integer", "minimum": 0},
+            "background": {"type": "boolean"},
+            "pty": {"type": "boolean"},
+            "host": {"type": "string", "enum": ["sandbox", "host"], "description": "host asks the owner"},
+        },
+        "required": ["command"],
+    },
+)
+PROCESS = ToolSpec(
+    name="process",
+    summary="look after running commands",
+    description="Look after commands that exec left running: read new output (poll), give input, end them.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": _ACTIONS},
+            "sessionId": {"type": "string"},
+            "data": {"type": "string"},
+            "keys": {"type": "array", "items": {"type": "string"}, "description": "such as C-c, Enter, Up"},
+            "eof": {"type": "boolean"},
+            "offset": {"type": "integer", "minimum": 0},
+            "limit": {"type": "integer", "minimum": 1},
+            "timeout": {"type": "integer", "minimum": 0, "description": "ms to wait"},
+        },
+        "required": ["action"],
+    },
+)
+
+
+class Grants(Protocol):
+    """What the gate has let through."""
+
+    def take(self, call_id: str, digest: str) -> None:
+        """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
+        ...
+
+
+def exec_tools(
+    manager: ProcessManager, grants: Grants, outer: Mapping[str, str], settings: ProcessSettings | None = None
+) -> list[Tool]:
+    """Return exec and process; `outer` is our own environment, of which only allowed names pass."""
+    kit = _Kit(manager, grants, outer, settings or ProcessSettings())
+    aliases = {"cmd": "command", "cwd": "workdir", "timeoutSeconds": "timeout", "timeout_sec": "timeout"}
+    session = {"session_id": "sessionId", "id": "sessionId", "text": "data", "input": "data"}
+    return [
+        Tool(spec=EXEC, risk=Risk.EXEC, run=kit.exec, group="runtime", aliases=aliases),
+        Tool(spec=PROCESS, risk=Risk.EXEC, run=kit.process, group="runtime", aliases=session),
+    ]
+
+
+class _Kit:
+    def __init__(
+        self, manager: ProcessManager, grants: Grants, outer: Mapping[str, str], settings: ProcessSettings
+    ) -> None:
+        self._manager = manager
+        self._grants = grants
+        self._outer = outer
+        self._settings = settings
+
+    async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        plan = make_plan(context, arguments, self._outer)
+        if plan.on_host:
+            self._grants.take(context.call_id, plan.digest)
+        background = arguments.get("background", False) and context.background
+        tty = arguments.get("pty", False)
+        seconds = float(arguments.get("timeout", self._settings.timeout_sec))
+        item = await self._manager.start(plan, context, tty=tty, stdin=background or tty, seconds=seconds)
+        wait = 0.0 if background else min(arguments.get("yieldMs", self._settings.background_ms), MAX_YIELD_MS) / 1000
+        try:
+            with context.cancel.interrupting():
+                async with asyncio.timeout(wait if context.background else None):
+                    await item.done.wait()
+        except TimeoutError:
+            item.background = True
+            return self._still(item)
+        except BaseException:
+            await self._manager.kill(item, "it was stopped")
+            self._manager.drop(item)
+            raise
+        self._manager.drop(item)
+        return self._finished(item)
+
+    def _still(self, item: Running) -> ToolOutput:
+        text = item.pending.drain()[-4_000:]
+        note = f"Still running as {item.id}; use process to poll it, to give it input or to end it."
+        return said(f"{text}\n\n{note}" if text else note, status="running", sessionId=item.id, cwd=item.plan.cwd)
+
+    def _finished(self, item: Running) -> ToolOutput:
+        text = "\n".join(part for part in (item.output.text().rstrip("\n"), item.ending) if part)
+        details = self._details(item)
+        return said(text or "(no output)", **details)
+
+    def _details(self, item: Running) -> dict[str, Any]:
+        return {
+            "status": item.status,
+            "exitCode": item.exit.code if item.exit else None,
+            "durationMs": int(((item.ended_at or 0) - item.started) * 1000),
+            "cwd": item.plan.cwd,
+            "sandbox": item.plan.spec.backend.value,
+            **({"timedOut": True} if "longer than" in item.stopped else {}),
+        }
+
+    async def process(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        action = arguments["action"]
+        if action == "list":
+            return self._list(context.agent_id)
+        if not arguments.get("sessionId"):
+            raise ToolError(f"process {action} needs sessionId", cure="see the ids with action list")
+        item = self._manager.find(context.agent_id, arguments["sessionId"])
+        match action:
+            case "poll":
+                return await self._poll(context, item, min(arguments.get("timeout", 0), MAX_POLL_MS) / 1000)
+            case "log":
+                return _log(item, arguments.get("offset"), arguments.get("limit", LOG_LINES))
+            case "kill":
+                await self._manager.kill(item, "it was killed")
+                return said(f"{item.id} has ended. {item.ending}".strip(), status=item.status)
+            case "clear":
+                item.output.drain()
+                item.pending.drain()
+                return said(f"The output of {item.id} so far is forgotten.")
+            case "remove":
+                await self._manager.kill(item, "it was removed")
+                self._manager.drop(item)
+                return said(f"{item.id} is gone.")
+            case _:
+                return await _give(item, action, arguments)
+
+    def _list(self, agent_id: str) -> ToolOutput:
+        items = self._manager.listed(agent_id)
+        if not items:
+            return said("No command is running or has just ended.", count=0)
+        lines = [
+            f"{item.id} {item.status} pid {item.child.pid} {human_bytes(item.printed)}: {item.plan.command[:120]}"
+            for item in items
+        ]
+        return said("\n".join(lines), count=len(items))
+
+    async def _poll(self, context: ToolContext, item: Running, seconds: float) -> ToolOutput:
+        text = item.pending.drain()
+        if not text and item.exit is None and seconds:
+            item.fresh.clear()
+            with context.cancel.interrupting(), contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await item.fresh.wait()
+            text = item.pending.drain()
+        state = item.ending or ("(still running)" if item.exit is None else "(ended with code 0)")
+        return said(f"{text.rstrip()}\n{state}".lstrip(), **self._details(item))
+
+
+async def _give(item: Running, action: str, arguments: dict[str, Any]) -> ToolOutput:
+    if item.exit is not None:
+        raise ToolError(f"{item.id} has ended", cure="read its output with action log")
+    data = arguments.get("data", "")
+    match action:
+        case "send-keys":
+            sent = encode_keys(arguments.get("keys") or ([data] if data else []))
+        case "submit":
+            sent = data.encode() + (b"\r" if item.child.is_terminal else b"\n")
+        case "paste":
+            sent = paste(data) if item.child.is_terminal else data.encode()
+        case _:
+            sent = data.encode("utf-8", "surrogateescape")
+    if not sent and not arguments.get("eof"):
+        raise ToolError(f"process {action} has nothing to send", cure="give data, keys or eof")
+    await item.child.write(sent, eof=arguments.get("eof", False))
+    return said(f"Sent {len(sent)} bytes to {item.id}.", bytes=len(sent))
+
+
+def _log(item: Running, offset: int | None, limit: int) -> ToolOutput:
+    lines = item.output.text().splitlines()
+    start = max(0, len(lines) - limit) if offset is None else offset
+    shown = lines[start : start + min(limit, 2_000)]
+    note = f"\n[lines {start + 1}-{start + len(shown)} of {len(lines)}; {item.status}]"
+    return said("\n".join(shown) + note, lines=len(shown), total=len(lines))

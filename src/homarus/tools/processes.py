@@ -1,0 +1,243 @@
+"""The commands that are running or have just ended, by agent. Nothing here outlives the session that started it.
+
+Output is kept within bounds while it arrives: the newest part of all of it, and the newest part of what nobody has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from homarus.core.clock import Clock, Ids
+from homarus.core.errors import ToolError
+from homarus.core.text import single_line
+from homarus.sandbox.process import Child, Exit, Order, start
+from homarus.tools.command import Plan
+from homarus.tools.tool import ToolContext
+
+MAX_OUTPUT, MAX_PENDING = 200_000, 30_000
+# A command that prints more than this is ended: it prints for nobody.
+MAX_PRINTED = 1 << 30
+MAX_RUNNING, MAX_RECORDS = 32, 50
+
+
+class ProcessSettings(Struct, frozen=True, rename="camel"):
+    """`tools.exec`: how long a command may take, and what is remembered of it."""
+
+    timeout_sec: int = 1_800
+    background_ms: int = 10_000
+    cleanup_ms: int = 1_800_000
+    notify_on_exit: bool = True
+    notify_on_exit_empty_success: bool = False
+
+
+class Ended(Struct, frozen=True):
+    """A background command came to its end; whoever runs the session tells the model."""
+
+    agent_id: str
+    session: str
+    id: str
+    ok: bool
+    text: str
+
+
+Notify = Callable[[Ended], None]
+
+
+class Tail:
+    """The newest bytes of a stream, and how many were dropped before them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._data = bytearray()
+        self.dropped = 0
+
+    def add(self, block: bytes) -> None:
+        """Take more; what does not fit any more is let go."""
+        self._data += block
+        if (over := len(self._data) - self._limit) > 0:
+            del self._data[:over]
+            self.dropped += over
+
+    def text(self) -> str:
+        """Return what is kept."""
+        text = self._data.decode("utf-8", "replace").replace("\r\n", "\n")
+        return f"[… {self.dropped:,} earlier bytes were dropped …]\n{text}" if self.dropped else text
+
+    def drain(self) -> str:
+        """Return what is kept and forget it."""
+        text = self.text()
+        self._data.clear()
+        self.dropped = 0
+        return text
+
+
+class Running:
+    """One command, from its start until it is forgotten."""
+
+    def __init__(self, ident: str, plan: Plan, context: ToolContext, child: Child) -> None:
+        self.id = ident
+        self.plan = plan
+        self.agent_id = context.agent_id
+        self.session = str(context.session)
+        self.quiet = context.session.is_subagent
+        self.child = child
+        self.started = context.clock.monotonic()
+        self.ended_at: float | None = None
+        self.exit: Exit | None = None
+        self.stopped = ""
+        self.background = False
+        self.output = Tail(MAX_OUTPUT)
+        self.pending = Tail(MAX_PENDING)
+        self.printed = 0
+        self.fresh = asyncio.Event()
+        self.done = asyncio.Event()
+        self.work: asyncio.Task[None] | None = None
+
+    @property
+    def status(self) -> str:
+        """Return running, completed, failed or killed, as a person would put it."""
+        if self.exit is None:
+            return "running"
+        return "killed" if self.stopped else "completed" if self.exit.ok else "failed"
+
+    @property
+    def ending(self) -> str:
+        """Return in one sentence how it ended; nothing for a plain success."""
+        if self.stopped:
+            return f"(Command ended: {self.stopped})"
+        if self.exit is None or self.exit.ok:
+            return ""
+        return (
+            f"(Command exited with code {self.exit.code})"
+            if self.exit.code is not None
+            else f"(Command was ended by signal {self.exit.signal})"
+        )
+
+
+class ProcessManager:
+    """Starts, finds and ends commands. One for the whole program; it must be closed in the loop that used it."""
+
+    def __init__(
+        self, clock: Clock, ids: Ids, *, settings: ProcessSettings | None = None, notify: Notify | None = None
+    ) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings or ProcessSettings()
+        self._notify = notify
+        self._all: dict[str, Running] = {}
+        # A command that ended within its call is no longer listed, but its task is held until it is through.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, plan: Plan, context: ToolContext, *, tty: bool, stdin: bool, seconds: float) -> Running:
+        """Start a command; it is ended after `seconds` (zero: never), and with its session in any case."""
+        self._forget()
+        if sum(item.exit is None for item in self.listed(context.agent_id)) >= MAX_RUNNING:
+            raise ToolError(f"{MAX_RUNNING} commands are running already", cure="end some with process kill")
+        ident = self._ids.short()
+        while ident in self._all:
+            ident = self._ids.uuid()[:8]
+        order = Order(plan.argv, plan.cwd, plan.env, f"{ident}-{self._ids.uuid()[:8]}", tty=tty, stdin=stdin)
+        item = Running(ident, plan, context, await start(plan.spec, order))
+        self._all[ident] = item
+        item.work = asyncio.create_task(self._look_after(item, seconds))
+        self._tasks.add(item.work)
+        item.work.add_done_callback(self._tasks.discard)
+        return item
+
+    async def _look_after(self, item: Running, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds or None):
+                async for block in item.child.output():
+                    item.output.add(block)
+                    item.pending.add(block)
+                    item.printed += len(block)
+                    item.fresh.set()
+                    if item.printed > MAX_PRINTED:
+                        item.stopped = item.stopped or f"it printed more than {MAX_PRINTED >> 20} MB"
+                        break
+                else:
+                    item.exit = await item.child.wait()
+        except TimeoutError:
+            item.stopped = item.stopped or f"it took longer than {seconds:g} seconds"
+        finally:
+            if item.exit is None:
+                item.stopped = item.stopped or "its session ended"
+                await item.child.kill()
+                item.exit = await item.child.wait()
+            item.child.close()
+            item.ended_at = self._clock.monotonic()
+            item.fresh.set()
+            item.done.set()
+        self._tell(item)
+
+    def _tell(self, item: Running) -> None:
+        settings = self._settings
+        if (
+            not item.background
+            or item.quiet
+            or not settings.notify_on_exit
+            or self._notify is None
+            or item.exit is None
+        ):
+            return
+        tail = single_line(item.pending.text()[-400:], 400)
+        if item.exit.ok and not tail and not settings.notify_on_exit_empty_success:
+            return
+        word = "completed" if item.exit.ok else "failed"
+        code = item.exit.code if item.exit.code is not None else f"signal {item.exit.signal}"
+        text = f"Exec {word} ({item.id}, code {code}) :: {tail}"
+        self._notify(Ended(item.agent_id, item.session, item.id, item.exit.ok, text))
+
+    def listed(self, agent_id: str) -> list[Running]:
+        """Return an agent's commands, oldest first."""
+        return [item for item in self._all.values() if item.agent_id == agent_id]
+
+    def find(self, agent_id: str, ident: str) -> Running:
+        """Return one command of an agent; another agent's does not exist for it."""
+        self._forget()
+        item = self._all.get(ident)
+        if item is None or item.agent_id != agent_id:
+            known = ", ".join(other.id for other in self.listed(agent_id)[-10:]) or "none"
+            raise ToolError(f"there is no command '{single_line(ident, 40)}'", cure=f"use one of: {known}")
+        return item
+
+    async def kill(self, item: Running, reason: str) -> None:
+        """End a command and wait until it is gone."""
+        if item.exit is None:
+            item.stopped = item.stopped or reason
+            await item.child.kill()
+            await item.done.wait()
+
+    def drop(self, item: Running) -> None:
+        """Forget a command that has ended."""
+        self._all.pop(item.id, None)
+
+    async def close_session(self, session: str) -> None:
+        """End everything that a session started."""
+        await self._close([item for item in self._all.values() if item.session == session])
+
+    async def aclose(self) -> None:
+        """End everything."""
+        await self._close(list(self._all.values()))
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _close(self, items: list[Running]) -> None:
+        for item in items:
+            item.background = False
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*(self.kill(item, "its session ended") for item in items))
+        for item in items:
+            self.drop(item)
+
+    def _forget(self) -> None:
+        """Let go of records that are old or too many."""
+        now, keep = self._clock.monotonic(), min(max(self._settings.cleanup_ms / 1000, 60), 10_800)
+        ended = [item for item in self._all.values() if item.ended_at is not None]
+        for at, item in enumerate(reversed(ended)):
+            if at >= MAX_RECORDS or now - (item.ended_at or 0) > keep:
+                self.drop(item)

@@ -1,0 +1,239 @@
+"""exec and process against real commands, with a sandbox and without."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.tools.calling import call, fail, say, text_of
+from tests.tools.context import context
+
+from homarus.core.cancel import Cancel
+from homarus.core.clock import SystemClock, SystemIds
+from homarus.core.errors import Denied
+from homarus.core.routes import SessionKind, named_session
+from homarus.sandbox.process import available, marked
+from homarus.sandbox.spec import Backend, SandboxSpec
+from homarus.tools.exec import exec_tools
+from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager, ProcessSettings
+from homarus.tools.tool import Tool, ToolContext
+
+BACKENDS = [
+    pytest.param(backend, marks=() if available(backend) else pytest.mark.skip(f"{backend} does not work here"))
+    for backend in (Backend.OFF, Backend.BWRAP, Backend.LANDLOCK)
+]
+
+
+class AnyGrant:
+    def take(self, call_id: str, digest: str) -> None:
+        return None
+
+
+class NoGrant:
+    def take(self, call_id: str, digest: str) -> None:
+        raise Denied("nobody approved this")
+
+
+class Bench:
+    """Tools, the manager behind them, and what it announced."""
+
+    def __init__(self) -> None:
+        self.told: list[Ended] = []
+        settings = ProcessSettings()
+        self.manager = ProcessManager(SystemClock(), SystemIds(), settings=settings, notify=self.told.append)
+        self.tools: list[Tool] = exec_tools(self.manager, AnyGrant(), os.environ, settings)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    await made.manager.aclose()
+
+
+def at(folder: Path, backend: Backend = Backend.OFF, **changes: object) -> ToolContext:
+    (folder / "ws").mkdir(exist_ok=True)
+    return context(
+        folder, sandbox=SandboxSpec(backend, str(folder / "ws")), ids=SystemIds(), clock=SystemClock(), **changes
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_command_and_its_result(bench: Bench, tmp_path: Path, backend: Backend) -> None:
+    ctx = at(tmp_path, backend)
+    result = await call(bench.tools, "bash", ctx, cmd="echo out; echo err >&2; exit 3")
+    assert text_of(result) == "out\nerr\n(Command exited with code 3)"
+    assert not result.is_error
+    details = result.details or {}
+    assert (details["status"], details["exitCode"], details["sandbox"]) == ("failed", 3, backend.value)
+    assert await say(bench.tools, "exec", ctx, command="true") == "(no output)"
+    assert await say(bench.tools, "exec", ctx, command="echo $X", env={"X": "1"}) == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("exec", {}, "'command' is missing"),
+        ("exec", {"command": " "}, "empty"),
+        ("exec", {"command": "a\x00b"}, "NUL"),
+        ("exec", {"command": "ls", "workdir": "nowhere"}, "no folder"),
+        ("exec", {"command": "ls", "env": {"PATH": "/tmp"}}, "cannot be set"),
+        ("exec", {"command": "ls", "env": {"LD_PRELOAD": "/tmp/x.so"}}, "cannot be set"),
+        ("exec", {"command": "ls", "env": {"X": 5}}, "needs a text"),
+        ("exec", {"command": "ls", "timeout": -1}, "at least 0"),
+        ("exec", {"command": "nosuchprogram"}, "no program"),
+        ("exec", {"command": "./nosuch"}, "cannot run"),
+        ("exec", {"command": "ls", "host": "sandbox"}, "no sandbox"),
+        ("exec", {"command": "ls", "host": "moon"}, "must be one of"),
+        ("process", {}, "'action' is missing"),
+        ("process", {"action": "poll"}, "needs sessionId"),
+        ("process", {"action": "poll", "sessionId": "zz"}, "no command 'zz'"),
+        ("process", {"action": "dance", "sessionId": "zz"}, "must be one of"),
+    ],
+)
+async def test_bad_calls(bench: Bench, tmp_path: Path, name: str, arguments: dict[str, object], expected: str) -> None:
+    assert expected in await fail(bench.tools, name, at(tmp_path), **arguments)
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+async def test_the_folder_of_a_sandboxed_command_must_be_visible(
+    bench: Bench, tmp_path: Path, backend: Backend
+) -> None:
+    assert "not in the sandbox" in await fail(bench.tools, "exec", at(tmp_path, backend), command="ls", workdir="/etc")
+
+
+async def test_a_host_command_needs_its_grant(tmp_path: Path) -> None:
+    manager = ProcessManager(SystemClock(), SystemIds())
+    tools = exec_tools(manager, NoGrant(), {})
+    assert "nobody approved" in await fail(tools, "exec", at(tmp_path), command="touch made")
+    assert not (tmp_path / "ws" / "made").exists()
+    if available(Backend.BWRAP):
+        ctx = at(tmp_path, Backend.BWRAP)
+        assert await say(tools, "exec", ctx, command="echo in") == "in"
+        assert "nobody approved" in await fail(tools, "exec", ctx, command="echo out", host="host")
+    await manager.aclose()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_command_that_goes_on(bench: Bench, tmp_path: Path, backend: Backend) -> None:
+    ctx = at(tmp_path, backend)
+    result = await call(
+        bench.tools, "exec", ctx, command="sh -c 'echo ready; read x; echo got $x; read y'", background=True
+    )
+    ident = str((result.details or {})["sessionId"])
+    begun = text_of(result)
+    begun += (
+        ""
+        if "ready" in begun
+        else await say(bench.tools, "process", ctx, action="poll", sessionId=ident, timeout=5_000)
+    )
+    assert "ready" in begun
+    await say(bench.tools, "process", ctx, action="submit", sessionId=ident, data="word")
+    assert "got word" in await say(bench.tools, "process", ctx, action="poll", sessionId=ident, timeout=5_000)
+    assert "running" in await say(bench.tools, "process", ctx, action="list")
+    assert "got word" in await say(bench.tools, "process", ctx, action="log", sessionId=ident)
+    assert "no command" in await fail(
+        bench.tools, "process", at(tmp_path, agent_id="other"), action="kill", sessionId=ident
+    )
+    assert "has ended" in await say(bench.tools, "process", ctx, action="kill", sessionId=ident)
+    assert bench.told[0].id == ident
+    assert bench.told[0].text.startswith(f"Exec failed ({ident}, ")
+    assert "has ended" in await fail(bench.tools, "process", ctx, action="write", sessionId=ident, data="x")
+    assert "gone" in await say(bench.tools, "process", ctx, action="remove", sessionId=ident)
+
+
+async def test_a_terminal(bench: Bench, tmp_path: Path) -> None:
+    ctx = at(tmp_path)
+    command = 'python3 -c "import sys; print(sys.stdin.isatty()); print(repr(input()))"'
+    result = await call(bench.tools, "exec", ctx, command=command, pty=True, background=True)
+    ident = str((result.details or {})["sessionId"])
+    await say(bench.tools, "process", ctx, action="send-keys", sessionId=ident, keys=["h", "i", "Enter"])
+    text = ""
+    for _ in range(20):
+        text += await say(bench.tools, "process", ctx, action="poll", sessionId=ident, timeout=1_000)
+        if "ended" in text:
+            break
+    assert "True" in text
+    assert "'hi'" in text
+
+
+async def test_a_process_that_prints_for_ever(bench: Bench, tmp_path: Path) -> None:
+    ctx = at(tmp_path)
+    result = await call(bench.tools, "exec", ctx, command="yes", timeout=0.7)
+    text = text_of(result)
+    assert "longer than 0.7 seconds" in text
+    assert len(text) <= 64_000
+    assert (result.details or {})["timedOut"] is True
+    result = await call(bench.tools, "exec", ctx, command="yes", yieldMs=100)
+    item = bench.manager.listed("main")[0]
+    await asyncio.sleep(0.3)
+    assert len(item.output.text()) <= MAX_OUTPUT + 100
+    assert len(item.pending.text()) <= 30_100
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_cancelling_ends_the_whole_family(bench: Bench, tmp_path: Path, backend: Backend) -> None:
+    cancel = Cancel()
+    ctx = at(tmp_path, backend, cancel=cancel)
+    asyncio.get_running_loop().call_later(0.4, cancel.cancel, "stop")
+    result = await call(bench.tools, "exec", ctx, command="setsid sleep 77 & sleep 78")
+    assert result.is_error
+    assert bench.manager.listed("main") == []
+    assert not alive("sleep\x0077")
+    assert not alive("sleep\x0078")
+
+
+async def test_what_a_command_leaves_behind_ends_with_it(bench: Bench, tmp_path: Path) -> None:
+    assert await say(bench.tools, "exec", at(tmp_path), command="sleep 79 & echo done") == "done"
+    assert not alive("sleep\x0079")
+
+
+async def test_nothing_outlives_its_session(bench: Bench, tmp_path: Path) -> None:
+    ctx = at(tmp_path, session=named_session("main", SessionKind.SUBAGENT, "x"))
+    await call(bench.tools, "exec", ctx, command="sleep 80", background=True)
+    await call(bench.tools, "exec", at(tmp_path), command="sleep 81", background=True)
+    await bench.manager.close_session(str(ctx.session))
+    assert not alive("sleep\x0080")
+    assert alive("sleep\x0081")
+    await bench.manager.aclose()
+    assert not alive("sleep\x0081")
+    assert bench.told == []
+
+
+async def test_without_the_process_tool_a_command_is_waited_for(bench: Bench, tmp_path: Path) -> None:
+    ctx = at(tmp_path, background=False)
+    assert await say(bench.tools, "exec", ctx, command="sleep 0.3 && echo end", yieldMs=10, background=True) == "end"
+
+
+async def test_commands_of_a_killed_program_are_found_and_ended(tmp_path: Path) -> None:
+    import subprocess
+
+    from homarus.sandbox.process import MARK, end_orphans
+
+    env = {**os.environ, MARK: "999999999.1.lost"}
+    stray = subprocess.Popen(["sleep", "82"], env=env)
+    mine = subprocess.Popen(["sleep", "83"], env={**os.environ, MARK: f"{os.getpid()}.{start_time()}.kept"})
+    try:
+        assert stray.pid in end_orphans()
+        assert stray.wait(5) == -signal.SIGKILL
+        assert mine.poll() is None
+        assert marked("kept") == [mine.pid]
+    finally:
+        mine.kill()
+        mine.wait()
+
+
+def start_time() -> str:
+    return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def alive(needle: str) -> bool:
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if needle in entry.read_text() and b"homarus" not in entry.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
