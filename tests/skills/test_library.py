@@ -119,9 +119,22 @@ def test_get_by_name_or_key(home):
 
 
 def test_is_current_of_what_is_missing(tmp_path):
-    assert is_current([Stamp(str(tmp_path / "missing"))])
-    assert not is_current([Stamp(str(tmp_path / "missing"), 1, 1)])
-    assert not is_current([Stamp(str(tmp_path))])
+    root = str(tmp_path)
+    assert is_current(root, [Stamp("missing")])
+    assert not is_current(root, [Stamp("missing", 1, 1)])
+    assert not is_current(root, [Stamp(".")])
+    assert is_current(f"{root}/missing", [Stamp(".")])
+    assert not is_current(f"{root}/missing", [Stamp("."), Stamp("a", 1, 1)])
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors by way of /proc")
+def test_looking_leaves_no_descriptor_open(home):
+    library = SkillLibrary(clock=LATER)
+    library.load(roots(home))
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        library.load(roots(home))
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_changed_a_moment_ago_is_looked_at_again(home):

@@ -69,7 +69,7 @@ class Skill(Struct, frozen=True):
 
 
 class Stamp(NamedTuple):
-    """The state of a path when it was looked at; zeros when it was not there."""
+    """The state of a path, relative to its root, when it was looked at; zeros when it was not there."""
 
     path: str
     inode: int = 0
@@ -168,9 +168,12 @@ class _Search:
         """Remember how a path looks before anything is read from it."""
         try:
             found = os.stat(path)  # noqa: PTH116 - a thousand Path objects cost more than the stats
-            self.stamps.append(Stamp(path, found.st_ino, found.st_ctime_ns))
+            self.stamps.append(Stamp(self._below(path), found.st_ino, found.st_ctime_ns))
         except OSError:
-            self.stamps.append(Stamp(path))
+            self.stamps.append(Stamp(self._below(path)))
+
+    def _below(self, path: str) -> str:
+        return path[len(self.root.path) + 1 :] or "."
 
     def _candidate(self, path: str, file: str, found: Guarded) -> bool:
         if self._candidates >= self.limits.max_candidates_per_root:
@@ -183,7 +186,7 @@ class _Search:
         elif found.realpath not in self._seen:
             self._seen.add(found.realpath)
             _, inode, _, _, changed = found.fingerprint.rpartition("|")[2].split(":")
-            self.stamps.append(Stamp(file, int(inode), int(changed)))
+            self.stamps.append(Stamp(self._below(file), int(inode), int(changed)))
             if found.truncated:
                 self.problems.append(f"{file}: larger than {self.limits.max_skill_file_bytes:,} bytes")
             else:

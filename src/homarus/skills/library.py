@@ -19,6 +19,7 @@ _MAX_ROOTS = 64
 # A file system's clock ticks slowly: two writes within a tick leave the same times. What changed this recently is looked
 # at again next time, whatever its stamp says.
 _TICK_MS = 100
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_SETS = 16
 _MAX_AUDITED = 2_000
 
@@ -74,11 +75,11 @@ class SkillLibrary:
 
     def changed(self, roots: Iterable[SkillRoot]) -> bool:
         """Say whether `load` would look again, without looking: what a watcher asks after its events settled."""
-        return any((kept := self._scans.get(root)) is None or not is_current(kept.stamps) for root in roots)
+        return any((kept := self._scans.get(root)) is None or not is_current(root.path, kept.stamps) for root in roots)
 
     def _scan(self, root: SkillRoot) -> Scan:
         kept = self._scans.get(root)
-        if kept is not None and is_current(kept.stamps):
+        if kept is not None and is_current(root.path, kept.stamps):
             return kept
         fresh = scan_root(root, self.limits)
         newest_ms = max(stamp.changed_ns for stamp in fresh.stamps) // 1_000_000
@@ -123,16 +124,24 @@ def merge(scans: Iterable[Scan], limits: SkillLimits) -> SkillSet:
     return SkillSet(skills, tuple(shadowed), tuple(problems), digest.hexdigest()[:24])
 
 
-def is_current(stamps: Iterable[Stamp]) -> bool:
-    """Say whether every path still looks as it did. One stat each: this is the whole cost of a warm listing."""
+def is_current(root: str, stamps: Iterable[Stamp]) -> bool:
+    """Say whether every path below a root still looks as it did. One stat each: the whole cost of a warm listing."""
+    try:
+        # From the root on, the system has two names to walk along for each file instead of a whole path.
+        folder = os.open(root, _FOLDER)
+    except OSError:
+        return not any(stamp.inode for stamp in stamps)
     stat = os.stat
-    for path, inode, changed_ns in stamps:
-        try:
-            found = stat(path)
-        except OSError:
-            if inode:
+    try:
+        for path, inode, changed_ns in stamps:
+            try:
+                found = stat(path, dir_fd=folder)
+            except OSError:
+                if inode:
+                    return False
+                continue
+            if found.st_ctime_ns != changed_ns or found.st_ino != inode:
                 return False
-            continue
-        if found.st_ctime_ns != changed_ns or found.st_ino != inode:
-            return False
+    finally:
+        os.close(folder)
     return True
