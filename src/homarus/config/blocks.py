@@ -28,6 +28,7 @@ BLOCKS: dict[str, str] = {
     "skills": "homarus.skills.settings:SkillSettings",
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
     "session": "homarus.sessions.settings:SessionSettings",
+    "commands": "homarus.agent.commands.settings:CommandSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",
     "agents.defaults.compaction": "homarus.context.settings:CompactionSettings",
     "agents.defaults.contextPruning": "homarus.context.settings:PruningSettings",
