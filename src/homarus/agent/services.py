@@ -65,6 +65,9 @@ class ComposeRequest(Struct, frozen=True, kw_only=True):
     occasion: str = ""
     heartbeat: bool = False
     interactive: bool = True
+    levels: dict[str, str] = {}
+    # Standing instructions of the owner that hold in this session.
+    pins: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
 
 

@@ -6,7 +6,8 @@ This is the only place that opens a session for writing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnService
 from homarus.context.budget import budget_for
 from homarus.context.engine import EngineCall
 from homarus.context.flush import FLUSH_PROMPT
+from homarus.context.pins import pinned
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.cancel import Cancel
@@ -62,6 +64,10 @@ class Turn(Struct, frozen=True, kw_only=True):
     budget: Limits = Limits()
     day: Limits = Limits()
     provenance: dict[str, Any] | None = None
+    # Levels of this turn alone (reasoning, elevated, verbose, fast), over those of the session.
+    levels: dict[str, str] = {}
+    # How long it may take, where the caller says so; 0 is for ever.
+    seconds: float | None = None
     # Facts of this turn alone that the model should know, under a heading each.
     notes: tuple[tuple[str, str], ...] = ()
 
@@ -73,6 +79,15 @@ class Given(Struct, frozen=True):
     cancel: Cancel
     settle: Callable[..., None]
     emit: Emit
+
+
+class Staged(Struct, frozen=True):
+    """Everything of a turn but the turn itself: for what a person may ask of a session besides an answer."""
+
+    live: Live
+    prepared: Prepared
+    model: ChainModel
+    window: SessionWindow
 
 
 class TurnRunner:
@@ -98,6 +113,21 @@ class TurnRunner:
         given.emit(RunEnded(turn.run_id, outcome.status, outcome.text, outcome.error, outcome.spent.usage, seconds))
         return outcome
 
+    @asynccontextmanager
+    async def staged(self, turn: Turn, given: Given) -> AsyncIterator[Staged]:
+        """Open a session with everything that a turn in it would have; nothing is stored by that."""
+        services = self._services
+        store = services.store(turn.agent_id)
+        live = self.open.take(turn.session, lambda: Live(store, turn.session, str(services.workspace(turn.agent_id))))
+        try:
+            entry = _entry(live)
+            prepared = await services.prepare(turn, entry, given.cancel, given.emit)
+            speech = services.compose(_request(turn, live, prepared, entry))
+            model = _model(live, prepared, speech)
+            yield Staged(live, prepared, model, self._window(turn, given, live, prepared, speech, model))
+        finally:
+            self.open.give_back(turn.session)
+
     async def _opened(self, turn: Turn, given: Given) -> Outcome:
         services = self._services
         store = services.store(turn.agent_id)
@@ -115,19 +145,7 @@ class TurnRunner:
         prepared = await services.prepare(turn, entry, given.cancel, given.emit)
         given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
         resumed = await settle_open_calls(session, prepared.box, prepared.context)
-        request = ComposeRequest(
-            agent_id=turn.agent_id,
-            session=turn.session,
-            session_id=session.session_id,
-            prepared=prepared,
-            entry=entry,
-            completed=live.completed,
-            occasion="new" if live.is_new else "",
-            heartbeat=turn.heartbeat,
-            interactive=turn.interactive,
-            notes=turn.notes,
-        )
-        speech = services.compose(request)
+        speech = services.compose(_request(turn, live, prepared, entry))
         self._accept(turn, given, live, speech, resumed=bool(resumed))
         outcome, compacted = await self._loop(turn, given, live, prepared, speech)
         self._keep(turn, live, prepared, speech, outcome, compacted=compacted)
@@ -152,16 +170,7 @@ class TurnRunner:
         self, turn: Turn, given: Given, live: Live, prepared: Prepared, speech: Speech
     ) -> tuple[Outcome, bool]:
         services, session = self._services, live.writer
-        request = ModelRequest(
-            model=prepared.chain.primary.key,
-            system=speech.system,
-            messages=(),
-            tools=prepared.specs,
-            thinking=prepared.thinking,
-            session_id=session.session_id,
-            params=prepared.params or None,
-        )
-        model = ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.deadline)
+        model = _model(live, prepared, speech)
         window = self._window(turn, given, live, prepared, speech, model)
         batch = Batch(
             session,
@@ -287,6 +296,36 @@ class Counts:
         """Note the cycle."""
         now = epoch_ms(self._live.store.clock.now())
         self._live.store.update(self._live.key, memory_flush_at=now, memory_flush_compaction_count=self.compactions)
+
+
+def _request(turn: Turn, live: Live, prepared: Prepared, entry: SessionEntry) -> ComposeRequest:
+    return ComposeRequest(
+        agent_id=turn.agent_id,
+        session=turn.session,
+        session_id=live.writer.session_id,
+        prepared=prepared,
+        entry=entry,
+        completed=live.completed,
+        occasion="new" if live.is_new else "",
+        heartbeat=turn.heartbeat,
+        interactive=turn.interactive,
+        levels=turn.levels,
+        pins=tuple(pinned(live.writer.branch)),
+        notes=turn.notes,
+    )
+
+
+def _model(live: Live, prepared: Prepared, speech: Speech) -> ChainModel:
+    request = ModelRequest(
+        model=prepared.chain.primary.key,
+        system=speech.system,
+        messages=(),
+        tools=prepared.specs,
+        thinking=prepared.thinking,
+        session_id=live.writer.session_id,
+        params=prepared.params or None,
+    )
+    return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.deadline)
 
 
 def _entry(live: Live) -> SessionEntry:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import date, timedelta
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, date, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +31,17 @@ from homarus.gateway.toolkit import Toolkit
 from homarus.memory.memory import Memory
 from homarus.memory.settings import MemorySettings
 from homarus.models.access import Models
+from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
 from homarus.models.select import Override
 from homarus.prompt.facts import RuntimeFacts, TurnFacts
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.prompt.section import Section, Tier
-from homarus.queue.collect import Queued
+from homarus.queue.collect import Batch, Queued
 from homarus.queue.inbox import Inbox, inbox_path
 from homarus.queue.lane import Places, SessionLane, TurnInput
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
-from homarus.queue.settings import QueueSettings
+from homarus.queue.settings import Drop, QueueSettings
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place
 from homarus.sandbox.resolve import resolve as resolve_sandbox
@@ -52,6 +55,7 @@ from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
 
 DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
+STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
 Listener = Callable[[RunEvent], None]
 
 
@@ -75,6 +79,9 @@ class Runtime:
         self._lanes: dict[SessionKey, SessionLane] = {}
         self._listeners: dict[SessionKey, list[Listener]] = {}
         self._spent: dict[tuple[str, date], Spent] = {}
+        # One thing at a time in a session: a turn, a compaction by hand, or starting over.
+        self._alone: dict[SessionKey, asyncio.Lock] = {}
+        self._errands: dict[SessionKey, Cancel] = {}
         self._places = Places({"main": int(config.get("agents.defaults.maxConcurrent") or 4)})
         self.turns = TurnRunner(
             TurnServices(
@@ -86,7 +93,7 @@ class Runtime:
                 compose=self._compose,
                 engines=self._engine,
                 today=self.today,
-                spent_today=lambda agent: self._spent.get((agent, self.today(agent)), Spent()),
+                spent_today=self.spent_today,
                 spent=self._note_spent,
             )
         )
@@ -123,7 +130,7 @@ class Runtime:
                 database=self.config.paths.memory_db(agent_id),
                 settings=settings,
                 clock=self.clock,
-                tz=self._zone(agent_id),
+                tz=self.zone(agent_id),
                 sessions=self.config.paths.sessions_dir(agent_id) if "sessions" in settings.sources else None,
                 home=self.config.paths.home,
             )
@@ -131,7 +138,7 @@ class Runtime:
 
     def today(self, agent_id: str) -> date:
         """Return the date where the user is."""
-        return self.clock.now().astimezone(self._zone(agent_id)).date()
+        return self.clock.now().astimezone(self.zone(agent_id)).date()
 
     def sandbox(self, agent_id: str, session: SessionKey) -> SandboxSpec:
         """Return where this session's commands run; without a usable sandbox, nowhere."""
@@ -164,6 +171,42 @@ class Runtime:
             lane.recover()
         return lane
 
+    def open_lane(self, key: SessionKey) -> SessionLane | None:
+        """Return the lane of a session that this process has talked in, without opening one."""
+        return self._lanes.get(key)
+
+    @contextmanager
+    def opened(self, key: SessionKey) -> Iterator[Live]:
+        """Open a session for writing while the context lasts; a turn that runs in it shares the same writer."""
+        live = self.turns.open.take(key, lambda: self._live(key))
+        try:
+            yield live
+        finally:
+            self.turns.open.give_back(key)
+
+    @asynccontextmanager
+    async def errand(self, key: SessionKey) -> AsyncIterator[Cancel]:
+        """Keep turns out of a session while something else is done with it; `stop` ends that, too."""
+        async with self._alone.setdefault(key, asyncio.Lock()):
+            self._errands[key] = Cancel()
+            try:
+                yield self._errands[key]
+            finally:
+                del self._errands[key]
+
+    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
+        """Forget what waits, end what runs, and return when it has ended; False when there was nothing to end."""
+        lane, errand = self._lanes.get(key), self._errands.get(key)
+        stopped = lane.stop(reason) if lane is not None else False
+        stopped = (errand.cancel(reason) if errand is not None else False) or stopped
+        if lane is not None and stopped:
+            await asyncio.wait({asyncio.ensure_future(lane.idle())}, timeout=STOP_SECONDS)
+        return stopped
+
+    def spent_today(self, agent_id: str) -> Spent:
+        """Return what an agent used today, by this process's count."""
+        return self._spent.get((agent_id, self.today(agent_id)), Spent())
+
     def listen(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
         """Tell a listener everything that happens in a session; returns what takes it off again."""
         listeners = self._listeners.setdefault(key, [])
@@ -174,7 +217,8 @@ class Runtime:
         """Return the queue's rules for a message."""
         info = self.store(key.agent_id).find(key)
         entry = info.entry if info else SessionEntry()
-        session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap)
+        drop = Drop(entry.queue_drop) if entry.queue_drop in set(Drop) else None
+        session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap, drop)
         settings = self.config.block("messages.queue", QueueSettings)
         return resolve(settings, channel, inline=inline, session=session)
 
@@ -189,23 +233,31 @@ class Runtime:
         await self.models.aclose()
 
     async def _run(self, key: SessionKey, given: TurnInput) -> None:
-        newest = given.batch.newest
+        async with self._alone.setdefault(key, asyncio.Lock()):
+            turn = self.turn_for(key, given.batch)
+            await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, self._emitter(key)))
+
+    def turn_for(self, key: SessionKey, batch: Batch | None = None) -> Turn:
+        """Return the turn that answers a batch of messages; without one, a turn that nobody wrote for."""
+        newest = batch.newest if batch else None
         trust = newest.trust if newest else Trust.OWNER
         route = newest.route if newest else Route(key.agent_id, key)
         facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
-        turn = Turn(
+        return Turn(
             run_id=self.ids.uuid(),
             agent_id=key.agent_id,
             session=key,
             route=route,
-            text=given.batch.text,
-            keys=tuple(item.key for item in given.batch.items),
-            images=given.batch.images,
+            text=batch.text if batch else "",
+            keys=tuple(item.key for item in batch.items) if batch else (),
+            images=batch.images if batch else (),
             trust=trust,
             model=Override(facts["model"]) if facts.get("model") else None,
             thinking=str(facts.get("thinking") or ""),
+            levels=dict(facts.get("levels") or {}),
+            notes=tuple((str(name), str(text)) for name, text in facts.get("notes") or ()),
+            seconds=facts.get("seconds"),
         )
-        await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, self._emitter(key)))
 
     def _emitter(self, key: SessionKey) -> Emit:
         def emit(event: RunEvent) -> None:
@@ -225,7 +277,7 @@ class Runtime:
         info = self.models.info(ref)
         workspace = self.workspace(turn.agent_id)
         queue = self.config.block("messages.queue", QueueSettings)
-        seconds = float(agent.get("timeoutSeconds") or DEFAULT_SECONDS)
+        seconds = float(turn.seconds if turn.seconds is not None else agent.get("timeoutSeconds", DEFAULT_SECONDS) or 0)
         context = ToolContext(
             agent_id=turn.agent_id,
             session=turn.session,
@@ -259,17 +311,27 @@ class Runtime:
             guard=LoopGuard(self.config.block("tools.loopDetection", LoopSettings)),
             thinking=self.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or ""),
             window_tokens=info.window,
-            params=self.models.params(agent, ref),
+            params=self._params(turn, entry, ref),
             pin=pin,
             deadline=self.clock.monotonic() + seconds if seconds else None,
             steer_boundary=queue.steer_boundary,
             steer_all=queue.steer_drain == "all",
         )
 
+    def _params(self, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[str, Any]:
+        params = self.models.params(self.config.agent(turn.agent_id), ref)
+        # Only a provider that sells speed can be asked for it.
+        fast = (turn.levels.get("fast") or entry.fast_mode) in {"on", True}
+        return {"serviceTier": "priority", **params} if fast and ref.provider == "openai" else params
+
     def _compose(self, request: ComposeRequest) -> Speech:
         prepared = request.prepared
         skills = self.composer.skills_for(request.agent_id, request.entry.skills_snapshot)
         extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in request.notes)
+        if request.pins:
+            held = "\n".join(f"- {pin}" for pin in request.pins)
+            extras = (Section("Standing instructions of the owner", held, Tier.VOLATILE), *extras)
+        entry, levels = request.entry, request.levels
         runtime = RuntimeFacts(
             model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
         )
@@ -279,7 +341,12 @@ class Runtime:
                 session=request.session,
                 tools=prepared.specs,
                 skills=skills,
-                turn=TurnFacts(runtime=runtime, extras=extras),
+                turn=TurnFacts(
+                    runtime=runtime,
+                    extras=extras,
+                    reasoning=levels.get("reasoning") or entry.reasoning_level or "off",
+                    elevated=levels.get("elevated") or entry.elevated_level or "off",
+                ),
                 sandbox=prepared.context.sandbox,
                 heartbeat=request.heartbeat,
                 interactive=request.interactive,
@@ -301,9 +368,8 @@ class Runtime:
         self._spent = {key: value for key, value in self._spent.items() if key[1] >= today - timedelta(days=1)}
         self._spent[agent_id, today] = Spent(before.calls + spent.calls, add_usage(before.usage, spent.usage))
 
-    def _zone(self, agent_id: str) -> Any:
-        from datetime import UTC
-
+    def zone(self, agent_id: str) -> tzinfo:
+        """Return the time zone of an agent's user."""
         settings = self.config.agent(agent_id).block("", WorkspaceSettings)
         return find_zone(zone_name(settings.user_timezone, self.env)) or UTC
 

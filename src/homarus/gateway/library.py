@@ -14,17 +14,22 @@ from msgspec import Struct
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import Clock, Ids, epoch_ms
 from homarus.core.errors import HomarusError
-from homarus.core.events import RunEnded, RunEvent, UserAccepted
+from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.messages import Image, Inbound, Trust, Usage
 from homarus.core.routes import SessionKey
 from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
+from homarus.gateway.conversation import Conversation
+from homarus.gateway.desk import Approver
 from homarus.queue.modes import Overrides
+
+# The kind of a `Notice` in which the program itself answers, as it does to a command.
+REPLY = "reply"
 
 
 class Reply(Struct, frozen=True):
-    """What a turn came to. `text` is what a person may see; `raw` is what the model wrote."""
+    """What a message came to. `text` is what a person may see; `raw` is what the model wrote."""
 
     text: str
     status: str
@@ -33,6 +38,8 @@ class Reply(Struct, frozen=True):
     usage: Usage = Usage()
     seconds: float = 0.0
     directives: Directives = Directives()
+    run_id: str = ""
+    model: str = ""
 
     @property
     def ok(self) -> bool:
@@ -43,9 +50,10 @@ class Reply(Struct, frozen=True):
 class Agent:
     """One agent of a home, in one of its sessions. Use it in one event loop, and close it."""
 
-    def __init__(self, runtime: Runtime, session: SessionKey) -> None:
+    def __init__(self, runtime: Runtime, session: SessionKey, *, approver: Approver | None = None) -> None:
         self.runtime = runtime
         self.session = session
+        self.conversation = Conversation(runtime, approver)
 
     @classmethod
     def open(
@@ -68,14 +76,30 @@ class Agent:
         return cls(runtime, runtime.store(name).key(session))
 
     async def ask(self, text: str, **options: Any) -> Reply:
-        """Run one turn to its end and return its reply."""
-        ended: RunEnded | None = None
+        """Send one message and return what came of it: the turn's reply, or what the program says to a command."""
+        ended = RunEnded("", "ok")
+        said: list[str] = []
+        model = ""
         async for event in self.run(text, **options):
             if isinstance(event, RunEnded):
                 ended = event
-        assert ended is not None, "a run ends"
+            elif isinstance(event, RunStarted):
+                model = event.model
+            elif isinstance(event, Notice) and event.kind == REPLY:
+                said.append(event.text)
         shaped = shape(ended.text)
-        return Reply(shaped.text, ended.status, ended.error, ended.text, ended.usage, ended.seconds, shaped.directives)
+        visible = "\n\n".join([*said, *([shaped.text] if shaped.text else [])])
+        return Reply(
+            visible,
+            ended.status,
+            ended.error,
+            ended.text,
+            ended.usage,
+            ended.seconds,
+            shaped.directives,
+            ended.run_id,
+            model,
+        )
 
     async def run(
         self,
@@ -84,6 +108,7 @@ class Agent:
         images: tuple[Image, ...] = (),
         model: str = "",
         thinking: str = "",
+        seconds: float | None = None,
         message_id: str = "",
         channel: str = "terminal",
         trust: Trust = Trust.OWNER,
@@ -91,36 +116,61 @@ class Agent:
     ) -> AsyncIterator[RunEvent]:
         """Send a message and yield what happens until the turn that answers it has ended.
 
-        The message is durable before the first event. A message that meets a running turn steers it (or waits, as the
-        queue's rules say), and the events are those of that turn.
+        The message is durable before the first event of its turn. One that meets a running turn steers it (or waits, as
+        the queue's rules say), and the events are those of that turn. What the program says itself, as to a command,
+        comes as a `Notice` of the kind `reply`. The last event is always a `RunEnded`.
         """
-        clock, ids = self.runtime.clock, self.runtime.ids
-        facts = {key: value for key, value in (("model", model), ("thinking", thinking)) if value}
+        facts = {"model": model, "thinking": thinking, "seconds": seconds}
         inbound = Inbound(
-            id=message_id or ids.uuid(),
+            id=message_id or self.runtime.ids.uuid(),
             channel=channel,
             text=text,
             trust=trust,
-            timestamp=epoch_ms(clock.now()),
+            timestamp=epoch_ms(self.runtime.clock.now()),
             images=images,
-            facts=facts or None,
+            facts={key: value for key, value in facts.items() if value not in {"", None}} or None,
         )
         events: asyncio.Queue[RunEvent] = asyncio.Queue()
         unlisten = self.runtime.listen(self.session, events.put_nowait)
         try:
-            item = self.runtime.submit(self.session, inbound, overrides=queue)
-            if item is None:
-                raise HomarusError("the message was refused", cure="it came twice, or the queue is full")
-            mine = False
-            while True:
-                event = await events.get()
-                # The end of an earlier turn is not the end of this one.
-                mine = mine or (isinstance(event, UserAccepted) and event.message.idempotency_key == item.key)
+            handled = await self.conversation.handle(self.session, inbound, overrides=queue)
+            for reply in handled.replies:
+                yield Notice(reply, REPLY)
+            if handled.refused:
+                raise HomarusError(handled.refused)
+            if handled.item is None:
+                yield RunEnded("", "ok")
+                return
+            async for event in self._follow(handled.item.key, events):
                 yield event
-                if isinstance(event, RunEnded) and (mine or not self._waits(item.key)):
-                    return
         finally:
             unlisten()
+
+    async def _follow(self, key: str, events: asyncio.Queue[RunEvent]) -> AsyncIterator[RunEvent]:
+        """Yield the session's events until the turn that took this message has ended."""
+        lane = self.runtime.lane(self.session)
+        idle = asyncio.ensure_future(lane.idle())
+        mine = False
+        try:
+            while True:
+                if events.empty():
+                    # A message that `stop` forgot before its turn began has no turn that could end.
+                    getter = asyncio.ensure_future(events.get())
+                    await asyncio.wait({getter, idle}, return_when=asyncio.FIRST_COMPLETED)
+                    if not getter.done():
+                        getter.cancel()
+                        yield RunEnded("", "aborted", error="stopped before it began")
+                        return
+                    event = getter.result()
+                else:
+                    event = events.get_nowait()
+                # The end of an earlier turn is not the end of this one.
+                mine = mine or (isinstance(event, UserAccepted) and event.message.idempotency_key == key)
+                yield event
+                if isinstance(event, RunEnded) and (mine or not self._waits(key)):
+                    return
+        finally:
+            idle.cancel()
 
     def _waits(self, key: str) -> bool:
         return any(item.key == key for item in self.runtime.lane(self.session).waiting)
@@ -135,7 +185,8 @@ class Agent:
 
     def stop(self, reason: str = "stopped by the user") -> bool:
         """End the running turn and forget what waits; False when there was nothing to stop."""
-        return self.runtime.lane(self.session).stop(reason)
+        lane = self.runtime.open_lane(self.session)
+        return lane.stop(reason) if lane is not None else False
 
     async def aclose(self) -> None:
         """Close the home."""

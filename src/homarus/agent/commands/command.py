@@ -47,6 +47,11 @@ class Host(Protocol):
     """What commands may ask of the program; the composition root answers."""
 
     @property
+    def version(self) -> str:
+        """Return the program's version."""
+        ...
+
+    @property
     def config(self) -> Config:
         """Return the configuration."""
         ...

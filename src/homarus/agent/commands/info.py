@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from homarus import __version__
 from homarus.agent.commands.command import Command, CommandContext, CommandReply, Need, said
 from homarus.agent.commands.model import auth_of, current
 from homarus.agent.commands.wording import ago, money, share, short_count
@@ -64,13 +63,17 @@ async def status(ctx: CommandContext) -> CommandReply:
     return said(
         "\n".join(
             [
-                f"🦞 homarus {__version__} · agent {agent.id}",
+                f"🦞 homarus {host.version} · agent {agent.id}",
                 f"🧠 Model: {ref.key} ({source}) · 🔑 {auth_of(ctx, ref)}",
-                f"📚 Context: {short_count(used)}/{short_count(info.window)}{share(used, info.window)}"
-                f" · 🧹 Compactions: {entry.compaction_count}",
+                (
+                    f"📚 Context: {short_count(used)}/{short_count(info.window)}{share(used, info.window)}"
+                    f" · 🧹 Compactions: {entry.compaction_count}"
+                ),
                 *usage_lines(ctx),
-                f"⚙️ Thinking: {level} · Fast: {entry.fast_mode or 'auto'} · Verbose: {entry.verbose_level or 'off'}"
-                f" · Reasoning: {entry.reasoning_level or 'off'} · Elevated: {entry.elevated_level or 'off'}",
+                (
+                    f"⚙️ Thinking: {level} · Fast: {entry.fast_mode or 'auto'} · Verbose: {entry.verbose_level or 'off'}"
+                    f" · Reasoning: {entry.reasoning_level or 'off'} · Elevated: {entry.elevated_level or 'off'}"
+                ),
                 f"🪢 Queue: {state.rules} · {'running' if state.busy else 'idle'}, {state.waiting} waiting",
                 f"🧵 Session: {ctx.session}{name} · {updated}",
             ]
@@ -93,9 +96,11 @@ def usage_lines(ctx: CommandContext) -> list[str]:
     prompt = entry.input_tokens + entry.cache_read + entry.cache_write
     cost = f" · {money(today.usage.cost.total)}" if today.usage.cost.total else ""
     return [
-        f"🧮 Tokens: {short_count(prompt)} in, {short_count(entry.output_tokens)} out"
-        f" · cache {100 * entry.cache_read / prompt if prompt else 0:.0f} %"
-        f" · today {today.calls} calls, {short_count(today.usage.total)} tokens{cost}"
+        (
+            f"🧮 Tokens: {short_count(prompt)} in, {short_count(entry.output_tokens)} out"
+            f" · cache {100 * entry.cache_read / prompt if prompt else 0:.0f} %"
+            f" · today {today.calls} calls, {short_count(today.usage.total)} tokens{cost}"
+        )
     ]
 
 

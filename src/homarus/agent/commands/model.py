@@ -137,7 +137,7 @@ async def models(ctx: CommandContext) -> CommandReply:
     host, agent = ctx.host, ctx.host.config.agent(ctx.session.agent_id)
     names = host.models.names(agent)
     alias = {target: short for short, target in names.aliases.items()}
-    wanted = ctx.words[0].lower() if ctx.words and ctx.words[0].lower() not in {"list"} else ""
+    wanted = ctx.words[0].lower() if ctx.words and ctx.words[0].lower() != "list" else ""
     listed = dict.fromkeys(names.configured)
     for provider in host.models.catalog.providers():
         if provider == wanted or host.models.bare_keys(provider) or host.models.store(agent).credentials(provider):

@@ -31,7 +31,7 @@ async def new(ctx: CommandContext) -> CommandReply:
 
 async def reset(ctx: CommandContext) -> CommandReply:
     """Start over; `soft` keeps the transcript and only makes the next turn read everything anew."""
-    first, _, rest = ctx.args.partition(" ")
+    first, rest = (*ctx.args.split(None, 1), "", "")[:2]
     if first.lower() != "soft":
         notes = await ctx.host.start_over(ctx.session, "command:reset", ctx.caller)
         return CommandReply(text="\n".join(["The session starts over.", *notes]), prompt=ctx.args)

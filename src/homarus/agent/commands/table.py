@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from homarus.agent.commands import admin, info, levels, model, notes, session
@@ -16,6 +17,7 @@ ALL: tuple[Command, ...] = (
     *notes.COMMANDS,
     *admin.COMMANDS,
 )
+_TRAILING = re.compile(r"[\s!.。！…]+$")
 # A whole message that means /stop: said in a hurry, in the languages that people swear in.
 STOP_WORDS = frozenset(
     {
@@ -49,7 +51,7 @@ def reserved() -> frozenset[str]:
 
 def is_stop(text: str) -> bool:
     """Say whether a whole message is a word that stops the run."""
-    word = text.strip().strip("!.。!…").strip().casefold()
+    word = _TRAILING.sub("", text.strip()).casefold()
     return word in STOP_WORDS
 
 

@@ -1,0 +1,238 @@
+"""What commands ask of the program, answered by the runtime. The one place that knows both sides."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from homarus import __version__
+from homarus.agent.budget import Spent
+from homarus.agent.commands.command import CommandReply, QueueState
+from homarus.agent.commands.settings import Caller
+from homarus.agent.commands.table import reserved
+from homarus.agent.live import Live
+from homarus.config.keypath import parse_path
+from homarus.config.view import Config
+from homarus.config.write import Operation, change
+from homarus.context.compact import Compacted
+from homarus.core.clock import Clock
+from homarus.core.errors import HomarusError
+from homarus.core.messages import Message, Trust
+from homarus.core.routes import SessionKey
+from homarus.core.tools import ToolSpec
+from homarus.gateway.app import Runtime
+from homarus.gateway.compose import PromptRequest
+from homarus.gateway.errands import ask_aside, call_tool, compact_now
+from homarus.gateway.past import past_of
+from homarus.models.access import Models
+from homarus.models.ref import split_ref
+from homarus.prompt.report import About, Report
+from homarus.sessions.codec import to_ms
+from homarus.sessions.lifecycle import Age, policy_for, stale
+from homarus.sessions.settings import SessionSettings
+from homarus.sessions.store import SessionStore
+from homarus.skills.agent import settings_of
+from homarus.skills.commands import SkillCommand, command_table, instructions, invocation, prompt_for, references
+from homarus.skills.discover import Skill, read_text
+from homarus.skills.gate import eligible
+from homarus.skills.library import SkillLibrary
+
+REMEMBERED = 200  # messages that a hook is given of a session that ends
+
+
+class Approver(Protocol):
+    """Where questions of running turns wait for a person."""
+
+    async def answer(self, approval_id: str, decision: str) -> str:
+        """Decide one question (`allow-once`, `allow-always` or `deny`) and return what became of it, in words."""
+        ...
+
+
+class Desk:
+    """The host of all commands of one home."""
+
+    def __init__(self, runtime: Runtime, approver: Approver | None = None) -> None:
+        self.runtime = runtime
+        self.approver = approver
+        self.version = __version__
+        self._skills = SkillLibrary(settings_of(runtime.config).limits)
+
+    @property
+    def config(self) -> Config:
+        """Return the configuration."""
+        return self.runtime.config
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock."""
+        return self.runtime.clock
+
+    @property
+    def models(self) -> Models:
+        """Return the models of this home."""
+        return self.runtime.models
+
+    def store(self, agent_id: str) -> SessionStore:
+        """Return an agent's sessions."""
+        return self.runtime.store(agent_id)
+
+    def workspace(self, agent_id: str) -> Path:
+        """Return an agent's folder."""
+        return self.runtime.workspace(agent_id)
+
+    def opened(self, key: SessionKey) -> AbstractContextManager[Live]:
+        """Open a session for writing while the context lasts."""
+        return self.runtime.opened(key)
+
+    def queue(self, key: SessionKey, channel: str) -> QueueState:
+        """Return what the session's lane is doing."""
+        rules, lane = self.runtime.rules(key, channel), self.runtime.open_lane(key)
+        words = f"{rules.mode} (debounce {rules.debounce_ms} ms, cap {rules.cap}, drop {rules.drop})"
+        return QueueState(lane.busy, len(lane.waiting), words) if lane else QueueState(rules=words)
+
+    async def stop(self, key: SessionKey, reason: str) -> bool:
+        """Forget what waits and end what runs."""
+        return await self.runtime.stop(key, reason)
+
+    async def start_over(self, key: SessionKey, event: str, caller: Caller) -> list[str]:
+        """Give the session a fresh transcript; what runs in it ends first, and the old transcript becomes an archive."""
+        await self.runtime.stop(key, "the session starts over")
+        async with self.runtime.errand(key):
+            info = self.store(key.agent_id).find(key)
+            if info is None:
+                return []
+            notes = await self.tell_hooks(event, key, caller)
+            self.runtime.turns.open.forget(key)
+            self.store(key.agent_id).reset(key)
+            return notes
+
+    async def renew(self, key: SessionKey, channel: str, *, threaded: bool = False) -> str:
+        """Start a session over that is past its time, as the configuration says; return why, or nothing."""
+        info = self.store(key.agent_id).find(key)
+        lane = self.runtime.open_lane(key)
+        if info is None or (lane is not None and lane.busy):
+            return ""
+        settings = self.config.block("session", SessionSettings)
+        policy = policy_for(settings, key, channel, threaded=threaded or bool(key.thread or key.topic))
+        if policy.mode in {"none", "never", "off"}:
+            return ""
+        entry, header = info.entry, 0
+        if not entry.session_started_at:
+            with self.opened(key) as live:
+                header = to_ms(live.writer.header.timestamp)
+        age = Age(entry.session_started_at, entry.last_interaction_at, header, entry.updated_at)
+        why = stale(age, policy, self.clock.now(), self.runtime.zone(key.agent_id))
+        if why:
+            await self.start_over(key, f"session:auto-reset:{why}", Caller(channel=channel))
+        return why or ""
+
+    async def tell_hooks(self, event: str, key: SessionKey, caller: Caller) -> list[str]:
+        """Tell the hooks of an event, with the last messages of the session, and return what they want to say."""
+        hooks = self.runtime.hooks
+        name, _, reason = event.partition(":auto-reset:")
+        name = f"{name}:auto-reset" if reason else name
+        if hooks is None or not hooks.listeners(name):
+            return []
+        from homarus.hooks.events import event as hook_event
+
+        with self.opened(key) as live:
+            said: list[Message] = list(live.writer.history()[-REMEMBERED:])
+            session_id = live.writer.session_id
+        context: dict[str, Any] = {
+            "workspaceDir": str(self.workspace(key.agent_id)),
+            "messages": said,
+            "sessionId": session_id,
+            "agentId": key.agent_id,
+            "senderId": caller.sender,
+            "commandSource": caller.channel,
+            "timezone": str(self.runtime.zone(key.agent_id)),
+            "cfg": self.config.document,
+        }
+        if reason:
+            context["reason"] = reason
+        told = await hooks.emit(hook_event(name, self.clock.now(), session_key=str(key), context=context))
+        return list(told.messages)
+
+    async def compact(self, key: SessionKey, focus: str) -> Compacted:
+        """Summarise the older part of a session now."""
+        return await compact_now(self.runtime, key, focus)
+
+    def tools(self, key: SessionKey) -> tuple[ToolSpec, ...]:
+        """Return the tools of the session's next turn."""
+        del key
+        return tuple(tool.spec for tool in self.runtime.toolkit.box().tools.values())
+
+    def report(self, key: SessionKey) -> Report:
+        """Measure the prompt of the session's next turn."""
+        past = past_of(self.config, self.clock, key)
+        request = PromptRequest(
+            agent_id=key.agent_id,
+            session=key,
+            tools=self.tools(key),
+            turn=past.turn,
+            sandbox=self.runtime.sandbox(key.agent_id, key),
+            completed=past.completed,
+            after_compaction=past.after_compaction,
+            session_id=past.session_id,
+        )
+        composed = self.runtime.composer.prompt_for(request)
+        ref = split_ref(composed.facts.turn.runtime.model)
+        window = self.models.info(ref).window if ref else 0
+        about = About(window=window, session_tokens=past.tokens, messages=past.messages)
+        return self.runtime.composer.report_for(composed, about=about, said=past.said)
+
+    def skills(self, agent_id: str) -> tuple[SkillCommand, ...]:
+        """Return the skills that a person may call by name."""
+        agent = self.runtime.composer.agent(agent_id)
+        found = self._skills.load(agent.skill_roots)
+        return command_table(eligible(found.skills, agent.skill_gate), reserved())
+
+    async def use_skill(self, key: SessionKey, text: str, caller: Caller) -> CommandReply | None:
+        """Return the turn that a called skill asks for, or the output of the tool that it hands its input to."""
+        if "/" not in text:
+            return None
+        asked = invocation(text, self.skills(key.agent_id))
+        if asked is None:
+            return None
+        if asked.tool:
+            arguments = {"command": asked.input, "commandName": asked.skill.name, "skillName": asked.skill.name}
+            trust = Trust.OWNER if caller.owner else caller.trust
+            result = await call_tool(self.runtime, key, asked.tool, arguments, trust)
+            return CommandReply(text=result.text)
+        return CommandReply(prompt=prompt_for(asked, read_text(asked.skill, self._skills.limits)))
+
+    def mentioned(self, agent_id: str, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Return a text with its `$` escapes undone, and the instructions of the skills that it mentions."""
+        if "$" not in text:
+            return text, ()
+        found = references(text, self.skills(agent_id))
+        return found.text, tuple((f"Skill {skill.name}", self._instructions(skill)) for skill in found.skills)
+
+    def _instructions(self, skill: Skill) -> str:
+        return instructions(read_text(skill, self._skills.limits), skill.folder)
+
+    def spent_today(self, agent_id: str) -> Spent:
+        """Return what an agent used today."""
+        return self.runtime.spent_today(agent_id)
+
+    async def approve(self, approval_id: str, decision: str) -> str:
+        """Answer a pending question of the running turn."""
+        if self.approver is None:
+            raise HomarusError("nothing waits for an approval here")
+        return await self.approver.answer(approval_id, decision)
+
+    async def aside(self, key: SessionKey, question: str) -> str:
+        """Answer a question from the session's history without adding a line to it."""
+        return await ask_aside(self.runtime, key, question)
+
+    def configure(self, path: str, value: Any, *, remove: bool = False) -> str:
+        """Change one key of the configuration file; it holds for what starts after this."""
+        step = Operation("unset" if remove else "set", parse_path(path), value)
+        done = change(self.config, self.runtime.env, [step])
+        where = ", ".join(str(item.path) for item in done)
+        return (
+            f"{path} is {'removed' if remove else 'set'} in {where}; it holds from the next start."
+            if done
+            else "Nothing changed."
+        )
