@@ -210,6 +210,16 @@ def test_relative_dates_count_from_the_injected_clock_and_zone(notes):
     assert memory.today() == date(2026, 6, 14)
 
 
+def test_recency_counts_only_for_questions_about_now(notes):
+    notes.write("memory/2025-01-10.md", "- Carla works at the harbour office\n")
+    notes.write("memory/2026-06-10.md", "- Carla works at the market hall\n")
+    memory = notes.open()
+    now = {hit.path: hit.score for hit in memory.search("where does Carla work now")}
+    assert now["memory/2026-06-10.md"] > now["memory/2025-01-10.md"]
+    ever = {hit.path: hit.score for hit in memory.search("where does Carla work")}
+    assert ever["memory/2026-06-10.md"] == ever["memory/2025-01-10.md"]
+
+
 def test_since_until_and_as_of_are_hard(notes):
     notes.write("memory/2025-01-10.md", "- the rent is 800 euros\n")
     notes.write("memory/2026-01-10.md", "- the rent is 900 euros\n")

@@ -61,6 +61,7 @@ LABELS = {
     "vector": "meaning of the line",
     "vectors": "meaning of the lines around",
     "superseded": "replaced by a later fact",
+    "recent": "written recently, and the question is about now",
 }
 
 

@@ -76,6 +76,7 @@ class Query(Struct, frozen=True):
     intents: frozenset[str] = frozenset()
     bare: str = ""  # the question without the names, for vectors
     phrase: str = ""  # the folded text, for exact matches
+    today: date | None = None
 
     def has(self, intent: str) -> bool:
         """Say whether the question shows this intent."""
@@ -111,6 +112,7 @@ def analyse(
         intents=intents_of(text),
         bare=" ".join(word for word in text.split() if not spoken & set(words(word))),
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
+        today=today,
     )
 
 

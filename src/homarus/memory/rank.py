@@ -84,6 +84,7 @@ def rank(
     columns = signals.lexical(query, rows, pool, average)
     columns["name"] = signals.names(query, rows)
     columns["date"] = signals.dates(query, rows)
+    columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
     columns["above"] = signals.headings(rows, pool, _parents(conn, rows), set(query.core))
     columns |= signals.support(rows, columns["word"])

@@ -16,6 +16,7 @@ K1, B = 1.2, 0.75
 # How long after (days) a thing is still written down, by how exactly the question names the time; before it: three days.
 LATE = {"day": 7.0, "week": 7.0, "month": 10.0, "season": 20.0, "year": 40.0, "open": 1.0}
 EARLY = 3.0
+HALF_LIFE = 180.0
 
 Columns = dict[str, list[float]]
 
@@ -105,6 +106,14 @@ def dates(query: Query, rows: list[Row]) -> list[float]:
                 best = max(best, 1.0)
         out.append(best)
     return out
+
+
+def recent(query: Query, rows: list[Row]) -> list[float]:
+    """Return how new a line is, for questions about the present only; half a year halves it."""
+    if query.today is None or not query.has("current"):
+        return [0.0] * len(rows)
+    now = query.today.toordinal()
+    return [0.5 ** (max(0, now - row.day) / HALF_LIFE) if row.day is not None else 0.0 for row in rows]
 
 
 def _soft(day: int, low: int, high: int, late: float) -> float:

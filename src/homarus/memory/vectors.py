@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from homarus.memory.embed.base import Embedder
+from homarus.memory.flags import QUESTION
 from homarus.memory.lines import body_of
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query
@@ -25,6 +26,7 @@ from homarus.storage.sqlite import transaction
 RESIDENT = 100_000  # above this many lines vectors rank candidates, but propose none
 PROPOSED = 150
 QUICK = {True: 4_000, False: 48}  # lines a search may embed itself: static, sentence
+ASKED = 160  # characters of the question before a line that are embedded with it
 CUT = 0.35  # word similarity below this is chance
 IDENTITY = "vectors"
 
@@ -60,8 +62,9 @@ class Vectors:
         """Embed lines that have no vector yet and return how many still have none."""
         self._claim(conn)
         missing = conn.execute(
-            "SELECT lines.id, lines.text FROM lines LEFT JOIN line_vec ON line_vec.id = lines.id"
-            " WHERE line_vec.id IS NULL AND lines.kind != 'path'"
+            "SELECT lines.id, lines.text, asked.text FROM lines LEFT JOIN line_vec ON line_vec.id = lines.id"
+            " LEFT JOIN lines asked ON asked.id = lines.id - 1 AND asked.flags & ? WHERE line_vec.id IS NULL AND lines.kind != 'path'",
+            (QUESTION,),
         ).fetchall()
         if quick and (self.embedder.remote or len(missing) > QUICK[self.static]):
             return len(missing)
@@ -89,8 +92,8 @@ class Vectors:
         self._word_ids.clear()
         self._fresh = False
 
-    def _store(self, conn: sqlite3.Connection, part: list[tuple[int, str]], now_ms: int) -> None:
-        bodies = [body_of(text) or text for _, text in part]
+    def _store(self, conn: sqlite3.Connection, part: list[tuple[int, str, str | None]], now_ms: int) -> None:
+        bodies = [_meant(text, asked) for _, text, asked in part]
         hashes = [sha256(body.encode("utf-8", "surrogatepass")).hexdigest() for body in bodies] if self.cache else []
         known = self._cached(conn, hashes)
         todo = [at for at in range(len(part)) if not self.cache or hashes[at] not in known]
@@ -102,7 +105,7 @@ class Vectors:
                 "INSERT OR REPLACE INTO line_vec(id, vec, words) VALUES(?, ?, ?)",
                 [
                     (number, blobs[at] if at in blobs else known[hashes[at]], words[at])
-                    for at, (number, _) in enumerate(part)
+                    for at, (number, _, _) in enumerate(part)
                 ],
             )
             if self.cache:
@@ -246,6 +249,12 @@ class Vectors:
         weights = np.array([postings.weight(word) for word in words], dtype=np.float32)
         out[filled] = (weights[:, None] * best).sum(0) / max(float(weights.sum()), 1e-9)
         return out
+
+
+def _meant(text: str, asked: str | None) -> str:
+    """Return what to embed for a line: without its speaker, and with the question it answers, which gives it its meaning."""
+    body = body_of(text) or text
+    return f"{body_of(asked)[-ASKED:]} {body}" if asked else body
 
 
 _EMPTY: array[int] = array("I")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 # What a token costs: lines are packed by score minus this much per e-fold of their length.
 PRICE = 0.2
 
-_SET_BY_HAND = {"above": 0.3, "heading": -0.5, "exact": 2.0, "superseded": -0.6}
+_SET_BY_HAND = {"above": 0.3, "heading": -0.5, "exact": 2.0, "superseded": -0.6, "recent": 0.1}
 _COMMON = {
     "date": 1.3,
     "when": 0.5,
@@ -35,15 +35,14 @@ WORDS: Mapping[str, float] = {
 STATIC: Mapping[str, float] = {
     **_SET_BY_HAND,
     **_COMMON,
-    "word": 0.1,
-    "window": 0.65,
-    "near": 0.15,
-    "answer": 0.4,
+    "window": 0.7,
+    "near": 0.1,
+    "answer": 0.15,
     "day": 0.4,
-    "length": 0.5,
-    "soft": 0.05,
-    "softs": 0.3,
-    "vector": 0.4,
+    "length": 0.4,
+    "soft": 0.35,
+    "softs": 0.1,
+    "vector": 0.45,
     "vectors": 0.4,
 }
 SENTENCE: Mapping[str, float] = {
