@@ -123,8 +123,10 @@ class SessionWriter:
             stand_ins = missing_results(self._open_calls, epoch_ms(self.clock.now()))
         for result in stand_ins:
             fresh.append(self._entry("message", {"message": from_message(result)}, fresh))
-        fresh.append(self._entry("message", {"message": cap_details(from_message(message))}, fresh))
-        stored = fresh[-1]
+        body = cap_details(from_message(message))
+        body["timestamp"] = message.timestamp or epoch_ms(self.clock.now())
+        stored = self._entry("message", {"message": body}, fresh)
+        fresh.append(stored)
         if isinstance(message, User) and message.context:
             carrier: Json = {"customType": RUNTIME_CONTEXT, "content": message.context, "display": False}
             fresh.append(self._entry("custom_message", carrier, fresh))
