@@ -200,8 +200,61 @@ def test_twenty_five_thousand_damaged_transcripts(part):
     for seed in range(part * 1000, (part + 1) * 1000):
         try:
             one_case(seed)
+            one_older_case(seed, "v1" if seed % 2 else "flat")
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
+
+
+def older(rows, form):
+    """The same talk as version 1 wrote it, or without any header."""
+    if form == "v1":
+        first = {name: value for name, value in rows[0].items() if name != "version"}
+        return [first, *({k: v for k, v in row.items() if k not in {"id", "parentId"}} for row in rows[1:])]
+    return [
+        {"role": row["message"]["role"], "content": row["message"]["content"][0]["text"], "timestamp": row["timestamp"]}
+        for row in rows[1:]
+        if row["type"] == "message" and row["message"]["role"] in {"user", "assistant"}
+    ]
+
+
+def words(data: bytes) -> set[str]:
+    """What the readable lines of an older file say."""
+    found = set()
+    for line in data.split(b"\n"):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            content = row.get("message", row).get("content") if isinstance(row.get("message", row), dict) else None
+            text = content[0].get("text") if isinstance(content, list) and content else content
+            if isinstance(text, str):
+                found.add(text)
+    return found
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**63), st.sampled_from(["v1", "flat"]))
+def test_a_damaged_older_transcript_goes_on_too(seed, form):
+    one_older_case(seed, form)
+
+
+def one_older_case(seed: int, form: str) -> None:
+    rng = random.Random(seed)
+    data, forged = damage(jsonl(*older(Story(rng, plain=True).rows, form)), rng)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        path = Path(folder, "s1.jsonl")
+        path.write_bytes(data)
+        said = words(data)
+        with SessionWriter(path, "s1", clock=ManualClock(CLOCK), ids=CountingIds()) as session:
+            check_both(session.history())
+            if not forged:
+                assert said <= {text for e in session.branch for text in words(json.dumps(e.data).encode())}
+            session.append_message(User((Text("new"),)), durable=False)
+            live = session.history()
+            check_both(live)
+        with SessionWriter(path, "s1", clock=ManualClock(CLOCK), ids=CountingIds(500)) as session:
+            assert forged or session.history() == live
 
 
 def test_cut_at_every_byte():

@@ -20,9 +20,11 @@ def upgrade(lines: Iterable[Json]) -> list[Json]:
     parent: str | None = None
     flat = _Flat()
     for number, row in enumerate(rows):
-        if row.get("type") == "session":
-            continue
-        entry = flat.entry(row, out) if "type" not in row and "role" in row else dict(row)
+        entry: Json | None = None
+        if "type" not in row and "role" in row:
+            entry = flat.entry(row, out)
+        elif isinstance(row.get("type"), str) and row["type"] != "session":
+            entry = dict(row)
         if entry is None:
             continue
         ident = entry.get("id")
@@ -30,7 +32,7 @@ def upgrade(lines: Iterable[Json]) -> list[Json]:
             ident = _free_id(number, taken)
             taken.add(ident)
         named = entry.get("parentId") if "parentId" in entry else parent
-        head = {"type": entry.pop("type", "unknown"), "id": ident, "parentId": named}
+        head = {"type": entry.pop("type"), "id": ident, "parentId": named}
         entry.pop("id", None)
         entry.pop("parentId", None)
         out.append(head | _modern(entry))

@@ -62,7 +62,7 @@ class SessionWriter:
         self._bytes = sum(weigh(entry) for entry in self.branch)
         self._leaf = self.branch[-1].id if self.branch else None
         # A short id is new only among ids that we know; where most of the file was not read, ids are long.
-        known = {entry.id for entry in self.branch}
+        known = {ident for entry in self.branch for ident in (entry.id, entry.parent_id or "")}
         self._ids_seen: set[str] | None = known if self.size <= 2 * self._bytes + 65536 else None
         bodies = (entry.body for entry in self.branch if isinstance(entry, MessageEntry))
         keys = (key for body in bodies if isinstance(key := body.get("idempotencyKey"), str))
