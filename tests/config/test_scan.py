@@ -65,9 +65,10 @@ def test_same_acceptance_after_damage(text: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.deep
-@settings(max_examples=30_000, deadline=None)
-@given(texts.documents(), st.data())
-def test_same_acceptance_after_damage_deep(text: str, data: st.DataObject) -> None:
+@pytest.mark.parametrize("part", range(10))
+@settings(max_examples=3000, deadline=None, database=None)
+@given(text=texts.documents(), data=st.data())
+def test_same_acceptance_after_damage_deep(part: int, text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
     agrees_with_the_reader(
         text[:at] + data.draw(st.sampled_from(["", *_PIECES])) + text[at + data.draw(st.integers(0, 2)) :]
