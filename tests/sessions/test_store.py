@@ -259,6 +259,7 @@ def test_a_database_that_cannot_be_read_does_not_hide_the_rest(tmp_path, folder)
     sessions.database.write_bytes(b"this is no database, whatever its name says" * 30)
     assert [info.name for info in sessions.list()] == ["agent:main:main"]
     assert "openclaw-agent.sqlite" in sessions.problem
+    assert sessions.archives() == []
     with pytest.raises(StorageError):
         sessions.open_writer(SessionKey.parse("agent:main:explicit:new"))
 

@@ -50,13 +50,16 @@ def show(
     app: App, session: str, agent: str, last: int | None, full: bool, branches: bool, ids: bool, as_json: bool
 ) -> None:
     """Show a conversation."""
-    from homarus.sessions.log import load_branch, read_entries
+    from homarus.sessions.log import load_branch, load_tail, read_entries
     from homarus.sessions.places import visit
 
     with visit(_place(app, session, agent)) as source:
         found: Iterable[Entry] = read_entries(source) if branches else load_branch(source)
         if last is not None:
-            found = deque((e for e in found if as_json or _is_shown(e)), maxlen=max(0, last))
+            # The end of a long transcript is read from its end; only if that is too little, from its beginning.
+            near = [e for e in load_tail(source).entries if as_json or _is_shown(e)] if not branches else []
+            shown = near if len(near) >= last else (e for e in found if as_json or _is_shown(e))
+            found = deque(shown, maxlen=max(0, last))
         if as_json:
             app.out.json({"session": source.header.data, "entries": [entry.data for entry in found]})
             return

@@ -19,7 +19,8 @@ from homarus.core.errors import ConfigError, StorageError
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
-from homarus.sessions.importers.sqlite import FILE, AgentDatabase, Foreign
+from homarus.sessions.importers.snapshot import Snapshot
+from homarus.sessions.importers.sqlite import FILE, Foreign
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.lifecycle import Age, fresh_row, policy_for, stale
 from homarus.sessions.log import WINDOW, Source, load_branch
@@ -64,6 +65,7 @@ class SessionStore:
         self.ids = ids
         self.main_key = main_key
         self.database = folder.parent / "agent" / FILE
+        self._foreign = Snapshot(self.database)
         self.index = SessionIndex(folder / INDEX, agent_id, clock)
         self.problem = ""
 
@@ -78,7 +80,7 @@ class SessionStore:
         """
         found = {info.name: info for info in self._indexed()}
         try:
-            others, self.problem = self._foreign(), ""
+            others, self.problem = self._foreign.content().sessions, ""
         except StorageError as error:
             others, self.problem = (), str(error)
         for foreign in others:
@@ -94,7 +96,8 @@ class SessionStore:
         """Return the session of a key, in whichever spelling it is stored."""
         mine = self.index.get(key)
         info = self._info(*mine) if mine else None
-        foreign = next((one for one in self._foreign() if one.key in key.spellings or self._same(one.key, key)), None)
+        others = self._foreign.content().sessions
+        foreign = next((one for one in others if one.key in key.spellings or self._same(one.key, key)), None)
         if foreign and (info is None or _newer(foreign, info)):
             return self._info_of_foreign(foreign)
         return info or self._orphan(key)
@@ -106,15 +109,11 @@ class SessionStore:
     def archives(self) -> Sequence[Place]:
         """Return the transcripts that resets and deletions left behind."""
         kept = [place for place in files_in(self.folder, self.agent_id) if place.kind is Kind.ARCHIVE]
-        if self.database.is_file():
-            with AgentDatabase(self.database) as database:
-                current = {one.session_id for one in database.sessions()}
-                kept += [
-                    Place(self.agent_id, window.session_id, Kind.DATABASE, self.database)
-                    for window in database.windows()
-                    if window.session_id not in current
-                ]
-        return kept
+        try:
+            left_behind, self.problem = self._foreign.content().left_behind, ""
+        except StorageError as error:
+            left_behind, self.problem = (), str(error)
+        return kept + [Place(self.agent_id, ident, Kind.DATABASE, self.database) for ident in left_behind]
 
     def update(self, key: SessionKey, **fields: Any) -> SessionEntry:
         """Change fields of a row; None removes one. `updated_at` is set unless it is given."""
@@ -227,12 +226,6 @@ class SessionStore:
         for name, row in self.index.rows().items():
             if isinstance(row.get("sessionId"), str):
                 yield self._info(name, row)
-
-    def _foreign(self) -> Sequence[Foreign]:
-        if not self.database.is_file():
-            return ()
-        with AgentDatabase(self.database) as database:
-            return database.sessions()
 
     def _orphans(self, listed: Sequence[SessionInfo]) -> Sequence[SessionInfo]:
         named = {info.place.path for info in listed}
