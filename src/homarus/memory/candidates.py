@@ -59,6 +59,10 @@ def gather(
 def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Posting], keep: int) -> list[int]:
     """Return the lines with the heaviest words, best first."""
     light = [(p.ids, p.idf) for p in sorted(found, key=lambda p: p.count) if p.ids is not None]
+    if len(light) > 1:
+        full = frozenset.intersection(*(ids for ids, _ in light))
+        if len(full) >= keep:
+            return sorted(full, reverse=True)[:keep]  # all of these hold every word: newer ones first
     rare: set[int] = set()
     levels: list[set[int]] = [set()]  # lines with at least one of the words, two, three, …
     for ids, _ in light:

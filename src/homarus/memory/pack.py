@@ -15,6 +15,7 @@ from homarus.memory.rows import Row
 from homarus.memory.terms import words
 
 DUPLICATE = 0.8
+COMPARED = 400  # characters of a line that are compared with others
 MISSES = 12  # lines that did not fit before we stop looking for shorter ones
 MARK = 3  # characters a bullet and a newline take in the file
 
@@ -109,7 +110,7 @@ class Packer:
             if neighbour is not None and neighbour is not beside:
                 self._merge(beside, neighbour)
                 beside = self._owner[row.id]
-        self._words.append((set(words(text)), beside))
+        self._words.append((set(words(text[:COMPARED])), beside))
 
     def _merge(self, first: Range, second: Range) -> None:
         """Join two ranges that now touch; the better one keeps its place."""
@@ -124,7 +125,7 @@ class Packer:
 
     def _collapse(self, index: int, text: str) -> bool:
         """Say whether the line only repeats one already taken; it is then named there."""
-        said = set(words(text))
+        said = set(words(text[:COMPARED]))
         if len(said) < 4:
             return False
         for other, owner in self._words:

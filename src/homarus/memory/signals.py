@@ -17,6 +17,7 @@ K1, B = 1.2, 0.75
 LATE = {"day": 7.0, "week": 7.0, "month": 10.0, "season": 20.0, "year": 40.0, "open": 1.0}
 EARLY = 3.0
 HALF_LIFE = 180.0
+QUOTED = 60  # lines with all words that are compared with the question letter by letter, short ones first
 
 Columns = dict[str, list[float]]
 
@@ -163,8 +164,8 @@ def exact(query: Query, rows: list[Row], covered: list[float], conn: sqlite3.Con
     out = [0.0] * len(rows)
     if len(query.terms) < 2:
         return out
-    full = [index for index, share in enumerate(covered) if share >= 0.999]
-    texts = read_texts(conn, [rows[index].id for index in full[:200]])
+    full = sorted((index for index, share in enumerate(covered) if share >= 0.999), key=lambda at: rows[at].size)
+    texts = read_texts(conn, [rows[index].id for index in full[:QUOTED]])
     for index in full:
         said = " ".join(plain(texts.get(rows[index].id, "")).split())
         out[index] = 1.0 if query.phrase and query.phrase in said else 0.5

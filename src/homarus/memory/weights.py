@@ -48,14 +48,14 @@ STATIC: Mapping[str, float] = {
 SENTENCE: Mapping[str, float] = {
     **_SET_BY_HAND,
     **_COMMON,
-    "word": 0.15,
+    "word": 0.2,
     "window": 0.65,
     "near": 0.35,
-    "answer": 0.35,
+    "answer": 0.25,
     "day": 0.35,
     "length": 0.6,
-    "vector": 0.7,
-    "vectors": 0.5,
+    "vector": 0.8,
+    "vectors": 0.4,
 }
 
 
