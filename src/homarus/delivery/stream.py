@@ -81,10 +81,10 @@ def _held(raw: str) -> int:
         return len(raw)
     tail = raw[-_TAIL:]
     found = [match.start() - len(tail) for pattern in _TAILS if (match := pattern.search(tail))]
-    if "<" in raw and (match := _OPEN_THINK.search(raw)):
-        # Reasoning is hidden once its block ends, and everything behind an open tag waits for that.
-        closed = [end.end() for end in _CLOSE_THINK.finditer(raw)]
-        last = max((open_.start() for open_ in _OPEN_THINK.finditer(raw)), default=match.start())
-        if not closed or closed[-1] <= last:
-            found.append(last - len(raw))
-    return -min(found, default=0)
+    safe = len(raw) + min(found, default=0)
+    if "<" in raw:
+        # Reasoning is hidden once its block ends, and everything behind its first open tag waits for that.
+        done = max((end.end() for end in _CLOSE_THINK.finditer(raw, 0, safe)), default=0)
+        if match := _OPEN_THINK.search(raw, done, safe):
+            safe = match.start()
+    return len(raw) - safe
