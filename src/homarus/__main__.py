@@ -1,4 +1,4 @@
-"""The program's door. `--version` is answered here, before anything else is imported."""
+"""The program's door. `--version` and `--help` are answered here, before the parser is imported."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def main() -> int:
         from homarus import __version__
 
         sys.stdout.write(f"homarus {__version__}\n")
+        return 0
+    if sys.argv[1:] in (["--help"], ["-h"]):
+        from homarus.cli.help import page
+
+        sys.stdout.write(page())
         return 0
     from homarus.cli.main import run
 

@@ -1,13 +1,16 @@
 """The command line's door: what it prints, what it imports, and how it fails."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from homarus import __version__
-from homarus.cli.main import run
+from homarus.cli.help import OPTIONS, page
+from homarus.cli.main import cli, run
 from homarus.cli.output import Output, width
 from homarus.cli.table import COMMANDS
 
@@ -34,7 +37,35 @@ def test_help_imports_no_command() -> None:
         "homarus.cli.app",
         "homarus.cli.output",
         "homarus.cli.table",
+        "homarus.cli.help",
     }
+
+
+def test_help_is_the_same_page_with_and_without_the_parser(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert capsys.readouterr().out.strip() == page().strip()
+    options = {name for param in cli.params for name in param.opts if name.startswith("--")}
+    assert all(any(name in line for line in OPTIONS) for name in options)
+
+
+def test_help_by_the_door_imports_no_parser() -> None:
+    code = (
+        "import sys; sys.argv = ['homarus', '--help']; from homarus.__main__ import main; main(); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"click", "msgspec", "json", "re", "typing"} & set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_log_level_is_obeyed(tmp_path: Path) -> None:
+    code = (
+        "import sys, logging; from homarus.cli.main import run; run(sys.argv[1:]); logging.getLogger('x').info('seen')"
+    )
+    for level, seen in (("info", True), ("error", False)):
+        line = [sys.executable, "-c", code, "--log-level", level, "config", "file"]
+        done = subprocess.run(
+            line, capture_output=True, text=True, check=True, env={**os.environ, "HOME": str(tmp_path)}
+        )
+        assert ("seen" in done.stderr) is seen
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -18,8 +18,6 @@ from homarus.cli.table import COMMANDS, Entry
 
 OK, FAILED, USAGE, CONFIGURATION = 0, 1, 2, 78
 
-EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage, 78 configuration."
-
 
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports one only when it is called."""
@@ -41,14 +39,11 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections from the table, without importing a command."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for name, entry in self.table.items():
-            sections.setdefault(entry.section, []).append((name, entry.help))
-        for title, rows in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(rows)
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the same page that the program's door prints without this parser."""
+        from homarus.cli.help import page
+
+        return page().rstrip()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -68,7 +63,6 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     table=COMMANDS,
     invoke_without_command=True,
-    epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="homarus", message="%(prog)s %(version)s")
@@ -102,6 +96,10 @@ def cli(
         log_level=log_level,
         debug=debug,
     )
+    if log_level:
+        import logging
+
+        logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     if ctx.invoked_subcommand is None:
         from homarus.cli.welcome import welcome
 

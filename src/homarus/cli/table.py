@@ -6,15 +6,19 @@ module. The sections are shown in the order in which they first appear.
 
 from __future__ import annotations
 
-from typing import NamedTuple
 
+class Entry:
+    """One command: the section it is listed under, the module that holds it, and its line in `--help`.
 
-class Entry(NamedTuple):
-    """One command: the section it is listed under, the module that holds it, and its line in `--help`."""
+    A plain class, because this module is read before anything else and `typing` alone would double the cost of `--help`.
+    """
 
-    section: str
-    module: str
-    help: str
+    __slots__ = ("help", "module", "section")
+
+    def __init__(self, section: str, module: str, help: str) -> None:  # noqa: A002 - it is the help
+        self.section = section
+        self.module = module
+        self.help = help
 
 
 COMMANDS: dict[str, Entry] = {
@@ -22,8 +26,6 @@ COMMANDS: dict[str, Entry] = {
     "onboard": Entry("Set up", "homarus.cli.onboard", "a home in a minute: two questions"),
     "configure": Entry("Set up", "homarus.cli.configure", "the same questions for a home that exists"),
     "setup": Entry("Set up", "homarus.cli.setup", "create what is missing: folder, configuration, workspace"),
-    "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
-    "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
@@ -34,4 +36,6 @@ COMMANDS: dict[str, Entry] = {
     "sessions": Entry("Look inside", "homarus.cli.sessions", "list, read, search and look after conversations"),
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),
     "skills": Entry("Look inside", "homarus.cli.skills", "show which skills an agent has, and why one is missing"),
+    "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
+    "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
 }
