@@ -26,7 +26,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.errors import ConfigError, ModelError, ModelFailure
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
-from homarus.core.messages import Assistant, Image, Text, ToolCall, ToolResult, Usage, User
+from homarus.core.messages import Assistant, Image, Message, Text, ToolCall, ToolResult, Usage, User
 from homarus.sessions.writer import SessionWriter
 
 WINDOW = 8_000
@@ -39,6 +39,8 @@ class Counts:
     def __init__(self) -> None:
         self.compactions = 0
         self.flushed_at: int | None = None
+        self.failed_at: int | None = None
+        self.flush_failures = 0
 
     def compacted(self, tokens_after: int) -> None:
         self.compactions += 1
@@ -87,7 +89,7 @@ class Stage:
             raise self.summary
         return self.summary
 
-    async def flush(self, reason: str) -> bool:
+    async def flush(self, reason: str, _shown: tuple[Message, ...]) -> bool:
         self.order.append(f"flush:{reason}")
         return self.flush_works
 
@@ -187,6 +189,7 @@ async def test_pruning_is_stored_and_the_same_after_a_restart(tmp_path: Path) ->
         stage.session.append_message(User((Text(f"q{number}"),)))
         stage.session.append_message(Assistant((ToolCall(f"c{number}", "read", {}),)))
         stage.session.append_message(ToolResult(f"c{number}", "read", (Text("z" * 4_500),)))
+    stage.clock.advance(600)
     before = await stage.window().assemble(Cancel())
     assert "[Shortened" in before[2].text
     stage.session.close()

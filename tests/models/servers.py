@@ -59,7 +59,7 @@ class Server:
                 headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:] if line)}
                 raw = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.seen.append(Seen(method, path, headers, raw, number))
-                answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+                answer = self.choose(self.seen[-1])
                 if not await self.answer(writer, answer):
                     return
                 if answer.hang:
@@ -70,6 +70,9 @@ class Server:
         finally:
             self.open -= 1
             writer.close()
+
+    def choose(self, _seen: Seen) -> Answer:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     async def answer(self, writer: asyncio.StreamWriter, answer: Answer) -> bool:
         headers = {"content-type": "text/event-stream; charset=utf-8", **answer.headers}
@@ -95,9 +98,9 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def serving(*answers: Answer) -> AsyncIterator[Server]:
+async def serving(*answers: Answer, server: Server | None = None) -> AsyncIterator[Server]:
     """Run a server for a while; every connection is closed at the end."""
-    server = Server(*answers)
+    server = server or Server(*answers)
     tasks: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

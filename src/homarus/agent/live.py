@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from homarus.core.messages import User
 from homarus.core.routes import SessionKey
 from homarus.prompt.volatile import said_in
+from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
@@ -27,8 +29,24 @@ class Live:
         self.store = store
         self.key = key
         self.writer: SessionWriter = store.open_writer(key, cwd=cwd)
+        # The session's row as this turn found it; other writers of the row are seen when the next turn begins.
+        self.entry = SessionEntry(session_id=self.writer.session_id)
+        self.refresh()
+        # Remembered while the session is open: see `context.window.Cycle`.
+        self.compaction_failed_at: int | None = None
+        self.flush_failures = 0
         self._said: dict[str, str] | None = None
         self._boundary: object = None
+
+    def refresh(self) -> None:
+        """Read the row anew, at the beginning of a turn."""
+        info = self.store.find(self.key)
+        if info is not None:
+            self.entry = info.entry
+
+    def update(self, **fields: Any) -> None:
+        """Change the row, durably."""
+        self.entry = self.store.update(self.key, **fields)
 
     @property
     def said(self) -> dict[str, str]:

@@ -26,7 +26,6 @@ from homarus.sessions.writer import SessionWriter
 EMPTY_RETRIES = 3
 OVERFLOW_RETRIES = 3
 CLOSING_CALLS = 2
-_OVERFLOWS = frozenset({ModelFailure.CONTEXT_OVERFLOW})
 
 
 class LoopSettings(Struct, frozen=True):
@@ -113,10 +112,11 @@ class Loop:
             messages = await self._run.window.assemble(self._run.cancel)
             stop = await self._stream(messages, tools=True)
             reply = stop.message
-            if stop.error is not None and stop.error.kind in _OVERFLOWS and overflows < OVERFLOW_RETRIES:
+            if stop.error is not None and stop.error.kind is ModelFailure.CONTEXT_OVERFLOW:
                 overflows += 1
-                if await self._run.window.overflowed(stop.error, self._run.cancel):
+                if overflows <= OVERFLOW_RETRIES and await self._run.window.overflowed(stop.error, self._run.cancel):
                     continue
+                return self._failed(reply, _too_long(stop.error))
             if stop.error is not None or reply.stop_reason in {StopReason.ERROR, StopReason.ABORTED}:
                 return self._failed(reply, stop.error)
             if _is_empty(reply) and empty < EMPTY_RETRIES and not self._acted:
@@ -178,6 +178,15 @@ class Loop:
 
     def _now_spent(self) -> Spent:
         return self._spent.after(self._run.clock.monotonic() - self._started)
+
+
+def _too_long(error: ModelError) -> ModelError:
+    return ModelError(
+        error.kind,
+        f"the conversation no longer fits the model's window, and could not be made shorter: {error.message}",
+        status=error.status,
+        cure="'/compact' with a hint what to keep tries once more, '/new' starts over; nothing is lost",
+    )
 
 
 def _is_empty(reply: Assistant) -> bool:

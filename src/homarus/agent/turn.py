@@ -33,12 +33,11 @@ from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
 from homarus.core.events import RunEnded, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
-from homarus.core.messages import Image, Part, Text, Trust, User
+from homarus.core.messages import Image, Message, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
 from homarus.core.text import estimate_tokens
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
-from homarus.sessions.row import SessionEntry
 from homarus.workspace.continuation import Carry, earns_marker, marker
 
 _log = logging.getLogger(__name__)
@@ -141,7 +140,8 @@ class TurnRunner:
     async def _prepared(self, turn: Turn, given: Given, live: Live) -> Outcome:
         """Resolve what this turn runs with, settle what a crash left, store the message, and loop."""
         services, session = self._services, live.writer
-        entry = _entry(live)
+        live.refresh()
+        entry = live.entry
         prepared = await services.prepare(turn, entry, given.cancel, given.emit)
         given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
         resumed = await settle_open_calls(session, prepared.box, prepared.context)
@@ -196,12 +196,12 @@ class TurnRunner:
             settle=given.settle,
             spent_today=lambda: services.spent_today(turn.agent_id),
         )
-        before = _entry(live).compaction_count
+        before = live.entry.compaction_count
         try:
             outcome = await Loop(run).run()
         except Cancelled as stop:
             outcome = Outcome(Status.ABORTED, error=stop.message)
-        return outcome, _entry(live).compaction_count != before
+        return outcome, live.entry.compaction_count != before
 
     def _window(
         self, turn: Turn, given: Given, live: Live, prepared: Prepared, speech: Speech, model: ChainModel
@@ -226,11 +226,11 @@ class TurnRunner:
             heartbeat=turn.heartbeat,
         )
 
-        async def flush(_reason: str) -> bool:
+        async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
             prompt = settings.memory_flush.prompt or FLUSH_PROMPT
             today = services.today(turn.agent_id)
             return await save_memory(
-                live.writer.history(), prompt, model=model, box=prepared.box, context=prepared.context, today=today
+                shown, prompt, model=model, box=prepared.box, context=prepared.context, today=today
             )
 
         ports = Ports(
@@ -248,7 +248,7 @@ class TurnRunner:
     ) -> None:
         """Write down what the turn used and how it ended, in the session's row."""
         now = epoch_ms(self._services.clock.now())
-        usage, entry, ref = outcome.spent.usage, _entry(live), prepared.chain.primary
+        usage, entry, ref = outcome.spent.usage, live.entry, prepared.chain.primary
         carried = Carry(speech.carried)
         if earns_marker(carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted) and not live.completed:
             note = marker(self._services.clock.now(), run_id=turn.run_id, session_id=live.writer.session_id)
@@ -267,12 +267,12 @@ class TurnRunner:
         }
         if not turn.heartbeat:
             fields["last_interaction_at"] = now
-        live.store.update(turn.session, **fields)
+        live.update(**fields)
         self._services.spent(turn.agent_id, outcome.spent)
 
 
 class Counts:
-    """The counts of a session's row that make saving memory happen once in each cycle, across restarts."""
+    """The counts of a session that make saving memory happen once in each cycle; those in its row live across restarts."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -280,22 +280,39 @@ class Counts:
     @property
     def compactions(self) -> int:
         """Return how often the session was compacted."""
-        return _entry(self._live).compaction_count
+        return self._live.entry.compaction_count
 
     @property
     def flushed_at(self) -> int | None:
         """Return the count at the last time memory was saved."""
-        return _entry(self._live).flushed_at_compaction
+        return self._live.entry.flushed_at_compaction
+
+    @property
+    def failed_at(self) -> int | None:
+        """Return the size of the history when it could last not be compacted."""
+        return self._live.compaction_failed_at
+
+    @failed_at.setter
+    def failed_at(self, tokens: int | None) -> None:
+        self._live.compaction_failed_at = tokens
+
+    @property
+    def flush_failures(self) -> int:
+        """Return how often saving memory failed in this cycle."""
+        return self._live.flush_failures
+
+    @flush_failures.setter
+    def flush_failures(self, count: int) -> None:
+        self._live.flush_failures = count
 
     def compacted(self, tokens_after: int) -> None:
         """Count one more."""
-        count = self.compactions + 1
-        self._live.store.update(self._live.key, compaction_count=count, total_tokens=tokens_after)
+        self._live.update(compaction_count=self.compactions + 1, total_tokens=tokens_after)
 
     def flushed(self) -> None:
         """Note the cycle."""
         now = epoch_ms(self._live.store.clock.now())
-        self._live.store.update(self._live.key, memory_flush_at=now, memory_flush_compaction_count=self.compactions)
+        self._live.update(memory_flush_at=now, memory_flush_compaction_count=self.compactions)
 
 
 def _request(turn: Turn, live: Live, prepared: Prepared, entry: SessionEntry) -> ComposeRequest:
@@ -326,8 +343,3 @@ def _model(live: Live, prepared: Prepared, speech: Speech) -> ChainModel:
         params=prepared.params or None,
     )
     return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.deadline)
-
-
-def _entry(live: Live) -> SessionEntry:
-    info = live.store.find(live.key)
-    return info.entry if info else SessionEntry(session_id=live.writer.session_id)

@@ -20,6 +20,8 @@ IMAGE_CHARS = 8_000
 CUSTOM_TYPE = "openclaw.cache-ttl"
 
 Kind = Literal["soft", "clear"]
+SOFT: Kind = "soft"
+LONG_CHARS = 4_000
 
 
 class PruneState(Struct, frozen=True):
@@ -73,8 +75,14 @@ def project(messages: Sequence[Message], state: PruneState) -> tuple[Message, ..
 def decide(
     messages: Sequence[Message], state: PruneState, settings: PruningSettings, *, window: int, now: int
 ) -> PruneState:
-    """Return the state after looking once more; the same object when nothing changes."""
-    if settings.mode == "off" or now - state.touched_at < settings.ttl_seconds * 1000:
+    """Return the state after looking once more; the same object when nothing changes.
+
+    Nothing is pruned while the provider still holds the prefix: that would cost more than it saves.
+    """
+    if settings.mode == "off":
+        return state
+    touched = max(state.touched_at, _last_answer(messages))
+    if now - touched < settings.ttl_seconds * 1000:
         return state
     end = _protected_from(messages, settings.keep_last_assistants)
     start = next((place for place, message in enumerate(messages) if isinstance(message, User)), len(messages))
@@ -105,6 +113,26 @@ def decide(
                 cuts[keys[place]] = "clear"
                 total -= _replace(shown, place, messages[place], "clear", base)
     return replace(base, touched_at=now, cuts=cuts) if cuts != state.cuts else state
+
+
+def shorten(messages: Sequence[Message], state: PruneState, *, now: int) -> PruneState:
+    """Return the state with every long result shortened: what is left to do when a provider refuses the history.
+
+    The same object comes back when there is nothing to gain.
+    """
+    keys = _keys(messages)
+    long = {
+        keys[place]: SOFT
+        for place, message in enumerate(messages)
+        if keys.get(place, "") not in state.cuts and isinstance(message, ToolResult) and len(message.text) > LONG_CHARS
+    }
+    return replace(state, touched_at=now, cuts={**state.cuts, **long}) if long else state
+
+
+def _last_answer(messages: Sequence[Message]) -> int:
+    """Return when a model last answered: then its provider had this history in its cache."""
+    answers = (message.timestamp for message in reversed(messages) if isinstance(message, Assistant))
+    return next(answers, 0)
 
 
 def _replace(shown: list[Message], place: int, original: Message, kind: Kind, state: PruneState) -> int:

@@ -13,6 +13,7 @@ from homarus.core.messages import Message
 
 MAX_SUMMARY_CHARS = 16_000
 MAX_FOCUS_CHARS = 800
+MAX_ASK_CHARS = 1_000
 OVERHEAD_TOKENS = 4_096
 MARGIN = 1.2
 
@@ -115,6 +116,9 @@ def _final(job: Job, text: str, feedback: str) -> Ask:
             f"<wish>\n{inert(job.focus[:MAX_FOCUS_CHARS])}\n</wish>\nThe person wishes that the summary keeps this."
         )
     parts.append(TASK)
+    if job.ask:
+        # The request itself may stand in the part that is kept, or have been condensed away with its piece.
+        parts.append(f"What the person asked for last:\n<request>\n{inert(job.ask[:MAX_ASK_CHARS])}\n</request>")
     if job.previous:
         parts.append("Work the previous summary in: what still holds stays, what is done or overtaken goes.")
     if job.names:

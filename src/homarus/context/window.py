@@ -17,21 +17,25 @@ from homarus.context.compact import Compacted, Occasion, compact
 from homarus.context.engine import EngineCall, EngineHost
 from homarus.context.flush import FlushFacts, due
 from homarus.context.media import fade_images
-from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project
+from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project, shorten
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
 from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
-from homarus.core.messages import Message, Text, ToolResult
+from homarus.core.messages import Message
 from homarus.sessions.entry import Custom
 from homarus.sessions.repair import STRICT, Rules
 from homarus.sessions.writer import SessionWriter
 
 
 class Cycle(Protocol):
-    """The counts that a session entry keeps across restarts."""
+    """What a session remembers of its compactions: the counts across restarts, the failures as long as it is open."""
+
+    # The size of the history when it could last not be compacted, and how often saving memory failed in this cycle.
+    failed_at: int | None
+    flush_failures: int
 
     @property
     def compactions(self) -> int:
@@ -52,7 +56,8 @@ class Cycle(Protocol):
         ...
 
 
-Flush = Callable[[str], Awaitable[bool]]
+# Saves memory from what the model was shown, so that the provider still knows the beginning of it.
+Flush = Callable[[str, tuple[Message, ...]], Awaitable[bool]]
 
 
 class WindowFacts(Struct, frozen=True, kw_only=True):
@@ -88,9 +93,7 @@ class SessionWindow:
         self._facts = facts
         self._ports = ports
         self._pruned = _stored_state(session)
-        self._failures = 0
         self._gave_up = False
-        self._shortened = False
         self.addition = ""
 
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
@@ -99,11 +102,11 @@ class SessionWindow:
         if self._ports.host.engine.info.owns_compaction or self._gave_up:
             return messages
         tokens = self._measure(messages)
-        if await self._save_memory(tokens, compacting=False, cancel=cancel):
-            messages = await self._view()
+        await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
         limit = self._facts.budget.compact_above
         heavy = parse_bytes(self._facts.compaction.max_active_transcript_bytes)
-        if self._facts.compaction.enabled and (tokens > limit or (heavy and self._session.size >= heavy)):
+        full = tokens > limit or (heavy and self._session.size >= heavy)
+        if self._facts.compaction.enabled and full and not self._hopeless(tokens):
             await self._shrink("threshold", tokens, cancel)
             messages = await self._view()
         return messages
@@ -113,15 +116,17 @@ class SessionWindow:
         tokens = self._measure(self._session.history(self._facts.rules))
         if await self._shrink("overflow", tokens, cancel, keep=self._facts.budget.compact_above // 4):
             return True
-        if self._shortened:
-            return False
-        self._shortened = True
-        return any(_short(message) is not message for message in self._session.history(self._facts.rules))
+        return self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now())))
 
     async def compact_now(self, focus: str, cancel: Cancel) -> Compacted:
         """Compact because a person asked for it."""
         tokens = self._measure(self._session.history(self._facts.rules))
         return await self._compact(Occasion("manual", 0, 0, focus), tokens, cancel)
+
+    def _hopeless(self, tokens: int) -> bool:
+        """Say whether it failed a moment ago: the next try waits until there is more to summarise."""
+        failed_at = self._ports.cycle.failed_at
+        return failed_at is not None and tokens < failed_at + max(1_000, self._facts.budget.reserve // 2)
 
     def _measure(self, messages: tuple[Message, ...]) -> int:
         # What was counted before the last boundary counted a history that is no longer sent.
@@ -134,47 +139,50 @@ class SessionWindow:
         self.addition = assembled.addition
         now = epoch_ms(self._ports.clock.now())
         state = decide(assembled.messages, self._pruned, self._facts.pruning, window=self._facts.budget.window, now=now)
-        if state is not self._pruned:
-            self._pruned = state
-            self._session.append("custom", {"customType": CUSTOM_TYPE, "data": state.to_data()})
-        shown = project(assembled.messages, state)
-        return tuple(map(_short, shown)) if self._shortened else shown
+        self._prune(state)
+        return project(assembled.messages, state)
 
-    async def _save_memory(self, tokens: int, *, compacting: bool, cancel: Cancel) -> bool:
+    def _prune(self, state: PruneState) -> bool:
+        """Remember what is shortened from now on, durably, and return whether that is news."""
+        if state is self._pruned:
+            return False
+        self._pruned = state
+        self._session.append("custom", {"customType": CUSTOM_TYPE, "data": state.to_data()})
+        return True
+
+    async def _save_memory(self, shown: tuple[Message, ...], tokens: int, *, compacting: bool, cancel: Cancel) -> None:
         facts = FlushFacts(
             tokens=tokens,
             transcript_bytes=self._session.size,
             compactions=self._ports.cycle.compactions,
             flushed_at_compaction=self._ports.cycle.flushed_at,
-            failures=self._failures,
+            failures=self._ports.cycle.flush_failures,
             heartbeat=self._facts.heartbeat,
             writable=self._facts.writable,
             compacting=compacting,
         )
         reason = due(facts, self._facts.budget, self._facts.compaction.memory_flush)
         if not reason or cancel.cancelled:
-            return False
-        if await self._ports.flush(reason):
+            return
+        if await self._ports.flush(reason, shown):
             self._ports.cycle.flushed()
         else:
-            self._failures += 1
-        return True
+            self._ports.cycle.flush_failures += 1
 
     async def _shrink(self, reason: str, tokens: int, cancel: Cancel, *, keep: int | None = None) -> bool:
         done = await self._compact(Occasion(reason, 0, 0, keep_tokens=keep), tokens, cancel)
-        if not done.ok and not self._gave_up:
-            # Told once in a turn: the next call would fail in the same way.
-            self._gave_up = True
-            self._ports.emit(
-                Notice(
-                    f"The history could not be compacted ({done.reason}). '/compact' tries again, '/new' starts over.",
-                    "warning",
-                )
-            )
-        return done.ok
+        if done.ok:
+            return True
+        # Told once until it works again: the next try would most likely fail in the same way.
+        first, self._ports.cycle.failed_at = self._ports.cycle.failed_at is None, tokens
+        self._gave_up = True
+        if first:
+            text = f"The history could not be compacted ({done.reason}). '/compact' tries again, '/new' starts over."
+            self._ports.emit(Notice(text, "warning"))
+        return False
 
     async def _compact(self, occasion: Occasion, tokens: int, cancel: Cancel) -> Compacted:
-        await self._save_memory(tokens, compacting=True, cancel=cancel)
+        await self._save_memory(await self._view(), tokens, compacting=True, cancel=cancel)
         cancel.check()
         self._ports.emit(CompactionStarted(occasion.reason))
         budget = self._facts.budget
@@ -186,6 +194,7 @@ class SessionWindow:
             done = await compact(self._session, self._facts.compaction, filled, self._ports.summarize)
         if done.ok:
             self._ports.cycle.compacted(done.tokens_after)
+            self._ports.cycle.failed_at, self._ports.cycle.flush_failures = None, 0
             self._pruned = PruneState()
         self._ports.emit(CompactionEnded(done.ok, done.reason, done.tokens_before, done.tokens_after))
         return done
@@ -203,15 +212,6 @@ class SessionWindow:
         if done.ok and done.compacted and done.summary:
             self._session.compact(done.summary, done.first_kept, tokens)
         return Compacted(done.ok and done.compacted, done.reason, tokens, summary=done.summary)
-
-
-def _short(message: Message) -> Message:
-    if not isinstance(message, ToolResult) or len(message.text) <= 4_000:
-        return message
-    text = message.text
-    return replace(
-        message, parts=(Text(f"{text[:1_500]}\n...\n{text[-1_500:]}\n\n[Shortened to fit: {len(text):,} characters.]"),)
-    )
 
 
 def _stored_state(session: SessionWriter) -> PruneState:

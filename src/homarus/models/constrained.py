@@ -15,7 +15,7 @@ import msgspec
 
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.core.tools import ToolSpec
-from homarus.models.wire import encode
+from homarus.models.wire import encode, inert
 
 _OPENING = re.compile(r'\s*\{\s*"reply"\s*:\s*"')
 # An escape that is still being written, or the first half of a surrogate pair.
@@ -75,7 +75,7 @@ def instructions(tools: Sequence[ToolSpec]) -> str:
 def plain_messages(system: str, messages: Sequence[Message], *, tooled: bool) -> list[dict[str, str]]:
     """Return a conversation in the two roles that every chat template knows, calls and results as text."""
     out = [{"role": "system", "content": system}] if system else []
-    for message in messages:
+    for message in map(inert, messages):
         role, text = _plain(message, tooled=tooled)
         if not text:
             continue

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from homarus.core.messages import Message
+from homarus.core.messages import Message, Part, Text, User
+from homarus.core.text import neutralize
 from homarus.storage.cache import BoundedCache
 
 F = TypeVar("F")
@@ -37,6 +39,29 @@ def _scrub(value: Any) -> Any:
     return value
 
 
+def closing(rest: dict[str, Any]) -> bytes:
+    """Return what ends a request behind its last message: the closing brackets, with the remaining fields between."""
+    return b"]," + encode(rest)[1:] if rest else b"]}"
+
+
+def inert(message: Message) -> Message:
+    """Return a message as a request may hold it: no words of a user can pose as what the runtime says.
+
+    The words stay in the transcript as they were written; a message without such words is returned as it is.
+    """
+    if not isinstance(message, User):
+        return message
+    parts = tuple(_inert(part) for part in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts)
+
+
+def _inert(part: Part) -> Part:
+    if not isinstance(part, Text):
+        return part
+    text = neutralize(part.text)
+    return part if text is part.text else Text(text)
+
+
 class WireCache(Generic[F]):
     """The fragments of the newest request of each session. Messages are frozen, so an equal message has equal bytes."""
 
@@ -50,7 +75,7 @@ class WireCache(Generic[F]):
         """Return one fragment per message and encode only those that the last request of this session did not have."""
         old_messages, old = self._last.get(session, ((), []))
         same = _common(old_messages, messages)
-        made = old[:same] + [self._encode(message) for message in messages[same:]]
+        made = old[:same] + [self._encode(inert(message)) for message in messages[same:]]
         self._last.put(session, (messages, made))
         return made
 

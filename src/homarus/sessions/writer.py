@@ -96,6 +96,8 @@ class SessionWriter:
     @property
     def size(self) -> int:
         """Return the bytes of the file."""
+        if self._file is not None:
+            return self._file.size
         return self.path.stat().st_size if self.path.exists() else 0
 
     def history(self, rules: Rules = STRICT) -> tuple[Message, ...]:

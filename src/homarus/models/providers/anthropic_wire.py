@@ -1,4 +1,4 @@
-"""Anthropic message requests as bytes. Pure: `messages` comes last, and history is joined from fragments made once.
+"""Anthropic message requests as bytes. Pure: what may change comes last, and history is joined from fragments made once.
 
 Cache breakpoints stand after the stable part of the system prompt, after its session part, and on the newest user turn.
 The last one moves forward with the conversation; apart from it, a request's bytes are a prefix of the next one's.
@@ -16,7 +16,7 @@ from homarus.core.messages import Assistant, Image, Message, Text, Thinking, Too
 from homarus.models.info import ModelInfo
 from homarus.models.levels import BUDGETS
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import encode
+from homarus.models.wire import closing, encode
 
 API = "anthropic-messages"
 NO_OUTPUT = "(no output)"
@@ -134,7 +134,7 @@ def with_mark(block: bytes, mark: dict[str, Any]) -> bytes:
 
 
 def head(request: ModelRequest, info: ModelInfo, mark: dict[str, Any] | None) -> dict[str, Any]:
-    """Return everything of the request but the messages, in a fixed order."""
+    """Return what stands before the messages, in a fixed order: what the calls of a session share."""
     body: dict[str, Any] = {"model": request.model, "stream": True}
     most = request.max_tokens or min(info.max_output, DEFAULT_MAX_TOKENS)
     thinking, most = thinking_fields(request.thinking, info, most)
@@ -143,22 +143,25 @@ def head(request: ModelRequest, info: ModelInfo, mark: dict[str, Any] | None) ->
     params = request.params or {}
     if "temperature" in params and thinking.get("thinking", {}).get("type", "disabled") == "disabled":
         body["temperature"] = params["temperature"]
+    if request.response_schema is not None:
+        form = {"type": "json_schema", "schema": request.response_schema}
+        body["output_config"] = {**body.get("output_config", {}), "format": form}
     if request.tools:
         body["tools"] = [
             {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
             for spec in request.tools
         ]
-        choice = _choice(request.tool_choice, forced_ok="thinking" not in body)
-        if choice:
-            body["tool_choice"] = choice
-    if request.response_schema is not None:
-        form = {"type": "json_schema", "schema": request.response_schema}
-        body["output_config"] = {**body.get("output_config", {}), "format": form}
     texts = [text for text in (request.system.stable, request.system.session) if text]
     if texts:
         extra = {"cache_control": mark} if mark else {}
         body["system"] = [{"type": "text", "text": text, **extra} for text in texts]
     return body
+
+
+def tail(request: ModelRequest, *, thinks: bool) -> dict[str, Any]:
+    """Return what stands behind the messages: what a single call of a session may ask for."""
+    choice = _choice(request.tool_choice, forced_ok=not thinks) if request.tools else None
+    return {"tool_choice": choice} if choice else {}
 
 
 def _choice(choice: str | None, *, forced_ok: bool) -> dict[str, Any] | None:
@@ -193,9 +196,11 @@ def thinking_fields(level: str, info: ModelInfo, most: int) -> tuple[dict[str, A
 def body(request: ModelRequest, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:
     """Return the whole request as byte fragments."""
     mark = _mark(request)
-    first = encode(head(request, info, mark))[:-1] + b',"messages":['
+    first = head(request, info, mark)
+    start = encode(first)[:-1] + b',"messages":['
     used = sum(bool(text) for text in (request.system.stable, request.system.session))
-    return [first, messages(fragments, mark=mark, spare=3 - used), b"]}"]
+    end = closing(tail(request, thinks="thinking" in first))
+    return [start, messages(fragments, mark=mark, spare=3 - used), end]
 
 
 def _mark(request: ModelRequest) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
-"""Chat-completion requests as bytes. Pure: the same request gives the same bytes, and `messages` always comes last.
+"""Chat-completion requests as bytes. Pure: the same request gives the same bytes.
 
-So the bytes of one turn's request are a prefix of the next one's, up to the bracket that closes the messages.
+What a session never changes comes first, then the messages, then what a single call may change. So the bytes of one
+turn's request are a prefix of the next one's, up to the bracket that closes the messages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from homarus.core.tools import ToolSpec
 from homarus.models.carrier import unpack
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import encode
+from homarus.models.wire import closing, encode
 
 NO_OUTPUT = "(no output)"
 BLIND = "[image left out: this model takes text only]"
@@ -138,7 +139,7 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
 
 
 def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str, Any]:
-    """Return everything of the request but the messages, in a fixed order."""
+    """Return what stands before the messages, in a fixed order: what the calls of a session share."""
     quirks = endpoint.quirks
     body: dict[str, Any] = {"model": request.model, "stream": True}
     if quirks.supports_usage_in_streaming:
@@ -152,8 +153,14 @@ def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str
     body |= {wire: params[name] for name, wire in _PASSED.items() if name in params}
     if request.tools and quirks.supports_tools:
         body["tools"] = [_tool(spec) for spec in request.tools]
-        if request.tool_choice:
-            body["tool_choice"] = _choice(request.tool_choice)
+    return body
+
+
+def tail(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
+    """Return what stands behind the messages: what a single call of a session may ask for."""
+    body: dict[str, Any] = {}
+    if request.tools and quirks.supports_tools and request.tool_choice:
+        body["tool_choice"] = _choice(request.tool_choice)
     if request.response_schema is not None:
         schema = {"name": "reply", "schema": request.response_schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -200,7 +207,7 @@ def body(request: ModelRequest, endpoint: Endpoint, info: ModelInfo, fragments: 
     if system:
         messages.insert(0, system)
     start = encode(head(request, endpoint, info))[:-1] + b',"messages":['
-    return [start, b",".join(messages), b"]}"]
+    return [start, b",".join(messages), closing(tail(request, endpoint.quirks))]
 
 
 def _system(request: ModelRequest, *, marks: bool) -> bytes:

@@ -32,6 +32,7 @@ from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.usage import priced
+from homarus.models.wire import inert
 
 # OpenClaw's names for protocols, and pydantic-ai's for the providers that speak them.
 _NAMES = {
@@ -163,7 +164,7 @@ def messages(request: ModelRequest) -> list[Any]:
 
     out: list[Any] = []
     waiting: list[Any] = [SystemPromptPart(request.system.text)] if request.system.text else []
-    for message in request.messages:
+    for message in map(inert, request.messages):
         if not isinstance(message, Assistant):
             waiting += _asked(message)
             continue
