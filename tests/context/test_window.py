@@ -256,3 +256,42 @@ def test_images_fade_after_three_turns_and_only_when_a_turn_starts() -> None:
     assert [MARK in message.text for message in faded] == [True, False, False, False, False]
     same = fade_images([*messages, Assistant((Text("a"),))])
     assert same[:5] == faded
+
+
+async def test_a_long_result_at_the_end_does_not_stop_a_compaction(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(7)
+    stage.session.append_message(User((Text("topic: read it"),)))
+    stage.session.append_message(Assistant((ToolCall("c1", "read", {}),)))
+    stage.session.append_message(ToolResult("c1", "read", (Text("z" * 40_000),)))
+    messages = await stage.window().assemble(Cancel())
+    assert [event.ok for event in stage.events if isinstance(event, CompactionEnded)] == [True]
+    assert [type(message) for message in messages[-2:]] == [Assistant, ToolResult]
+
+
+async def test_a_failed_compaction_is_tried_again_only_when_there_is_more_to_summarise(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.summary = "garbage"
+    stage.fill(7)
+    for _ in range(3):
+        await stage.window().assemble(Cancel())
+    assert sum(isinstance(event, CompactionEnded) for event in stage.events) == 1
+    assert sum(isinstance(event, Notice) for event in stage.events) == 1
+    stage.fill(5)
+    await stage.window().assemble(Cancel())
+    assert sum(isinstance(event, CompactionEnded) for event in stage.events) == 2
+    assert sum(isinstance(event, Notice) for event in stage.events) == 1
+
+
+async def test_what_is_shortened_after_an_overflow_stays_shortened(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.summary = "garbage"
+    stage.session.append_message(User((Text("topic: read it"),)))
+    stage.session.append_message(Assistant((ToolCall("c1", "read", {}),)))
+    stage.session.append_message(ToolResult("c1", "read", (Text("z" * 9_000),)))
+    window = stage.window()
+    assert await window.overflowed(OVERFLOW, Cancel())
+    assert not await window.overflowed(OVERFLOW, Cancel())
+    short = await window.assemble(Cancel())
+    assert len(short[-1].text) < 4_000
+    assert await stage.window().assemble(Cancel()) == short

@@ -95,7 +95,7 @@ class LongTalk:
     """Three hundred turns with tools, a pause now and then, and a history that outgrows its window three times."""
 
     WINDOW = 40_000
-    RATIO = 6  # bytes per counted token: so that the window fills at the pace the test wants
+    RATIO = 8  # bytes per counted token: so that the window fills at the pace the test wants
 
     def __init__(self) -> None:
         self.aside: list[int] = []  # requests that are no step of the conversation: summaries and memory saving

@@ -61,7 +61,9 @@ def _place(entries: Sequence[Entry], keep_tokens: int) -> int | None:
             break
     if reached is None:
         return None
-    valid = next((place for place in range(reached, len(entries)) if _may_begin(entries[place])), None)
+    # Results that stand last cannot begin a tail: then their call does.
+    places = (*range(reached, len(entries)), *range(reached - 1, -1, -1))
+    valid = next((place for place in places if _may_begin(entries[place])), None)
     if valid is None:
         return None
     # Notes that stand right before the message belong to it.
