@@ -38,6 +38,7 @@ from homarus.core.routes import Route, SessionKey
 from homarus.core.text import estimate_tokens
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
+from homarus.sessions.row import SessionEntry
 from homarus.workspace.continuation import Carry, earns_marker, marker
 
 _log = logging.getLogger(__name__)
@@ -119,7 +120,8 @@ class TurnRunner:
         store = services.store(turn.agent_id)
         live = self.open.take(turn.session, lambda: Live(store, turn.session, str(services.workspace(turn.agent_id))))
         try:
-            entry = _entry(live)
+            live.refresh()
+            entry = live.entry
             prepared = await services.prepare(turn, entry, given.cancel, given.emit)
             speech = services.compose(_request(turn, live, prepared, entry))
             model = _model(live, prepared, speech)

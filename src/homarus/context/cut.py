@@ -63,7 +63,7 @@ def _place(entries: Sequence[Entry], keep_tokens: int) -> int | None:
         return None
     # Results that stand last cannot begin a tail: then their call does.
     places = (*range(reached, len(entries)), *range(reached - 1, -1, -1))
-    valid = next((place for place in places if _may_begin(entries[place])), None)
+    valid: int | None = next((place for place in places if _may_begin(entries[place])), None)
     if valid is None:
         return None
     # Notes that stand right before the message belong to it.
