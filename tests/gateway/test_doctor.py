@@ -24,6 +24,7 @@ from homarus.gateway.doctor.files import (
 from homarus.gateway.doctor.finding import Finding, Home, Severity
 from homarus.gateway.doctor.home import check_config, check_openclaw, check_workspaces
 from homarus.gateway.doctor.machine import check_sandbox
+from homarus.gateway.doctor.sessions import check_sessions
 from homarus.storage.locks import OwnerLock
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -140,6 +141,20 @@ def test_an_agent_without_a_sandbox_is_named(state: Path) -> None:
     assert bad(findings) == ["sandbox.off"]
     findings = check_sandbox(home(state, "{ agents: { defaults: { sandbox: { binds: ['/etc'] } } } }"))
     assert bad(findings) == ["sandbox.config"]
+
+
+def test_damaged_conversations_are_named_and_left_alone(state: Path) -> None:
+    folder = state / "agents" / "main" / "sessions"
+    transcript = folder / "s1.jsonl"
+    transcript.write_text(
+        '{"type":"session","version":3,"id":"s1","timestamp":"2026-01-01T00:00:00.000Z","cwd":""}\n{"type":"mess'
+    )
+    (folder / "sessions.json").write_text("[]")
+    before = transcript.read_bytes()
+    checks = {finding.check for finding in check_sessions(home(state)) if finding.severity is not Severity.OK}
+    assert "sessions.array-index" in checks
+    assert any(check.startswith("sessions.") and check != "sessions.array-index" for check in checks)
+    assert transcript.read_bytes() == before
 
 
 def test_a_check_that_fails_hides_no_other(state: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from homarus.gateway.doctor import files, home, machine
+from homarus.gateway.doctor import files, home, machine, sessions
 from homarus.gateway.doctor.finding import Check, Finding, Home, Severity
 
 CHECKS: tuple[Check, ...] = (
@@ -14,6 +14,7 @@ CHECKS: tuple[Check, ...] = (
     home.check_config,
     home.check_workspaces,
     home.check_openclaw,
+    sessions.check_sessions,
     files.check_locks,
     files.check_temps,
     files.check_set_aside,
