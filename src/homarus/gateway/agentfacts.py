@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from homarus.config.load import AgentConfig, Config
 from homarus.config.paths import expand
+from homarus.gateway.setup import workspace_places
 from homarus.hooks.manifest import Facts
 from homarus.prompt.gather import repo_root
 from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
@@ -37,6 +38,8 @@ class AgentFacts(Struct, frozen=True, kw_only=True):
     heartbeat_prompt: str
     elevated: bool
     sandbox_mode: str
+    # Where a newer OpenClaw keeps the record of a finished setup, if this home has it.
+    shared_database: Path | None
     skill_roots: tuple[SkillRoot, ...]
     skill_gate: Gate
 
@@ -62,6 +65,7 @@ def agent_facts(config: Config, agent_id: str, env: Mapping[str, str], offers: F
         heartbeat_prompt=_heartbeat_prompt(agent),
         elevated=config.get("tools.elevated.enabled") is True,
         sandbox_mode=agent.block("sandbox", SandboxSettings).mode,
+        shared_database=workspace_places(config.paths).shared_database,
         skill_roots=roots_of(config, workspace),
         skill_gate=gate_of(config, agent.id, offers),
     )

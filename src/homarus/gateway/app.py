@@ -14,7 +14,7 @@ from homarus.agent.live import Live
 from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
 from homarus.agent.turn import Given, Turn, TurnRunner
-from homarus.config.load import load_config
+from homarus.config.load import load_config, remember_good
 from homarus.config.paths import Paths
 from homarus.config.view import Config
 from homarus.context.engine import EngineHost
@@ -267,6 +267,7 @@ class Runtime:
         return emit
 
     def _live(self, key: SessionKey) -> Live:
+        remember_good(self.config, self.env)
         seed_agent(self.config, key.agent_id, self.env, self.clock)
         return Live(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
 

@@ -251,5 +251,6 @@ def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
         can_read_files=any(spec.name == "read" for spec in request.tools),
         canonical=request.sandbox is None or request.sandbox.can_write(str(agent.workspace)),
         cwd=agent.cwd,
+        shared_database=agent.shared_database,
         config=agent.config,
     )
