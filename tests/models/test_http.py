@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import shutil
+import subprocess
+import sys
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -180,3 +184,78 @@ def test_proxies_that_are_not_http_are_left_alone():
 
 def test_one_tls_context_per_process():
     assert tls_context() is tls_context()
+
+
+TLS = """
+import asyncio, ssl, sys
+from homarus.models.http import HttpClient
+from homarus.models.proxy import Proxies
+
+async def hello(reader, writer):
+    try:
+        while True:
+            await reader.readuntil(b"\\r\\n\\r\\n")
+            writer.write(b"HTTP/1.1 200 OK\\r\\ncontent-length: 5\\r\\n\\r\\nhello")
+    except asyncio.IncompleteReadError:
+        writer.close()
+
+async def tunnel(reader, writer, port):
+    line = await reader.readuntil(b"\\r\\n\\r\\n")
+    assert line.startswith(b"CONNECT model.test:443 "), line
+    far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+    async def pump(source, sink):
+        while data := await source.read(65536):
+            sink.write(data)
+        sink.close()
+    await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer), return_exceptions=True)
+
+async def ask(client, url):
+    for _ in range(2):
+        response = await client.request("GET", url)
+        assert await response.read(99) == b"hello"
+        response.close()
+    await client.aclose()
+
+async def main():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("cert.pem", "key.pem")
+    server = await asyncio.start_server(hello, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    proxy = await asyncio.start_server(lambda r, w: tunnel(r, w, port), "127.0.0.1", 0)
+    await ask(HttpClient(), f"https://localhost:{port}/")
+    through = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    await ask(HttpClient(proxies=Proxies(https=through)), "https://model.test/")
+    try:
+        await HttpClient().request("GET", f"https://127.0.0.1:{port}/")
+    except ssl.SSLCertVerificationError:
+        print("refused")
+    await asyncio.sleep(0.1)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate of this test")
+def test_tls_directly_and_through_a_proxy(tmp_path: Path):
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:model.test"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+        "-days",
+        "2",
+    ]
+    subprocess.run([*make, *subject], cwd=tmp_path, check=True, capture_output=True)
+    env = {"SSL_CERT_FILE": str(tmp_path / "cert.pem"), "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", TLS], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
