@@ -12,6 +12,7 @@ import pytest
 from tests.models.servers import OPENAI, Answer, serving
 from tests.models.test_gguf import PAIRS, head
 
+from homarus.config.blocks import validate
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.cancel import Cancel
@@ -225,6 +226,26 @@ def test_levels_and_params(tmp_path: Path):
     assert models.params(thinker, mock)["temperature"] == 0.9
     plain = open_models(tmp_path, {})
     assert plain.level(plain.config.default_agent, ModelRef("openai", "gpt-6.1-terra")) == "medium"
+
+
+def test_a_cap_on_the_window(tmp_path: Path):
+    document = json.loads(json.dumps(FULL))
+    document["agents"]["entries"]["strict"]["contextTokens"] = 30_000
+    models = open_models(tmp_path, document)
+    opus = ModelRef("anthropic", "claude-opus-5-5")
+    assert models.window(models.config.agent("strict"), opus) == 30_000
+    assert models.window(models.config.agent("main"), opus) == 1_000_000
+
+
+def test_bad_settings_are_reported(tmp_path: Path):
+    document = {
+        "agents": {"defaults": {"model": {"primary": 3}, "thinkingDefault": "hgih", "models": {"a/b": {"alias": 5}}}}
+    }
+    models = open_models(tmp_path, document)
+    assert models.level(models.config.default_agent, ModelRef("openai", "gpt-6.1-terra")) == "medium"
+    keys = {problem.key for problem in validate(models.config)}
+    assert {"agents.defaults.model.primary", "agents.defaults.models.a/b.alias"} <= keys
+    assert any("hgih" in problem.message for problem in models.config.problems)
 
 
 def test_keys_in_their_order(tmp_path: Path):

@@ -126,7 +126,10 @@ async def status_report(models: Models, agent: AgentConfig) -> dict[str, Any]:
                 "reason": (stats.disabled_reason or stats.cooldown_reason) if until else "",
             })  # fmt: skip
         needs = models.registry.needs_key(ref.provider)
-        rows.append({**_row(info, usable=bool(keys)), "known": info.known, "credentials": keys, "needsKey": needs})
+        capped = {"contextTokens": models.window(agent, ref)}
+        rows.append(
+            {**_row(info, usable=bool(keys)), **capped, "known": info.known, "credentials": keys, "needsKey": needs}
+        )
     return {
         "agent": agent.id,
         "model": chain.primary.key,

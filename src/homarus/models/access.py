@@ -20,7 +20,7 @@ from homarus.models.catalog import Catalog
 from homarus.models.client import ModelClient
 from homarus.models.http import HttpClient
 from homarus.models.info import ModelInfo
-from homarus.models.levels import nearest, parse_level
+from homarus.models.levels import LEVELS, nearest, parse_level
 from homarus.models.proxy import proxies_from
 from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
 from homarus.models.registry import BUILTIN, LOCAL, Registry
@@ -114,6 +114,12 @@ class Models:
         """Return what is known about a model."""
         return self.registry.info(ref)
 
+    def window(self, agent: AgentConfig, ref: ModelRef) -> int:
+        """Return how many tokens an agent may fill of a model's window: its `contextTokens` caps it."""
+        cap = agent.get("contextTokens")
+        window = self.info(ref).window
+        return min(cap, window) if isinstance(cap, int) and cap > 0 else window
+
     async def chain(self, agent: AgentConfig, *, override: Override | None = None, images: bool = False) -> Chain:
         """Return the models of a turn; where nothing is configured, `auto` picks one."""
         found = chain(
@@ -198,6 +204,9 @@ class Models:
         )
         for text in said:
             level = parse_level(text) if isinstance(text, str) and text else None
+            if isinstance(text, str) and text and level is None:
+                cure = f"use one of {', '.join(LEVELS)}"
+                self.config.report("warning", ("agents", "defaults"), f"'{text}' is no thinking level", cure)
             if level:
                 return nearest(level, info.levels) if info.levels else level if not info.known else "off"
         return nearest("medium", info.levels) if info.reasons else "off"

@@ -62,3 +62,23 @@ class AuthSettings(Struct, frozen=True, rename="camel", kw_only=True):
     inherit: bool = False
     order: dict[str, list[str]] = field(default_factory=dict)
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class ModelChoice(Struct, frozen=True, rename="camel", kw_only=True):
+    """`model` and `imageModel` of an agent: the first choice and what follows it."""
+
+    primary: str = ""
+    fallbacks: list[str] | None = None
+
+
+class ModelPolicy(Struct, frozen=True, rename="camel", kw_only=True):
+    """`modelPolicy`: which models may be asked for by name; an empty one allows all."""
+
+    allow: list[str] | None = None
+
+
+class ModelEntry(Struct, frozen=True, rename="camel", kw_only=True):
+    """An entry of an agent's `models` map: a short name and request settings."""
+
+    alias: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)

@@ -98,7 +98,9 @@ async def run(
         response = await _guard(
             lambda: http.request("POST", call.url, headers=call.headers, body=call.body), call, cancel
         )
-        whole = "text/event-stream" not in response.headers.get("content-type", "text/event-stream")
+        # Some servers name their event stream `text/plain` or not at all; JSON and web pages come in one piece.
+        kind = response.headers.get("content-type", "")
+        whole = "json" in kind or "html" in kind
         if response.status != 200 or whole:
             body = await _guard(partial(response.read, MAX_BODY), call, cancel)
             if response.status != 200:

@@ -162,7 +162,7 @@ def tail(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
     if request.tools and quirks.supports_tools and request.tool_choice:
         body["tool_choice"] = _choice(request.tool_choice)
     if request.response_schema is not None:
-        schema = {"name": "reply", "schema": request.response_schema, "strict": True}
+        schema = {"name": "reply", "schema": request.response_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
 
