@@ -107,9 +107,10 @@ def test_list_says_what_there_is(mine, tmp_path):
     assert "lamps" in out and "d ago" in out
     (mine / ".openclaw/agents/main/sessions/lost.jsonl").write_bytes(jsonl(header("lost"), user("a", None)))
     (mine / ".openclaw/agents/main/sessions/x.jsonl.reset.2026-01-01T00-00-00.000Z").write_bytes(jsonl(header("x")))
-    out = run(mine, "list", "--all").output
-    assert "file without a row" in out and "x.jsonl.reset" in out
-    assert answer(mine, "list", "--active", "5")["sessions"] == []
+    out = run(mine, "list").output
+    assert "file without a row" in out and "x.jsonl.reset" not in out
+    assert "x.jsonl.reset" in run(mine, "list", "--all").output
+    assert [s["sessionId"] for s in answer(mine, "list", "--active", "5")["sessions"]] == ["lost"]
     assert "No sessions yet" in run(tmp_path / "empty", "list").output
     assert "1 more" in run(mine, "list", "--all", "--limit", "1").output
 

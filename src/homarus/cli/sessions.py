@@ -53,7 +53,7 @@ def home_of(app: App) -> SessionHome:
 
 @command.command("list")
 @_agent
-@click.option("--all", "everything", is_flag=True, help="Also archives, and transcripts that no index names.")
+@click.option("--all", "everything", is_flag=True, help="Also the archives that resets and deletions left.")
 @click.option("--active", type=int, metavar="MINUTES", help="Only those used in the last MINUTES.")
 @click.option("--limit", type=int, default=50, show_default=True, help="At most this many.")
 @json_option
@@ -61,7 +61,8 @@ def home_of(app: App) -> SessionHome:
 def list_(app: App, agent: str, everything: bool, active: int | None, limit: int, as_json: bool) -> None:
     """List the sessions, the newest first."""
     home = home_of(app)
-    infos = list(home.list([agent] if agent else (), orphans=everything))
+    # Older versions left transcripts without a row behind; they are conversations like any other.
+    infos = list(home.list([agent] if agent else (), orphans=True))
     if active is not None:
         oldest = app.clock.now().timestamp() * 1000 - active * 60_000
         infos = [info for info in infos if info.entry.updated_at >= oldest]
