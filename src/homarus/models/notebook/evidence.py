@@ -15,7 +15,9 @@ CITATION = re.compile(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES = 3
 MAX_QUOTE = 300
 _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
-_BULLET = re.compile(r"\A\s*(?:[-*+•]|\d+[.)])\s+(?:[WBOS](?:\([^)]*\))?(?:\s+@\S+)*:?\s+)?")
+# A list mark with the kind of a retained fact behind it, or that kind alone (`W:`), as recall returns it.
+_KIND = r"[WBOS](?:\([^)]*\))?(?:\s+@\S+)*"
+_BULLET = re.compile(rf"\A\s*(?:(?:[-*+•]|\d+[.)])\s+(?:{_KIND}:?\s+)?|{_KIND}:\s+)")
 
 
 _TRAILER = re.compile(r"\s*\n\s*Source: [^\n]*\s*\Z")
