@@ -22,6 +22,8 @@ class Entry:
 
 
 COMMANDS: dict[str, Entry] = {
+    "agent": Entry("Talk", "homarus.cli.agent", "say one thing and print the answer"),
+    "chat": Entry("Talk", "homarus.cli.chat", "talk with your agent in this terminal"),
     "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
     "onboard": Entry("Set up", "homarus.cli.onboard", "a home in a minute: two questions"),
     "configure": Entry("Set up", "homarus.cli.configure", "the same questions for a home that exists"),

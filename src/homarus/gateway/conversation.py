@@ -1,49 +1,26 @@
-"""What happens to a message before its session's lane: commands, directives, skills, a session past its time.
+"""What happens to a message before its session's lane: a session past its time, commands, directives, skills.
 
 Every client comes through here, so a command does the same wherever it is typed. What is left for the model goes into
-the lane and is durable when `handle` returns.
+the lane and is durable when `handle` returns. A plain message pays for none of the rest: what reads commands is imported
+with the first message that could be one.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from homarus.agent.commands.command import Command, CommandContext, CommandReply, Need, split_command
-from homarus.agent.commands.levels import persist, persist_model, refused
-from homarus.agent.commands.model import named_model
-from homarus.agent.commands.settings import Caller, CommandSettings, caller_of
-from homarus.agent.commands.table import active, is_stop, reserved
-from homarus.agent.directives import CLEAR, NAMES, SHORTCUTS, Parsed, Reader, Wishes, parse
-from homarus.core.errors import HomarusError
+from homarus.agent.commands.words import is_stop
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.gateway.app import Runtime
-from homarus.gateway.desk import Approver, Desk
-from homarus.queue.collect import Queued
-from homarus.queue.modes import Overrides, parse_command
-from homarus.queue.settings import Mode
-from homarus.sessions.lifecycle import reset_command, strip_mentions
+from homarus.gateway.handled import REFUSED, Handled
+from homarus.queue.modes import Overrides
 from homarus.sessions.settings import SessionSettings
 
-
-class Handled(Struct, frozen=True):
-    """What became of a message: replies of the program, and the item in the lane if the model is to answer.
-
-    Nothing of both means that it was ignored, as a command of somebody who may not give one; `refused` says why the lane
-    did not take it.
-    """
-
-    replies: tuple[str, ...] = ()
-    item: Queued | None = None
-    refused: str = ""
-
-    @property
-    def text(self) -> str:
-        """Return what the program says, as one text."""
-        return "\n\n".join(self.replies)
+if TYPE_CHECKING:
+    from homarus.gateway.desk import Approver
+    from homarus.gateway.front import Front
 
 
 class Conversation:
@@ -51,148 +28,27 @@ class Conversation:
 
     def __init__(self, runtime: Runtime, approver: Approver | None = None) -> None:
         self.runtime = runtime
-        self.desk = Desk(runtime, approver)
-        self.settings = runtime.config.block("commands", CommandSettings)
-        self.commands = active(self.settings)
+        self._approver = approver
+
+    @cached_property
+    def front(self) -> Front:
+        """Return what reads commands, directives and the names of skills."""
+        from homarus.gateway.front import Front
+
+        return Front(self.runtime, self._approver)
 
     async def handle(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Handled:
         """Take a message in. A failure of a command is its reply; only a session that cannot be opened raises."""
-        caller = caller_of(inbound, self.settings)
-        body = strip_mentions(inbound.text) if key.is_shared else inbound.text
-        if self.settings.text or caller.channel == "terminal":
-            found = self._find(key, body, caller)
-            if isinstance(found, Handled):
-                return found
-            if found is not None:
-                command, name, args = found
-                reply = await self._run(command, self._context(key, caller, name, args))
-                return await self._after(key, inbound, caller, reply, overrides)
-            if caller.authorised and (used := await self._skill(key, body, caller)) is not None:
-                return await self._after(key, inbound, caller, used, overrides)
-        return await self._message(key, inbound, caller, overrides)
+        if self._is_plain(inbound.text) and not self._expires():
+            item = self.runtime.submit(key, inbound, overrides=overrides)
+            return Handled(item=item, refused="" if item else REFUSED)
+        return await self.front.handle(key, inbound, overrides=overrides)
 
-    def _find(self, key: SessionKey, body: str, caller: Caller) -> Handled | tuple[Command, str, str] | None:
-        """Return the command that a whole message is; `Handled()` ignores it, None leaves it to the model."""
+    def _is_plain(self, text: str) -> bool:
         triggers = self.runtime.config.block("session", SessionSettings).reset_triggers
-        fresh = reset_command(body, triggers, authorised=caller.authorised)
-        if fresh is not None:
-            name = "reset" if fresh.trigger == "/reset" else "new"
-            return self.commands[name], name, f"soft {fresh.rest}".strip() if fresh.soft else fresh.rest
-        if is_stop(body):
-            return (self.commands["stop"], "stop", "") if caller.authorised else None
-        split = split_command(body)
-        command = self.commands.get(split[0]) if split else None
-        if split is None or command is None:
-            return None
-        name, args = split
-        if command.name in {"new", "reset"} and not caller.authorised:
-            return None
-        if not caller.authorised:
-            return Handled()
-        if self._is_inline(key, name, args, body):
-            return None
-        if command.need is Need.OWNER and not caller.owner:
-            return Handled()
-        return command, name, args
+        return not ("/" in text or "$" in text or is_stop(text)) and all(each.startswith("/") for each in triggers)
 
-    def _is_inline(self, key: SessionKey, name: str, args: str, body: str) -> bool:
-        """Say whether a message that begins like a command is really a text with something in front of it."""
-        if name in SHORTCUTS:
-            return bool(args) and not (name == "help" and args.lower().removeprefix("/") in self.commands)
-        return name in NAMES and not parse(body, self._reader(key)).wishes.empty
-
-    async def _run(self, command: Command, context: CommandContext) -> CommandReply:
-        try:
-            return await command.run(context)
-        except HomarusError as problem:
-            return CommandReply(text=str(problem))
-
-    async def _skill(self, key: SessionKey, body: str, caller: Caller) -> CommandReply | None:
-        if split_command(body) is None:
-            return None
-        try:
-            return await self.desk.use_skill(key, body, caller)
-        except HomarusError as problem:
-            return CommandReply(text=str(problem))
-
-    async def _after(
-        self, key: SessionKey, inbound: Inbound, caller: Caller, reply: CommandReply, overrides: Overrides | None
-    ) -> Handled:
-        """Say what a command said, and go on with the message that it leaves, if it leaves one."""
-        replies = (reply.text,) if reply.text else ()
-        if not reply.prompt:
-            return Handled(replies)
-        if reply.steer:
-            overrides = replace(overrides or Overrides(), mode=Mode.STEER)
-        rest = replace(inbound, text=reply.prompt, facts={**(inbound.facts or {}), **reply.facts} or None)
-        done = await self._message(key, rest, caller, overrides)
-        return replace(done, replies=(*replies, *done.replies))
-
-    async def _message(self, key: SessionKey, inbound: Inbound, caller: Caller, overrides: Overrides | None) -> Handled:
-        """Apply the directives of a message, and put what is left into the lane."""
-        parsed = parse(inbound.text, self._reader(key)) if caller.authorised else Parsed(inbound.text)
-        wishes = parsed.wishes
-        replies: list[str] = []
-        if not wishes.empty:
-            context = self._context(key, caller, "", "")
-            if problem := refused(context, wishes):
-                return Handled((problem,))
-            try:
-                replies += persist_model(context, wishes)
-            except HomarusError as problem_:
-                return Handled((str(problem_),))
-            replies += self._persist_queue(context, wishes.queue)
-            for name in wishes.shortcuts:
-                replies.append((await self._run(self.commands[name], self._context(key, caller, name, ""))).text)
-            if parsed.only_directives and not inbound.images:
-                replies += persist(context, wishes)
-                return Handled(tuple(replies))
-            overrides = overrides or wishes.queue
-        await self.desk.renew(key, inbound.channel, threaded=bool(inbound.thread))
-        text, notes = self.desk.mentioned(key.agent_id, parsed.text) if caller.authorised else (parsed.text, ())
-        facts = {**(inbound.facts or {}), **_facts(wishes, notes)}
-        item = self.runtime.submit(key, replace(inbound, text=text, facts=facts or None), overrides=overrides)
-        refusal = "" if item else "the message was refused: it came twice, or the queue is full"
-        return Handled(tuple(replies), item, refusal)
-
-    def _context(self, key: SessionKey, caller: Caller, name: str, args: str) -> CommandContext:
-        return CommandContext(name=name, args=args, session=key, caller=caller, host=self.desk, table=self.commands)
-
-    def _reader(self, key: SessionKey) -> Reader:
-        models, agent = self.runtime.models, self.runtime.config.agent(key.agent_id)
-        taken = reserved()
-        aliases = {short: target for short, target in models.names(agent).aliases.items() if short not in taken}
-        return Reader(model=lambda word: named_model(models, agent, word), aliases=aliases, queue=_queue_words)
-
-    def _persist_queue(self, context: CommandContext, wish: Overrides | None) -> list[str]:
-        if wish is None:
-            return []
-        if wish.clear:
-            context.save(queue_mode=None, queue_debounce_ms=None, queue_cap=None, queue_drop=None)
-            return ["Queue: as configured."]
-        fields = {
-            "queue_mode": wish.mode and wish.mode.value,
-            "queue_debounce_ms": wish.debounce_ms,
-            "queue_cap": wish.cap,
-            "queue_drop": wish.drop and wish.drop.value,
-        }
-        context.save(**{name: value for name, value in fields.items() if value is not None})
-        return [f"Queue: {self.desk.queue(context.session, context.caller.channel).rules}."]
-
-
-def _queue_words(text: str) -> tuple[Overrides | None, str]:
-    wish, rest = parse_command(text)
-    return (None, text) if wish.empty else (wish, rest)
-
-
-def _facts(wishes: Wishes, notes: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """Return what holds for this message alone; a choice that is taken back leaves the session's own."""
-    levels = {name: value for name, value in wishes.levels.items() if value != CLEAR}
-    facts: dict[str, Any] = {"notes": [list(note) for note in notes]} if notes else {}
-    if "thinking" in levels:
-        facts["thinking"] = levels.pop("thinking")
-    if levels:
-        facts["levels"] = levels
-    if wishes.exec:
-        facts["exec"] = wishes.exec
-    return facts
+    def _expires(self) -> bool:
+        """Say whether sessions of this home ever start over by themselves."""
+        settings = self.runtime.config.block("session", SessionSettings)
+        return bool(settings.reset or settings.reset_by_type or settings.reset_by_channel)

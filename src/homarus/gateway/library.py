@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -21,8 +21,10 @@ from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
 from homarus.gateway.conversation import Conversation
-from homarus.gateway.desk import Approver
 from homarus.queue.modes import Overrides
+
+if TYPE_CHECKING:
+    from homarus.gateway.desk import Approver
 
 # The kind of a `Notice` in which the program itself answers, as it does to a command.
 REPLY = "reply"

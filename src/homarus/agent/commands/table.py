@@ -1,8 +1,7 @@
-"""All commands in one table, and the words that stop a run. Which of them are on is the configuration's choice."""
+"""All commands in one table. Which of them are on is the configuration's choice."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from homarus.agent.commands import admin, info, levels, model, notes, session
@@ -17,16 +16,6 @@ ALL: tuple[Command, ...] = (
     *notes.COMMANDS,
     *admin.COMMANDS,
 )
-_TRAILING = re.compile(r"[\s!.。！…]+$")
-# A whole message that means /stop: said in a hurry, in the languages that people swear in.
-STOP_WORDS = frozenset(
-    {
-        "stop", "esc", "abort", "exit", "interrupt", "wait", "halt",
-        "stopp", "halt an", "abbrechen", "aufhören", "arrête", "arrete", "arrêter", "stoppe", "para", "detente", "alto",
-        "ferma", "fermati", "basta", "pare", "parar", "stoppa", "durdur", "dur", "стоп", "остановись", "хватит",
-        "停止", "停", "停下", "止めて", "ストップ", "やめて", "중지", "멈춰", "توقف", "रुको",
-    }
-)  # fmt: skip
 
 
 def active(settings: CommandSettings) -> dict[str, Command]:
@@ -47,12 +36,6 @@ def reserved() -> frozenset[str]:
         "restart",
         "allowlist",
     }
-
-
-def is_stop(text: str) -> bool:
-    """Say whether a whole message is a word that stops the run."""
-    word = _TRAILING.sub("", text.strip()).casefold()
-    return word in STOP_WORDS
 
 
 def unique(table: Mapping[str, Command]) -> list[Command]:
