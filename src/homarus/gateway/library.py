@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import Clock, Ids, epoch_ms
@@ -21,6 +22,7 @@ from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
 from homarus.gateway.conversation import Conversation
+from homarus.gateway.handled import Handled
 from homarus.queue.modes import Overrides
 
 if TYPE_CHECKING:
@@ -123,15 +125,9 @@ class Agent:
         comes as a `Notice` of the kind `reply`. The last event is always a `RunEnded`.
         """
         facts = {"model": model, "thinking": thinking, "seconds": seconds}
-        inbound = Inbound(
-            id=message_id or self.runtime.ids.uuid(),
-            channel=channel,
-            text=text,
-            trust=trust,
-            timestamp=epoch_ms(self.runtime.clock.now()),
-            images=images,
-            facts={key: value for key, value in facts.items() if value not in {"", None}} or None,
-        )
+        inbound = self._inbound(text, message_id, channel, trust)
+        given = {key: value for key, value in facts.items() if value not in {"", None}}
+        inbound = replace(inbound, images=images, facts=given or None)
         events: asyncio.Queue[RunEvent] = asyncio.Queue()
         unlisten = self.runtime.listen(self.session, events.put_nowait)
         try:
@@ -174,6 +170,20 @@ class Agent:
         finally:
             idle.cancel()
 
+    async def send(self, text: str, *, message_id: str = "", channel: str = "terminal") -> Handled:
+        """Hand a message in and return at once; what happens then is told to those who `listen`."""
+        return await self.conversation.handle(self.session, self._inbound(text, message_id, channel, Trust.OWNER))
+
+    def listen(self, listener: Callable[[RunEvent], None]) -> Callable[[], None]:
+        """Tell a listener everything that happens in this session; returns what takes it off again."""
+        return self.runtime.listen(self.session, listener)
+
+    def _inbound(self, text: str, message_id: str, channel: str, trust: Trust) -> Inbound:
+        moment = epoch_ms(self.runtime.clock.now())
+        return Inbound(
+            id=message_id or self.runtime.ids.uuid(), channel=channel, text=text, trust=trust, timestamp=moment
+        )
+
     def _waits(self, key: str) -> bool:
         return any(item.key == key for item in self.runtime.lane(self.session).waiting)
 
@@ -182,8 +192,7 @@ class Agent:
         lane = self.runtime.lane(self.session)
         if not lane.busy:
             return False
-        inbound = Inbound(id=self.runtime.ids.uuid(), channel="terminal", text=text, trust=Trust.OWNER)
-        return self.runtime.submit(self.session, inbound) is not None
+        return self.runtime.submit(self.session, self._inbound(text, "", "terminal", Trust.OWNER)) is not None
 
     def stop(self, reason: str = "stopped by the user") -> bool:
         """End the running turn and forget what waits; False when there was nothing to stop."""

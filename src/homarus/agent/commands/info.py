@@ -20,6 +20,7 @@ _GROUPS = {
     "skills": "Skills",
     "admin": "Admin",
 }
+MAP_WIDTH = 24  # a chat may be a phone
 _COMMON = ("new", "stop", "status", "model", "think", "compact", "context", "pin", "skill", "commands")
 
 
@@ -113,7 +114,7 @@ async def context(ctx: CommandContext) -> CommandReply:
     if mode == "json":
         return said(json.dumps(report.to_json(), ensure_ascii=False, indent=2))
     lines = [] if mode == "map" else [*(list_lines if mode == "list" else detail_lines)(report), ""]
-    return said("\n".join([*lines, *map_lines(report)]))
+    return said("\n".join([*lines, *map_lines(report, width=MAP_WIDTH)]))
 
 
 async def whoami(ctx: CommandContext) -> CommandReply:

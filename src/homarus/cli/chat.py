@@ -1,0 +1,91 @@
+"""`homarus chat`: talk with an agent, on a terminal or through a pipe."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.cli.app import App, pass_app
+
+if TYPE_CHECKING:
+    from homarus.cli.chat_words import Words
+    from homarus.gateway.library import Agent
+
+HISTORY = "chat-history"
+
+
+@click.command("chat")
+@click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
+@click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
+@click.option("--plain", is_flag=True, help="Line by line, as through a pipe: one message in, one answer out.")
+@pass_app
+def command(app: App, agent_id: str, session: str, plain: bool) -> int:
+    """Talk with an agent.
+
+    Type while it works to steer it; Esc stops it. Ctrl-O opens the last tool call, Ctrl-J makes a new line, Tab completes
+    commands, $skills and @files, Ctrl-D leaves. /help says more.
+    """
+    import asyncio
+
+    from homarus.cli.agent import open_agent
+
+    async def talk() -> int:
+        async with open_agent(app, agent_id, session) as agent:
+            if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+                from homarus.cli.chat_lines import talk_in_lines
+
+                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err)
+            return await _on_screen(app, agent)
+
+    return asyncio.run(talk())
+
+
+async def _on_screen(app: App, agent: Agent) -> int:
+    import asyncio
+
+    from homarus.cli.chat_history import ChatHistory
+    from homarus.cli.chat_screen import Screen
+    from homarus.cli.chat_view import ChatView
+    from homarus.core.messages import Assistant
+
+    view = ChatView(asyncio.get_running_loop().time)
+    history = ChatHistory(app.paths.own_dir / HISTORY)
+    # The session is taken at once: better to hear now that another program has it than after the first long message.
+    with agent.runtime.opened(agent.session) as live:
+        said = sum(entry.type == "message" for entry in live.writer.branch)
+        answers = [message.usage.total for message in live.writer.history()[-20:] if isinstance(message, Assistant)]
+        row = live.store.find(agent.session)
+    if row is not None:
+        entry = row.entry
+        view.reasoning, view.verbose = entry.reasoning_level or "off", entry.verbose_level or "off"
+        view.model = f"{entry.model_provider}/{entry.model}" if entry.model_provider and entry.model else ""
+        view.used = next((total for total in reversed(answers) if total), 0)
+    begun = f"{said} messages so far, /new starts over" if said else "a new session"
+    screen = Screen(agent, view, words_of(app, agent), history, color=app.out.color)
+    await screen.run(f"🦞 {agent.session.agent_id} · {begun} · /help · Ctrl-D leaves")
+    return 0
+
+
+def words_of(app: App, agent: Agent) -> Words:
+    """Return everything that can be completed in this home."""
+    from pathlib import Path
+
+    from homarus.agent.commands.table import unique
+    from homarus.cli.chat_words import Words
+
+    front, name = agent.conversation.front, agent.session.agent_id
+    table = unique(front.commands)
+    skills = front.desk.skills(name)
+    commands = {row.name: row.help for row in table} | {each.command: each.description for each in skills}
+    names = agent.runtime.models.names(app.config.agent(name))
+    arguments = {row.name: row.words for row in table if row.words}
+    models = ("list", "status", "default", *names.aliases, *names.configured)
+    return Words(
+        commands={**commands, "exit": "leave the chat"},
+        arguments={**arguments, "model": models, "skill": tuple(each.skill.name for each in skills)},
+        skills={each.skill.name: each.description for each in skills},
+        folder=str(Path.cwd()),
+        home=str(app.paths.home),
+    )

@@ -1,0 +1,38 @@
+"""The chat without a terminal: each line is a message, its answer follows as plain text. For pipes, scripts and dumb terminals."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TextIO
+
+from homarus.cli.reply import TextStream
+from homarus.core.errors import HomarusError
+from homarus.core.events import RunEnded
+from homarus.core.text import single_line
+
+if TYPE_CHECKING:
+    from homarus.gateway.library import Agent
+
+LEAVING = frozenset({"/exit", "/quit", "/bye"})
+
+
+async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -> int:
+    """Answer line after line until there are no more; 1 when a turn failed."""
+    failed = False
+    while True:
+        # A thread reads, so that a slow writer at the other end of the pipe does not hold up the loop.
+        line = await asyncio.to_thread(lines.readline)
+        if not line or line.strip().lower() in LEAVING:
+            return int(failed)
+        if not line.strip():
+            continue
+        shown = TextStream(out)
+        try:
+            async for event in agent.run(line.rstrip("\n")):
+                shown.take(event)
+                if isinstance(event, RunEnded) and event.status != "ok":
+                    failed = True
+                    print(f"homarus: {single_line(event.error or event.status, 2000)}", file=err)
+        except HomarusError as problem:
+            failed = True
+            print(f"homarus: {problem}", file=err)

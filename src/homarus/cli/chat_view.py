@@ -1,0 +1,265 @@
+"""What a chat shows of a turn: events in, blocks to print and a live tail out. It knows no terminal.
+
+Text is printed block by block, as soon as a paragraph, a list or a code block is complete; what is still being written
+is the live tail. So what was printed is final, survives a resize, and can be scrolled and copied.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from homarus.core.events import (
+    ApprovalAsked,
+    CompactionEnded,
+    CompactionStarted,
+    MessageEnded,
+    ModelCalled,
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+    UserAccepted,
+)
+from homarus.core.text import human_bytes, single_line
+from homarus.delivery.stream import StreamFilter
+
+MAX_TOOLS = 100
+SHOWN_OUTPUT = 6_000
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+
+Kind = Literal["markdown", "tool", "failed", "thinking", "note", "warning", "error", "user", "detail"]
+
+
+class Block(Struct, frozen=True):
+    """Something to print, and how it looks."""
+
+    kind: Kind
+    text: str
+
+
+class ToolRun(Struct):
+    """One call, folded to a line until somebody asks for more."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    started: float
+    output: str = ""
+    failed: bool = False
+    seconds: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """Return the call on one line."""
+        size = f" · {human_bytes(len(self.output))}" if self.output else ""
+        return f"{self.name} {summary(self.arguments)}".rstrip() + f" · {_time(self.seconds)}{size}"
+
+    @property
+    def detail(self) -> str:
+        """Return the call with everything, within bounds."""
+        arguments = json.dumps(self.arguments, ensure_ascii=False, indent=2)
+        output = (
+            self.output
+            if len(self.output) <= SHOWN_OUTPUT
+            else f"{self.output[:SHOWN_OUTPUT]}\n[… {len(self.output):,} characters]"
+        )
+        return f"{self.name} {arguments}\n{output}"
+
+
+class Markdown:
+    """Cuts Markdown that is still arriving into blocks that can be rendered alone."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._partial = ""
+        self._fence = ""
+
+    @property
+    def pending(self) -> str:
+        """Return what is not printed yet."""
+        return "\n".join([*self._lines, self._partial]).strip("\n")
+
+    def feed(self, text: str) -> list[str]:
+        """Take more text and return the blocks that it completed."""
+        *whole, self._partial = (self._partial + text).split("\n")
+        return [block for line in whole for block in self._line(line)]
+
+    def finish(self) -> list[str]:
+        """Return what is left as the last block."""
+        rest, self._lines, self._partial, self._fence = self.pending, [], "", ""
+        return [rest] if rest.strip() else []
+
+    def _line(self, line: str) -> list[str]:
+        mark = _FENCE.match(line)
+        if self._fence:
+            self._lines.append(line)
+            if mark and mark[1][0] == self._fence[0] and len(mark[1]) >= len(self._fence):
+                self._fence = ""
+                return self._cut()
+            return []
+        if mark:
+            before = self._cut()
+            self._fence = mark[1]
+            self._lines.append(line)
+            return before
+        if not line.strip():
+            return self._cut()
+        self._lines.append(line)
+        return []
+
+    def _cut(self) -> list[str]:
+        block, self._lines = "\n".join(self._lines), []
+        return [block] if block.strip() else []
+
+
+class ChatView:
+    """The state of one chat on a screen. `take` returns what to print; the properties are what is live just now."""
+
+    def __init__(self, clock: Callable[[], float], *, reasoning: str = "off", verbose: str = "off") -> None:
+        self._clock = clock
+        self.reasoning = reasoning
+        self.verbose = verbose
+        self.running = False
+        self.started = 0.0
+        self.model = ""
+        self.used = 0
+        self.tools: deque[ToolRun] = deque(maxlen=MAX_TOOLS)
+        self.active: dict[str, ToolRun] = {}
+        self.approvals: dict[str, ApprovalAsked] = {}
+        self.progress = ""
+        self._filter = StreamFilter()
+        self._markdown = Markdown()
+        self._thinking = ""
+        self._opened = 0
+
+    @property
+    def live(self) -> str:
+        """Return the text that is still being written."""
+        if self._thinking and self.reasoning != "off" and not self._markdown.pending:
+            return self._thinking
+        return self._markdown.pending
+
+    @property
+    def doing(self) -> str:
+        """Return what is going on, on one line."""
+        if self.active:
+            return ", ".join(f"{run.name} {summary(run.arguments)}".rstrip() for run in self.active.values())
+        return self.progress or ("writing" if self._markdown.pending else "thinking")
+
+    def take(self, event: RunEvent) -> list[Block]:
+        """Take one event in and return what it prints."""
+        match event:
+            case RunStarted():
+                self.running, self.started, self.model = True, self._clock(), event.model
+                self.progress = ""
+            case UserAccepted(steered=True):
+                return [Block("note", "↳ steered")]
+            case ModelCalled():
+                self._begin()
+            case TextDelta():
+                return self._text(self._filter.feed(event.text))
+            case ThinkingDelta():
+                self._thinking += event.text
+            case MessageEnded():
+                return self._message(event)
+            case ToolStarted():
+                self.active[event.call_id] = ToolRun(event.call_id, event.name, event.arguments, self._clock())
+            case ToolProgress():
+                self.progress = single_line(event.text, 120)
+            case ToolEnded():
+                return self._tool(event)
+            case _:
+                return self._other(event)
+        return []
+
+    def _other(self, event: RunEvent) -> list[Block]:
+        match event:
+            case ApprovalAsked():
+                self.approvals[event.approval_id] = event
+                return [Block("warning", f"? {event.title}\n{event.detail}".rstrip())]
+            case CompactionStarted():
+                self.progress = "compacting"
+            case CompactionEnded():
+                self.progress = ""
+                done = f"🧹 compacted ~{event.tokens_before:,} → ~{event.tokens_after:,} tokens"
+                return [Block("note", done if event.ok else f"🧹 not compacted: {event.reason}")]
+            case Notice():
+                return [Block("warning" if event.kind == "warning" else "note", event.text)]
+            case RunEnded():
+                return self._ended(event)
+        return []
+
+    def expand(self) -> Block | None:
+        """Return the newest call that was not opened yet, whole; after the oldest it begins anew."""
+        if not self.tools:
+            return None
+        self._opened = self._opened % len(self.tools) + 1
+        return Block("detail", self.tools[-self._opened].detail)
+
+    def _begin(self) -> None:
+        """A new attempt begins: what an earlier one left unprinted is void."""
+        self._filter, self._markdown, self._thinking = StreamFilter(), Markdown(), ""
+
+    def _text(self, text: str) -> list[Block]:
+        return [Block("markdown", block) for block in self._markdown.feed(text)]
+
+    def _message(self, event: MessageEnded) -> list[Block]:
+        rest, _ = self._filter.finish()
+        blocks = (
+            [Block("thinking", self._thinking.strip())] if self._thinking.strip() and self.reasoning == "on" else []
+        )
+        blocks += self._text(rest)
+        blocks += [Block("markdown", block) for block in self._markdown.finish()]
+        self.used = event.message.usage.total or self.used
+        self._begin()
+        return blocks
+
+    def _tool(self, event: ToolEnded) -> list[Block]:
+        result = event.result
+        run = self.active.pop(result.call_id, None) or ToolRun(result.call_id, result.tool_name, {}, self._clock())
+        run.output, run.failed, run.seconds = result.text, result.is_error, event.seconds
+        self.tools.append(run)
+        self._opened = 0
+        self.progress = ""
+        blocks = [Block("failed" if run.failed else "tool", run.line)]
+        if self.verbose == "full" and run.output:
+            blocks.append(Block("detail", run.output[:800]))
+        elif run.failed:
+            blocks.append(Block("detail", single_line(run.output, 200)))
+        return blocks
+
+    def _ended(self, event: RunEnded) -> list[Block]:
+        self.running = False
+        self.active.clear()
+        self.approvals.clear()
+        left = [Block("markdown", block) for block in self._markdown.finish()]
+        self._begin()
+        if event.status == "aborted":
+            return [*left, Block("note", "■ stopped")]
+        if event.status != "ok":
+            return [*left, Block("error", f"✗ {event.error or event.status}")]
+        return left
+
+
+def summary(arguments: dict[str, Any]) -> str:
+    """Return what a call is about: its first telling argument, on one line."""
+    for name in ("path", "command", "query", "url", "pattern", "file", "name", "text", "task"):
+        if isinstance(arguments.get(name), str):
+            return single_line(arguments[name], 60)
+    first = next((value for value in arguments.values() if isinstance(value, str | int)), "")
+    return single_line(str(first), 60)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,0 +1,114 @@
+"""`homarus agent`: one message, as a program calls it."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from tests.models.servers import Answer, choice, data, serving
+
+from homarus.cli.agent import command
+from homarus.cli.app import App
+from homarus.core.clock import SystemClock, SystemIds
+from homarus.sessions.check import check_store
+from homarus.sessions.store import SessionStore
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def run(home: Path, *args: str, stdin: str | None = None) -> Result:
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "TZ": "UTC"}
+    return CliRunner().invoke(
+        command, args, obj=App(env=env), input=stdin, catch_exceptions=False, standalone_mode=False
+    )
+
+
+def test_it_prints_the_answer(home: Path) -> None:
+    result = run(home, "-m", "Remember that Ann lives in Lisbon.")
+    assert result.return_value == 0
+    assert "Ann lives in Lisbon" in result.output
+
+
+def test_text_comes_from_standard_input(home: Path) -> None:
+    assert "owner" in run(home, "-m", "-", stdin="/whoami\n").output
+    assert "owner" in run(home, stdin="/whoami\n").output
+
+
+def test_json_has_the_run_the_payloads_and_the_meta(home: Path) -> None:
+    done = json.loads(run(home, "-m", "what time is it?", "--json", "--session", "work").output)
+    assert done["status"] == "ok"
+    assert done["runId"]
+    assert done["payloads"][0]["text"].startswith("It is")
+    meta = done["meta"]
+    assert meta["sessionKey"] == "agent:main:work"
+    assert meta["model"] == "builtin/notebook"
+    assert meta["agentMeta"]["sessionId"]
+    assert meta["usage"]["total"] > 0
+    assert meta["durationMs"] >= 0
+
+
+def test_a_stream_shows_the_same_text(home: Path) -> None:
+    whole = run(home, "-m", "hello").output
+    assert run(home, "-m", "hello", "--stream").output == whole
+
+
+def test_a_stream_of_json_is_one_event_a_line(home: Path) -> None:
+    lines = [json.loads(line) for line in run(home, "-m", "list files", "--stream", "--json").output.splitlines()]
+    kinds = [line["type"] for line in lines]
+    assert kinds[0] == "run_started"
+    assert kinds[-1] == "run_ended"
+    assert {"tool_started", "tool_ended", "message_ended"} <= set(kinds)
+
+
+@pytest.mark.parametrize("args", [("-m", ""), ("-m", "  "), ("-m", "hi", "--thinking", "much")])
+def test_wrong_usage_is_said(home: Path, args: tuple[str, ...]) -> None:
+    with pytest.raises(click.UsageError):
+        run(home, *args)
+
+
+def test_a_model_that_cannot_be_reached_is_exit_code_one(home: Path) -> None:
+    (home / ".openclaw").mkdir()
+    config = {"models": {"providers": {"gone": {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "m"}]}}}}
+    (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    result = run(home, "-m", "hi", "--model", "gone/m", "--timeout", "5")
+    assert result.return_value == 1
+
+
+async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) -> None:
+    (home / ".openclaw").mkdir()
+    pieces = data(choice({"content": "Once upon a time"}), end=False)
+    async with serving(Answer(pieces, hang=True)) as server:
+        config = {
+            "agents": {"defaults": {"model": "slow/m"}},
+            "models": {"providers": {"slow": {"baseUrl": server.url, "models": [{"id": "m"}]}}},
+        }
+        (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+        env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "homarus", "agent", "-m", "tell me", "--stream"),
+            env=env,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        begun = await asyncio.wait_for(process.stdout.read(4), 30)
+        process.send_signal(signal.SIGINT)
+        out, err = await asyncio.wait_for(process.communicate(), 10)
+        await asyncio.sleep(0)
+    assert process.returncode == 130
+    assert (begun + out).decode().startswith("Once upon")
+    assert err.decode() == "homarus: stopped\n"
+    folder = home / ".openclaw/agents/main/sessions"
+    store = SessionStore(folder, "main", clock=SystemClock(), ids=SystemIds())
+    assert [finding for finding in check_store(store) if finding.severity == "error"] == []
+    (transcript,) = folder.glob("*.jsonl")
+    last = [json.loads(line) for line in transcript.read_text().splitlines()][-1]
+    assert last["message"]["stopReason"] == "aborted"

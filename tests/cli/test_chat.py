@@ -1,0 +1,258 @@
+"""`homarus chat`: the parts that need no terminal, the pipe, and the screen with keys that a test presses."""
+
+import asyncio
+import io
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from tests.scenarios.home import House, until
+from tests.scenarios.script import Line
+
+from homarus.cli.chat_history import MAX_LINES, ChatHistory
+from homarus.cli.chat_lines import talk_in_lines
+from homarus.cli.chat_paint import Painter
+from homarus.cli.chat_screen import Screen
+from homarus.cli.chat_view import Block, ChatView, Markdown
+from homarus.cli.chat_words import Words, suggest
+from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
+from homarus.core.messages import Text, ToolResult
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+# Markdown in pieces.
+
+
+def test_a_block_is_printed_when_it_is_complete() -> None:
+    blocks = Markdown()
+    assert blocks.feed("One para") == []
+    assert blocks.pending == "One para"
+    assert blocks.feed("graph.\n\nTwo") == ["One paragraph."]
+    assert blocks.feed(" more\n```py\na = 1\n\nb = 2\n") == ["Two more"]
+    assert blocks.feed("```\nrest") == ["```py\na = 1\n\nb = 2\n```"]
+    assert blocks.finish() == ["rest"]
+    assert blocks.finish() == []
+
+
+@given(st.text(alphabet="ab \n`~#-", max_size=200), st.integers(1, 20))
+def test_however_text_arrives_the_blocks_are_the_same_and_nothing_is_lost(text: str, size: int) -> None:
+    whole, pieces = Markdown(), Markdown()
+    expected = whole.feed(text) + whole.finish()
+    got = [block for at in range(0, len(text), size) for block in pieces.feed(text[at : at + size])] + pieces.finish()
+    assert got == expected
+    assert "".join("".join(expected).split()) == "".join(text.split())
+
+
+# What is shown of a turn.
+
+
+def test_tools_fold_to_a_line_and_open_again() -> None:
+    view = ChatView(lambda: 0.0)
+    view.take(RunStarted("r", "k", "s", "script/model"))
+    view.take(ToolStarted("c1", "read", {"path": "notes.md"}))
+    assert view.doing == "read notes.md"
+    (line,) = view.take(ToolEnded(ToolResult("c1", "read", (Text("x" * 1500),)), 0.012))
+    assert line == Block("tool", "read notes.md · 12 ms · 1.5 kB")
+    opened = view.expand()
+    assert opened is not None
+    assert '"path": "notes.md"' in opened.text
+    assert "x" * 1500 in opened.text
+
+
+def test_a_retry_voids_what_was_not_printed_yet() -> None:
+    view = ChatView(lambda: 0.0)
+    view.take(TextDelta("half a th"))
+    assert view.live == "half a th"
+    view.take(ModelCalled("script/model", 2))
+    assert view.live == ""
+
+
+def test_what_the_model_says_to_the_program_never_shows() -> None:
+    view = ChatView(lambda: 0.0)
+    for piece in ("NO_", "RE", "PLY"):
+        view.take(TextDelta(piece))
+        assert view.live == ""
+
+
+@pytest.mark.parametrize("color", [True, False])
+def test_a_painted_block_has_colours_only_where_they_are_wanted(color: bool) -> None:
+    painter = Painter(color=color)
+    text = painter.paint(Block("markdown", "# Title\n\n**bold** `code`\n\n```py\nx = 1\n```"), 60)
+    text += painter.paint(Block("error", "broken"), 60)
+    assert ("\x1b[" in text) is color
+    assert "Title" in text
+    assert "x = 1" in click.unstyle(text)
+
+
+def test_a_terminal_cannot_be_driven_by_what_a_tool_returns() -> None:
+    painter = Painter(color=False)
+    for kind in ("markdown", "detail", "error"):
+        assert "\x1b" not in painter.paint(Block(kind, "a\x1b]0;owned\x07b\x1b[2J"), 60)
+
+
+# Completion and history.
+
+
+def test_commands_arguments_skills_and_files_complete(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "setup.md").write_text("")
+    (tmp_path / ".hidden").write_text("")
+    words = Words(
+        commands={"model": "choose", "models": "list", "think": "level"},
+        arguments={"think": ("off", "high")},
+        skills={"trip": "plan trips"},
+        folder=str(tmp_path),
+    )
+
+    def texts(before: str) -> list[str]:
+        return [found.text for found in suggest(before, words)]
+
+    assert texts("/mo") == ["/model", "/models"]
+    assert texts("/think h") == ["high"]
+    assert texts("use $tr") == ["$trip"]
+    assert texts("look at @s") == ["src/", "setup.md"]
+    assert texts("look at ./.h") == ["./.hidden"]
+    assert texts("plain text") == []
+    assert texts("@nowhere/x") == []
+
+
+def test_history_is_private_bounded_and_forgets_what_begins_with_a_space(tmp_path: Path) -> None:
+    history = ChatHistory(tmp_path / "homarus" / "chat-history")
+    for number in range(2 * MAX_LINES + 10):
+        history.add(f"line {number}")
+    history.add(" secret")
+    lines = history.load()
+    assert len(lines) == MAX_LINES
+    assert lines[-1] == f"line {2 * MAX_LINES + 9}"
+    assert stat.S_IMODE(history.path.stat().st_mode) == 0o600
+    assert len(history.path.read_text().splitlines()) == MAX_LINES
+
+
+def test_a_damaged_history_is_no_reason_to_fail(tmp_path: Path) -> None:
+    path = tmp_path / "chat-history"
+    path.write_bytes(b'{"text":"one"}\nnonsense\n{"text":3}\n{"te')
+    assert ChatHistory(path).load() == ["one"]
+
+
+# A pipe.
+
+
+async def test_each_line_of_a_pipe_is_a_message(house: House) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    async with house.agent() as agent:
+        assert await talk_in_lines(agent, io.StringIO("one\n\n/whoami\ntwo\n/exit\nthree\n"), out, err) == 0
+    assert house.model.prompts == ["one", "two"]
+    assert out.getvalue().splitlines() == [
+        "answer 1",
+        "Channel: terminal · Sender: this terminal · You are the owner.",
+        "answer 2",
+    ]
+    assert "\x1b" not in out.getvalue()
+
+
+# A screen.
+
+
+class Terminal:
+    """A chat screen whose keys a test presses."""
+
+    def __init__(self, house: House, tmp_path: Path) -> None:
+        self.house = house
+        self.history = ChatHistory(tmp_path / "chat-history")
+        self.printed: list[Block] = []
+
+    async def play(self, steps: Any) -> None:
+        async with self.house.agent() as agent:
+            with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+                view = ChatView(asyncio.get_running_loop().time)
+                screen = Screen(agent, view, Words(), self.history, color=False)
+                painter = screen._painter
+                plain = painter.paint
+
+                def remember(block: Block, width: int) -> str:
+                    self.printed.append(block)
+                    return plain(block, width)
+
+                painter.paint = remember  # type: ignore[method-assign]
+                chat = asyncio.ensure_future(screen.run("hello"))
+                try:
+                    await steps(keys.send_text, view, self)
+                    keys.send_text("\x04")
+                    await asyncio.wait_for(chat, 5)
+                finally:
+                    chat.cancel()
+
+    def has(self, kind: str, text: str) -> bool:
+        return any(block.kind == kind and text in block.text for block in self.printed)
+
+
+@pytest.fixture
+def terminal(house: House, tmp_path: Path) -> Iterator[Terminal]:
+    yield Terminal(house, tmp_path)
+
+
+async def test_a_line_is_sent_answered_and_remembered(terminal: Terminal) -> None:
+    async def steps(press, _view, screen) -> None:
+        press("hello there\r")
+        await until(lambda: screen.has("markdown", "answer 1"))
+        press("/whoami\r")
+        await until(lambda: screen.has("detail", "You are the owner"))
+
+    await terminal.play(steps)
+    assert terminal.has("user", "hello there")
+    assert terminal.history.load() == ["hello there", "/whoami"]
+
+
+async def test_typing_while_it_works_steers_and_escape_stops(terminal: Terminal) -> None:
+    gate = terminal.house.model.hold()
+    terminal.house.model.lines = [Line("", (("ls", {"path": "."}),)), Line("second", hang=True)]
+
+    async def steps(press, view, screen) -> None:
+        press("start\r")
+        await terminal.house.model.entered.wait()
+        press("and this too\r")
+        await until(lambda: screen.has("user", "and this too"))
+        gate.set()
+        await until(lambda: screen.has("note", "steered"))
+        await until(lambda: terminal.house.model.active == 1)
+        press("\x1b")
+        await until(lambda: screen.has("note", "stopped"))
+        assert not view.running
+
+    await terminal.play(steps)
+    assert terminal.house.model.prompts == ["start", "and this too"]
+
+
+async def test_a_new_line_is_typed_with_ctrl_j_and_ctrl_o_opens_a_tool(terminal: Terminal) -> None:
+    terminal.house.model.lines = [Line("", (("ls", {"path": "."}),)), Line("done")]
+
+    async def steps(press, _view, screen) -> None:
+        press("one\ntwo\r")
+        await until(lambda: screen.has("markdown", "done"))
+        press("\x0f")
+        await until(lambda: screen.has("detail", '"path": "."'))
+
+    await terminal.play(steps)
+    assert terminal.house.model.prompts[0] == "one\ntwo"
+
+
+async def test_an_approval_is_answered_with_one_key(terminal: Terminal) -> None:
+    async def steps(press, view, screen) -> None:
+        view.take(ApprovalAsked("a1", "exec rm -r build", "in the workspace", 0))
+        press("y")
+        await until(lambda: screen.has("error", "nothing waits for an approval"))
+        assert not view.approvals
+
+    await terminal.play(steps)
