@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -125,6 +124,8 @@ def run(args: Sequence[str]) -> int:
         return OK
     except Exception as problem:  # noqa: BLE001 - the last door: every failure becomes one line
         if debug:
+            import traceback
+
             traceback.print_exc()
         return _failure(problem)
     return result if isinstance(result, int) else OK
