@@ -16,10 +16,9 @@ from homarus.core.errors import ModelFailure as F
 from homarus.core.events import ModelCalled, Notice, TextDelta
 from homarus.core.messages import Assistant, StopReason, Text, User
 from homarus.core.prompt import SystemPrompt
-from homarus.core.tools import ToolSpec
 from homarus.models.auth import AuthStore
 from homarus.models.catalog import Catalog
-from homarus.models.client import ClientEvent, ModelClient, TurnModel
+from homarus.models.client import ClientEvent, ModelClient
 from homarus.models.http import HttpClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
@@ -286,26 +285,6 @@ async def test_words_of_a_broken_attempt_are_called_void(tmp_path: Path):
     assert notices(events, "restart") == ["a/m broke off; what it said so far is void"]
     kinds = [event.kind if isinstance(event, Notice) else type(event).__name__ for event in events]
     assert kinds == ["ModelCalled", "TextDelta", "restart", "retry", "ModelCalled", "TextDelta"]
-
-
-async def test_a_turn_asks_with_the_same_request_each_time(tmp_path: Path):
-    world = World(tmp_path, Script(a__m=[OK]))
-    seen: list[ModelRequest] = []
-
-    class Listening(Script.Provider):
-        def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
-            seen.append(request)
-            return super().stream(request, cancel=cancel)
-
-    world.client.registry.register("a", lambda ref, credential: Listening(world.script, ref, credential))
-    template = ModelRequest("", SystemPrompt("s"), (), (ToolSpec("read", "", {}),), session_id="s1")
-    turn = TurnModel(world.client, template, Chain((ModelRef("a", "m"),), "config"))
-    for tools in (True, False):
-        events = [event async for event in turn.stream((User((Text("hi"),)),), tools=tools, cancel=Cancel())]
-        assert not any(isinstance(event, ModelCalled) for event in events)
-        assert isinstance(events[-1], Stop)
-    assert [request.tool_choice for request in seen] == [None, "none"]
-    assert seen[0].tools == seen[1].tools == template.tools
 
 
 async def test_a_consumer_that_walks_away_closes_the_stream(tmp_path: Path):

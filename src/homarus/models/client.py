@@ -6,7 +6,7 @@ It goes on from the messages it was given, so a retry neither repeats the user's
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -16,7 +16,6 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure
 from homarus.core.events import ModelCalled, Notice
-from homarus.core.messages import Message
 from homarus.models import failover
 from homarus.models.auth import AuthStore, candidates
 from homarus.models.info import ModelInfo
@@ -160,34 +159,3 @@ class ModelClient:
             self._answered.put(session, ref.key)
         back = before not in {None, ref.key} and ref.key == chain.primary.key
         return [Notice(f"back on {ref}", "fallback")] if back else []
-
-
-class TurnModel:
-    """The models of one turn as a loop asks them: only the messages change from call to call."""
-
-    def __init__(
-        self,
-        client: ModelClient,
-        template: ModelRequest,
-        chain: Chain,
-        *,
-        pin: Pin | None = None,
-        deadline: float | None = None,
-    ) -> None:
-        self._client = client
-        self._template = template
-        self._chain = chain
-        self._pin = pin
-        self._deadline = deadline
-
-    async def stream(
-        self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
-    ) -> AsyncIterator[StreamEvent | Notice]:
-        """Ask once. Without `tools` the model must answer in words; the tools stay in the request, for the cache's sake."""
-        choice = self._template.tool_choice if tools or not self._template.tools else "none"
-        request = replace(self._template, messages=messages, tool_choice=choice)
-        stream = self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
-        async with aclosing(stream):
-            async for event in stream:
-                if not isinstance(event, ModelCalled):
-                    yield event

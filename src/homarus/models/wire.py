@@ -75,7 +75,7 @@ class WireCache(Generic[F]):
         """Return one fragment per message and encode only those that the last request of this session did not have."""
         if not session:
             # A single question (a summary, a title): nothing follows it that could use its bytes again.
-            return [self._encode(message) for message in messages]
+            return [self._encode(inert(message)) for message in messages]
         old_messages, old = self._last.get(session, ((), []))
         same = _common(old_messages, messages)
         made = old[:same] + [self._encode(inert(message)) for message in messages[same:]]
