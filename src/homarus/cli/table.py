@@ -37,6 +37,8 @@ COMMANDS: dict[str, Entry] = {
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
     "sessions": Entry("Look inside", "homarus.cli.sessions", "list, read, search and look after conversations"),
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),
+    "approvals": Entry("Safety", "homarus.cli.approvals", "answer what the agent asks, and see what may always run"),
+    "sandbox": Entry("Safety", "homarus.cli.sandbox", "see where commands run, and look from inside"),
     "skills": Entry("Look inside", "homarus.cli.skills", "show which skills an agent has, and why one is missing"),
     "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),

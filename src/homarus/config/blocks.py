@@ -37,6 +37,10 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.compaction": "homarus.context.settings:CompactionSettings",
     "agents.defaults.contextPruning": "homarus.context.settings:PruningSettings",
     "tools.loopDetection": "homarus.tools.loopguard:LoopSettings",
+    "tools": "homarus.tools.policy:PolicySettings",
+    "tools.exec": "homarus.tools.gate:ExecSettings",
+    "tools.fs": "homarus.tools.paths:FsSettings",
+    "tools.web": "homarus.tools.settings:WebSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
 }

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import socket
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -149,11 +149,24 @@ class Response:
         return size
 
 
+# How a connection is made: host, port, TLS context or None, and the longest line. A caller may pin the address here.
+Connect = Callable[
+    [str, int, "ssl.SSLContext | None", int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+]
+
+
+async def _connect(
+    host: str, port: int, context: ssl.SSLContext | None, limit: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(host, port, ssl=context, limit=limit)
+
+
 class HttpClient:
     """Connections to model servers. One per process; it follows the running event loop."""
 
-    def __init__(self, *, proxies: Proxies = NO_PROXY) -> None:
+    def __init__(self, *, proxies: Proxies = NO_PROXY, connect: Connect | None = None) -> None:
         self._proxies = proxies
+        self._connect = connect or _connect
         self._idle: dict[str, list[Connection]] = {}
 
     async def request(
@@ -202,9 +215,8 @@ class HttpClient:
         async with asyncio.timeout(CONNECT_SECONDS):
             if proxy:
                 return await self._open_through(key, target.scheme, (host, port), urlsplit(proxy))
-            reader, writer = await asyncio.open_connection(
-                host, port, ssl=tls_context() if target.scheme == "https" else None, limit=MAX_HEAD
-            )
+            context = tls_context() if target.scheme == "https" else None
+            reader, writer = await self._connect(host, port, context, MAX_HEAD)
         raw = writer.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -29,6 +29,8 @@ _ETC = (
     "/etc/ca-certificates",
     "/etc/pki",
 )
+# More than this many things at the top of a locked workspace, and the rest can only be read.
+_MAX_ENTRIES = 500
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
 
@@ -105,9 +107,26 @@ def _workspace(spec: SandboxSpec) -> list[str]:
         return []
     if spec.access is Access.RO:
         return ["--ro-bind", spec.workspace, spec.workspace]
+    if spec.locked:
+        return _locked(spec)
     line = ["--bind", spec.workspace, spec.workspace]
     # Git runs what stands in these two, and the next one to run git does it outside the sandbox.
     for name in ("hooks", "config"):
         path = f"{spec.workspace}/.git/{name}"
         line += ["--ro-bind-try", path, path]
+    return line
+
+
+def _locked(spec: SandboxSpec) -> list[str]:
+    """Show the workspace so that its top stays as it is: what lies below may change, apart from what is locked."""
+    line = ["--ro-bind", spec.workspace, spec.workspace]
+    closed = {name.casefold() for name in spec.locked}
+    try:
+        with os.scandir(spec.workspace) as entries:
+            found = sorted(entry.name for entry in entries if not entry.is_symlink())[:_MAX_ENTRIES]
+    except OSError:
+        return line
+    for name in found:
+        if name.casefold() not in closed:
+            line += ["--bind-try", f"{spec.workspace}/{name}", f"{spec.workspace}/{name}"]
     return line

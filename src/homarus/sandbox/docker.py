@@ -28,7 +28,8 @@ def command(
     line += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
     shown = [(mount.path, mount.writable) for mount in spec.mounts]
     if spec.access is not Access.NONE:
-        shown.append((spec.workspace, spec.access is Access.RW))
+        # A container cannot show a folder whose top is closed; then nothing in it can be changed.
+        shown.append((spec.workspace, spec.access is Access.RW and not spec.locked))
     for path, writable in shown:
         line += ["--mount", f"type=bind,source={path},target={path}{'' if writable else ',readonly'}"]
     for key, value in sorted(env.items()):

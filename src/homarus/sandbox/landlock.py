@@ -26,7 +26,10 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
     writable = list(_DEVICES)
     for mount in spec.mounts:
         (writable if mount.writable else readable).append(mount.path)
-    if spec.access is not Access.NONE:
+    if spec.access is Access.RW and spec.locked:
+        readable.append(spec.workspace)
+        writable += _unlocked(spec)
+    elif spec.access is not Access.NONE:
         (writable if spec.access is Access.RW else readable).append(spec.workspace)
     order = {
         "read": readable,
@@ -39,6 +42,15 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
         "processes": spec.limits.processes,
     }
     return [sys.executable, "-I", "-S", str(_RUNNER), json.dumps(order), *argv]
+
+
+def _unlocked(spec: SandboxSpec) -> list[str]:
+    closed = {name.casefold() for name in spec.locked}
+    try:
+        entries = sorted(Path(spec.workspace).iterdir())
+    except OSError:
+        return []
+    return [str(entry) for entry in entries if entry.name.casefold() not in closed and not entry.is_symlink()]
 
 
 @cache

@@ -62,6 +62,8 @@ class SandboxSpec(Struct, frozen=True):
     image: str = ""
     binary: str = ""
     user: str = ""
+    # Names at the top of the workspace that stay as they are, whatever `access` says. Nothing new appears there then.
+    locked: tuple[str, ...] = ()
 
     @property
     def enforced(self) -> bool:
@@ -76,8 +78,12 @@ class SandboxSpec(Struct, frozen=True):
 
     def can_write(self, path: str) -> bool:
         """Say whether a path can be changed from inside."""
-        if not self.enforced or (self.access is Access.RW and _beneath(path, self.workspace)):
+        if not self.enforced:
             return True
+        if self.access is Access.RW and _beneath(path, self.workspace):
+            inner = PurePosixPath(path).relative_to(self.workspace).parts
+            if not self.locked or (inner and inner[0] not in self.locked):
+                return True
         return any(mount.writable and _beneath(path, mount.path) for mount in self.mounts)
 
     def narrow(self, wish: SandboxSpec) -> SandboxSpec:
@@ -93,25 +99,29 @@ class SandboxSpec(Struct, frozen=True):
             mounts=tuple(kept for mount in wish.mounts if (kept := self._narrow_mount(mount))),
             limits=self.limits.narrow(wish.limits),
             env=tuple(name for name in wish.env if not self.enforced or name in self.env),
+            locked=tuple(sorted({*self.locked, *wish.locked})),
         )
 
     def contains(self, other: SandboxSpec) -> bool:
         """Say whether `other` allows nothing that this spec forbids."""
         if not self.enforced:
             return True
-        visible = [] if other.access is Access.NONE else [Mount(other.workspace, other.access is Access.RW)]
+        same = other.workspace == self.workspace and other.access is Access.RW and self.access is Access.RW
+        visible = [] if other.access is Access.NONE or same else [Mount(other.workspace, other.access is Access.RW)]
         return (
             other.enforced
             and (self.network or not other.network)
             and all(self._narrow_mount(mount) == mount for mount in (*visible, *other.mounts))
             and self.limits.narrow(other.limits) == other.limits
             and set(other.env) <= set(self.env)
+            and set(self.locked) <= set(other.locked)
         )
 
     def _narrow_access(self, wish: SandboxSpec) -> Access:
         if wish.access is Access.NONE or not self.can_read(wish.workspace):
             return Access.NONE
-        return Access.RW if wish.access is Access.RW and self.can_write(wish.workspace) else Access.RO
+        writable = self.can_write(wish.workspace) or (self.access is Access.RW and wish.workspace == self.workspace)
+        return Access.RW if wish.access is Access.RW and writable else Access.RO
 
     def _narrow_mount(self, mount: Mount) -> Mount | None:
         if not self.can_read(mount.path):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from homarus.core.errors import Denied, ToolError
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
 from homarus.sandbox.spec import Backend, SandboxSpec
+from homarus.tools.names import LOCKED, LOCKED_FOLDERS
 from homarus.tools.shell import Parsed, parse, quoted
 from homarus.tools.tool import ToolContext
 
@@ -58,6 +59,8 @@ def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping
     if not command.strip() or "\x00" in command:
         raise ToolError("the command is empty or holds a NUL byte", cure="give a command such as ls -l")
     spec = _spec(context.sandbox, arguments.get("host", ""))
+    if context.restricted:
+        spec = replace(spec, locked=tuple(sorted({*spec.locked, *LOCKED, *LOCKED_FOLDERS})))
     cwd = _folder(context, arguments.get("workdir", ""), spec)
     extra = arguments.get("env") or {}
     for name, value in extra.items():

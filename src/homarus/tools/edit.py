@@ -6,9 +6,9 @@ from typing import Any
 
 from homarus.core.errors import ToolError
 from homarus.core.tools import Risk, ToolSpec
-from homarus.storage.boundary import BoundaryError, Root
+from homarus.storage.boundary import Root
 from homarus.tools.diff import compare
-from homarus.tools.paths import Reach, Spot, locate, opened
+from homarus.tools.paths import Reach, Spot, locate, opened, put
 from homarus.tools.textedit import Edit, apply
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
@@ -52,11 +52,10 @@ def edit_tool(reach: Reach) -> Tool:
             text = read_text(root, spot)
             changed = apply(text, edits, str(spot.path))
             try:
-                root.write(spot.name, changed.encode("utf-8", "surrogateescape"), mode=0o644)
-            except BoundaryError as problem:
-                raise ToolError(problem.message, cure=problem.cure or "check the path") from None
+                data = changed.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 raise ToolError("newText holds half a character (a lone surrogate)", cure="send plain text") from None
+            put(context, root, spot, data)
         change = compare(text, changed)
         number = f"{len(edits)} edits" if len(edits) > 1 else "1 edit"
         return said(

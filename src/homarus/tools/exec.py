@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from homarus.core.errors import ToolError
+from homarus.core.errors import Denied, ToolError
 from homarus.core.text import human_bytes
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.command import make_plan
@@ -98,7 +98,7 @@ class _Kit:
             self._grants.take(context.call_id, plan.digest)
         background = arguments.get("background", False) and context.background
         tty = arguments.get("pty", False)
-        seconds = float(arguments.get("timeout", self._settings.timeout_sec))
+        seconds = float(arguments.get("timeout", self._settings.timeout_seconds))
         item = await self._manager.start(plan, context, tty=tty, stdin=background or tty, seconds=seconds)
         wait = 0.0 if background else min(arguments.get("yieldMs", self._settings.background_ms), MAX_YIELD_MS) / 1000
         try:
@@ -159,6 +159,11 @@ class _Kit:
                 self._manager.drop(item)
                 return said(f"{item.id} is gone.")
             case _:
+                if context.restricted and not item.plan.spec.locked:
+                    raise Denied(
+                        f"{item.id} was started before untrusted text was read, and takes no more input from this turn",
+                        cure="start a new command",
+                    )
                 return await _give(item, action, arguments)
 
     def _list(self, agent_id: str) -> ToolOutput:

@@ -12,7 +12,7 @@ from homarus.core.errors import ToolError
 from homarus.core.messages import Image, Text
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, locate, opened, spellings
+from homarus.tools.paths import Reach, Spot, locate, opened, put, spellings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -89,7 +89,7 @@ class _Kit:
             fd = _open(root, spot)
             try:
                 head = os.pread(fd, 16, 0)
-                if kind := _image_kind(head):
+                if kind := image_kind(head):
                     return _image(fd, kind, spot, vision=context.vision)
                 offset, limit = arguments.get("offset", 1), arguments.get("limit", MAX_LINES)
                 if offset > 1 and os.fstat(fd).st_size > SCAN_BYTES // 16:
@@ -110,12 +110,7 @@ class _Kit:
             old = root.read(spot.name, max_bytes=MAX_WRITE_BYTES)
             if old.kind == "ok" and old.data == data and not old.truncated:
                 return said(f"{spot.path} already has exactly this content.", changed=False, bytes=len(data))
-            try:
-                if (parent := os.path.dirname(spot.name)) != "":
-                    root.make_dirs(parent, mode=0o755)
-                root.write(spot.name, data, mode=0o644)
-            except BoundaryError as problem:
-                raise ToolError(problem.message, cure=problem.cure or "check the path") from None
+            put(context, root, spot, data)
         what = "Replaced" if old.kind == "ok" else "Created"
         return said(
             f"{what} {spot.path} ({len(data):,} bytes).", changed=True, bytes=len(data), created=old.kind != "ok"
@@ -152,7 +147,8 @@ def _open(root: Root, spot: Spot) -> int:
     raise ToolError(f"{spot.path} does not exist", cure="check the path with ls")
 
 
-def _image_kind(head: bytes) -> str:
+def image_kind(head: bytes) -> str:
+    """Return the kind of image that a file begins like, or nothing."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _IMAGES.items() if head.startswith(magic)), "")

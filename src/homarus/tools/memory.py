@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from homarus.core.tools import Risk, ToolSpec
 from homarus.memory import toolset
@@ -14,6 +15,25 @@ from homarus.memory.memory import Memory
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 Open = Callable[[str], Memory]
+# Every prompt carries these. What a parameter's name does not say is said here, once.
+_SAID = {
+    "memory_search": "Search notes and past conversations before answering about earlier work, decisions, dates, people or to-dos.",
+    "memory_get": "Read lines of a note by the path that memory_search gave.",
+    "memory_recall": "Collect cited evidence for a question within a token budget. Dates are YYYY-MM-DD; since also takes 30d.",
+    "memory_retain": (
+        "Write one self-contained fact, a full sentence that names whom it is about, to today's note. "
+        "supersedes: path#L12 or ^id of the fact it replaces."
+    ),
+}
+
+
+def lean(spec: ToolSpec) -> ToolSpec:
+    """Return a memory tool's spec as the registry sends it: the same parameters without a sentence for each."""
+    properties = {
+        name: {key: value for key, value in part.items() if key != "description"}
+        for name, part in spec.parameters["properties"].items()
+    }
+    return replace(spec, description=_SAID[spec.name], parameters={**spec.parameters, "properties": properties})
 
 
 def memory_tools(memory_of: Open, citations: toolset.Citations = "auto") -> list[Tool]:
@@ -26,7 +46,7 @@ def memory_tools(memory_of: Open, citations: toolset.Citations = "auto") -> list
             failed = bool(result.get("error"))
             return said(msgspec.json.encode(result).decode(), is_error=failed, status="error" if failed else "ok")
 
-        return Tool(spec=spec, risk=risk, run=run, group="memory", sequential=risk is not Risk.READ)
+        return Tool(spec=lean(spec), risk=risk, run=run, group="memory", sequential=risk is not Risk.READ)
 
     def direct(context: ToolContext) -> bool:
         return not context.session.is_shared

@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.core.errors import HomarusError, StorageError, ToolError
+from homarus.core.errors import HomarusError, ToolError
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.diff import compare
 from homarus.tools.edit import read_text
 from homarus.tools.patchtext import Operation, parse, patched
-from homarus.tools.paths import Reach, Spot, locate, opened
+from homarus.tools.paths import Reach, Spot, locate, opened, put
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_FILES = 200
@@ -49,7 +49,7 @@ def patch_tool(reach: Reach) -> Tool:
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
         steps = plan(context, operations, reach)
-        carry_out(steps)
+        carry_out(context, steps)
         return said(_report(operations, steps), files=len(operations))
 
     aliases = {"patch": "input", "content": "input"}
@@ -89,35 +89,33 @@ def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> lis
     return steps
 
 
-def carry_out(steps: list[Step]) -> None:
+def carry_out(context: ToolContext, steps: list[Step]) -> None:
     """Write all steps; if one fails, take back those before it, then raise."""
     done: list[Step] = []
     try:
         for step in steps:
             done.append(step)
-            _put(step.spot, step.after, step.mode)
+            _put(context, step.spot, step.after, step.mode)
     except HomarusError as problem:
-        stuck = [str(step.spot.path) for step in reversed(done) if not _take_back(step)]
+        stuck = [str(step.spot.path) for step in reversed(done) if not _take_back(context, step)]
         note = f"; {', '.join(stuck)} could not be put back" if stuck else "; nothing was changed"
         raise ToolError(f"{problem.message}{note}", cure=problem.cure or "check the paths") from None
 
 
-def _put(spot: Spot, data: bytes | None, mode: int) -> None:
+def _put(context: ToolContext, spot: Spot, data: bytes | None, mode: int) -> None:
     with opened(spot) as root:
         if data is None:
             root.remove(spot.name)
-            return
-        if parent := os.path.dirname(spot.name):
-            root.make_dirs(parent, mode=0o755)
-        root.write(spot.name, data, mode=mode)
+        else:
+            put(context, root, spot, data, mode)
 
 
-def _take_back(step: Step) -> bool:
+def _take_back(context: ToolContext, step: Step) -> bool:
     try:
-        _put(step.spot, step.before, step.mode)
+        _put(context, step.spot, step.before, step.mode)
     except BoundaryError as problem:
         return step.before is None and problem.kind == "missing"
-    except StorageError:
+    except HomarusError:
         return False
     return True
 

@@ -8,6 +8,7 @@ below it, so a link that is swapped between a check and its use leads nowhere.
 from __future__ import annotations
 
 import os
+import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from msgspec import Struct
 
 from homarus.core.errors import Denied, ToolError
 from homarus.sandbox.spec import Access
-from homarus.storage.boundary import Root
+from homarus.storage.atomic import replace_at
+from homarus.storage.boundary import BoundaryError, Root
 from homarus.tools.tool import ToolContext
 
 _SPACES = {"\u00a0", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009"}
@@ -109,6 +111,35 @@ def opened(spot: Spot) -> Iterator[Root]:
         raise ToolError(f"cannot open {spot.root}: {problem}", cure="check the path") from None
     with root:
         yield root
+
+
+def put(context: ToolContext, root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> None:
+    """Write a file and make its folders. A restricted turn writes through no link at all: what it named is what changes."""
+    parent, leaf = os.path.split(spot.name)
+    try:
+        if parent:
+            root.make_dirs(parent, mode=0o755)
+        if not context.restricted:
+            root.write(spot.name, data, mode=mode)
+            return
+        folder = root.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY, follow="never")
+        try:
+            if stat.S_ISLNK(_mode_at(folder, leaf)):
+                raise ToolError(f"{spot.path} is a link", cure="name the file itself")
+            replace_at(folder, leaf, data, mode=mode)
+        finally:
+            os.close(folder)
+    except BoundaryError as problem:
+        raise ToolError(problem.message, cure=problem.cure or "check the path") from None
+    except OSError as problem:
+        raise ToolError(f"cannot write {spot.path}: {problem.strerror}", cure="check the path") from None
+
+
+def _mode_at(folder: int, leaf: str) -> int:
+    try:
+        return os.stat(leaf, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return 0
 
 
 def spellings(name: str) -> list[str]:

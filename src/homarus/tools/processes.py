@@ -27,7 +27,7 @@ MAX_RUNNING, MAX_RECORDS = 32, 50
 class ProcessSettings(Struct, frozen=True, rename="camel"):
     """`tools.exec`: how long a command may take, and what is remembered of it."""
 
-    timeout_sec: int = 1_800
+    timeout_seconds: int = 1_800
     background_ms: int = 10_000
     cleanup_ms: int = 1_800_000
     notify_on_exit: bool = True

@@ -75,6 +75,11 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     background: bool = True
     window_tokens: int = 200_000
 
+    @property
+    def restricted(self) -> bool:
+        """Say whether this turn follows words that are not the owner's: files that shape the agent are closed to it."""
+        return bool(self.taint) or self.trust is not Trust.OWNER
+
 
 class RunTool(Protocol):
     """Does the work of one call. It may raise `ToolError`, `Denied` or `Cancelled`; anything else is a bug of ours."""

@@ -1,0 +1,96 @@
+"""`homarus sandbox`: where an agent's commands run, in words, and a look from inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.cli.app import App, pass_app
+from homarus.cli.output import json_option
+
+if TYPE_CHECKING:
+    from homarus.sandbox.spec import SandboxSpec
+
+
+@click.group("sandbox", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """See where commands run and what holds them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(explain)
+
+
+@command.command("explain")
+@click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
+@click.option("--session", "session", default="", help="which session key (default: the agent's main session)")
+@json_option
+@pass_app
+def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = False) -> None:
+    """Say what a session's commands may see and use."""
+    spec = _spec(app, agent_id, session)
+    facts = {
+        "backend": spec.backend.value,
+        "enforced": spec.enforced,
+        "workspace": spec.workspace,
+        "access": spec.access.value,
+        "network": spec.network,
+        "mounts": [f"{mount.path} ({'rw' if mount.writable else 'ro'})" for mount in spec.mounts],
+        "environment": list(spec.env),
+        "cpuSeconds": spec.limits.cpu_seconds,
+        "memoryMb": spec.limits.memory_bytes >> 20,
+        "processes": spec.limits.processes,
+    }
+    if as_json:
+        app.out.json(facts)
+        return
+    for key, value in facts.items():
+        app.out.line(f"{key}: {', '.join(value) or 'none' if isinstance(value, list) else value}")
+    if not spec.enforced:
+        app.out.warn("Nothing holds commands back here; each one on the host goes through approvals.")
+
+
+@command.command("probe")
+@click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
+@json_option
+@pass_app
+def probe_command(app: App, agent_id: str, as_json: bool) -> None:
+    """Run a command inside and see whether anything leaks."""
+    import asyncio
+    import tempfile
+    from pathlib import Path
+
+    from msgspec.structs import replace
+
+    from homarus.sandbox.probe import probe
+
+    spec = _spec(app, agent_id, "")
+    with tempfile.NamedTemporaryFile(prefix="homarus-probe-") as secret, tempfile.TemporaryDirectory() as spare:
+        if not Path(spec.workspace).is_dir():
+            spec = replace(spec, workspace=spare)
+        found = asyncio.run(probe(spec, app.env, Path(secret.name)))
+    if as_json:
+        app.out.json(
+            {"backend": found.backend, "holds": found.holds, "leaks": list(found.leaks), "failure": found.failure}
+        )
+    elif found.holds:
+        app.out.line(f"{found.backend}: everything holds.")
+    else:
+        for text in found.leaks or (found.failure,):
+            app.out.warn(f"{found.backend}: {text}")
+    if not found.holds:
+        raise SystemExit(1)
+
+
+def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
+    from homarus.core.routes import SessionKey, main_session
+    from homarus.sandbox.process import available
+    from homarus.sandbox.resolve import Place, resolve
+    from homarus.sandbox.settings import SandboxSettings
+    from homarus.workspace.agents import resolve_workspace
+
+    agent = app.config.agent(agent_id) if agent_id else app.config.default_agent
+    key = SessionKey.parse(session, default_agent=agent.id) if session else main_session(agent.id)
+    workspace = resolve_workspace(app.config, agent.id, app.env)
+    place = Place(key, workspace, app.paths.home, app.paths.state_dir)
+    return resolve(agent.block("sandbox", SandboxSettings), place, available)

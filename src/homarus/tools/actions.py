@@ -1,0 +1,158 @@
+"""message, cron, gateway and image: each a thin door to what the composition provides behind a contract."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from homarus.core.errors import ToolError
+from homarus.core.tools import Risk, ToolSpec
+from homarus.tools.egress import Egress, Limits
+from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
+from homarus.tools.paths import Reach, locate, opened
+from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+_TEXT: dict[str, Any] = {"type": "string"}
+
+MESSAGE = ToolSpec(
+    name="message",
+    summary="send a message to a person or chat",
+    description="Send or react in a chat; without target, in this conversation. For plain answers just answer.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["send", "reply", "react", "edit", "delete", "poll"]},
+            "target": _TEXT,
+            "channel": _TEXT,
+            "message": _TEXT,
+            "media": {"type": "string", "description": "path of a file"},
+            "messageId": _TEXT,
+            "emoji": _TEXT,
+        },
+        "required": ["action"],
+        "additionalProperties": True,
+    },
+)
+CRON = ToolSpec(
+    name="cron",
+    summary="manage reminders and jobs",
+    description=(
+        "Manage jobs and reminders. job: {name, schedule: {kind: at|every|cron, at|everyMs|expr, tz}, "
+        "payload: {kind: systemEvent|agentTurn, text|message}, sessionTarget: main|isolated}."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["status", "list", "add", "update", "remove", "run", "runs"]},
+            "jobId": _TEXT,
+            "job": {"type": "object"},
+        },
+        "required": ["action"],
+    },
+)
+GATEWAY = ToolSpec(
+    name="gateway",
+    summary="look at or change this program's configuration",
+    description="Read or patch the configuration, or restart.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["config.get", "config.patch", "config.schema", "restart"]},
+            "path": _TEXT,
+            "patch": {"type": "object"},
+            "note": _TEXT,
+        },
+        "required": ["action"],
+    },
+)
+IMAGE = ToolSpec(
+    name="image",
+    summary="look at an image with a model that sees",
+    description="Ask a vision model about an image (path or URL).",
+    parameters={"type": "object", "properties": {"image": _TEXT, "prompt": _TEXT}, "required": ["image"]},
+)
+
+
+def message_tool(sender: Sender) -> Tool:
+    """Return the message tool."""
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        if arguments["action"] in {"send", "reply"} and not (arguments.get("message") or arguments.get("media")):
+            raise ToolError("there is nothing to send", cure="give message or media")
+        return _said(await sender.act(context, arguments))
+
+    aliases = {"to": "target", "text": "message", "content": "message", "path": "media", "filePath": "media"}
+    return Tool(spec=MESSAGE, risk=Risk.SEND, run=run, group="messaging", aliases=aliases, sequential=True)
+
+
+def cron_tool(scheduler: Scheduler) -> Tool:
+    """Return the cron tool."""
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        action, ident, job = arguments["action"], arguments.get("jobId", ""), arguments.get("job") or {}
+        if action in {"update", "remove", "run"} and not ident:
+            raise ToolError(f"cron {action} needs jobId", cure="see the ids with action list")
+        if action in {"add", "update"} and not job:
+            raise ToolError(f"cron {action} needs job", cure="give job with schedule and payload")
+        return _said(await scheduler.act(context, action, ident, job))
+
+    return Tool(
+        spec=CRON,
+        risk=Risk.ADMIN,
+        run=run,
+        group="automation",
+        aliases={"id": "jobId"},
+        owner_only=True,
+        sequential=True,
+    )
+
+
+def gateway_tool(control: GatewayControl) -> Tool:
+    """Return the gateway tool."""
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        if arguments["action"] == "config.patch" and not arguments.get("patch"):
+            raise ToolError("gateway config.patch needs patch", cure="give the keys to change as an object")
+        return _said(await control.act(context, arguments["action"], arguments))
+
+    return Tool(spec=GATEWAY, risk=Risk.ADMIN, run=run, group="automation", owner_only=True, sequential=True)
+
+
+def image_tool(looker: Looker, reach: Reach, egress: Egress | None) -> Tool:
+    """Return the image tool; without egress it looks at files only."""
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        where = arguments["image"]
+        if where.startswith(("http://", "https://")):
+            if egress is None:
+                raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
+            page = await egress.fetch(where, limits=Limits(MAX_IMAGE_BYTES, 30.0), cancel=context.cancel)
+            data = page.body if page.status < 400 else b""
+        else:
+            data = _read(context, where, reach)
+        kind = image_kind(data[:16])
+        if not kind:
+            raise ToolError("this is no image (png, jpeg, gif, webp)", cure="give the path or address of an image")
+        return said(
+            await looker.look(context, data, kind, arguments.get("prompt", "Describe this image.")), mimeType=kind
+        )
+
+    aliases = {"path": "image", "url": "image", "question": "prompt", "file": "image"}
+    return Tool(spec=IMAGE, risk=Risk.READ, run=run, group="media", aliases=aliases, taints=True)
+
+
+def _read(context: ToolContext, path: str, reach: Reach) -> bytes:
+    spot = locate(context, path, reach)
+    with opened(spot) as root:
+        found = root.read(spot.name, max_bytes=MAX_IMAGE_BYTES)
+    if found.kind != "ok" or found.truncated:
+        reason = "too large" if found.truncated else found.reason or "missing"
+        raise ToolError(f"{os.fspath(spot.path)}: {reason}", cure="check the path with ls")
+    return found.data
+
+
+def _said(value: dict[str, Any]) -> ToolOutput:
+    return said(msgspec.json.encode(value).decode(), is_error=bool(value.get("error")))

@@ -1,0 +1,165 @@
+"""The one way out: a guarded HTTP client for addresses that a model or a page chose.
+
+Names are resolved here, every address found must be public, and the connection goes to exactly the address that was
+checked. Each redirect starts over. No proxy, no cookies, no headers but our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from msgspec import Struct
+
+from homarus.core.cancel import Cancel
+from homarus.core.errors import Denied, ToolError
+from homarus.core.text import single_line
+from homarus.models.http import HttpClient, HttpError
+from homarus.tools.addresses import is_public, parse_url
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+HEADERS = frozenset({"accept", "accept-language", "user-agent", "x-subscription-token", "content-type"})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class Limits(Struct, frozen=True):
+    """How much one fetch may take."""
+
+    max_bytes: int = 2_000_000
+    seconds: float = 30.0
+    redirects: int = 5
+
+
+DEFAULTS = Limits()
+
+
+class Fetched(Struct, frozen=True):
+    """A page: where it really came from, what it is, and its first bytes."""
+
+    url: str
+    status: int
+    content_type: str
+    body: bytes
+    truncated: bool = False
+
+
+async def resolve_name(host: str, port: int) -> list[str]:
+    """Return all addresses of a name, as the system finds them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(item[4][0]) for item in found))
+
+
+# The address that was checked for the request under way. The connector below knows no other.
+_pinned: ContextVar[tuple[str, int, str]] = ContextVar("pinned")
+
+
+class Egress:
+    """Fetches pages. `own` names hosts (`host:port`) that the owner configured, such as a search engine at home."""
+
+    def __init__(self, *, resolve: Resolve = resolve_name, own: frozenset[str] = frozenset()) -> None:
+        self._resolve = resolve
+        self._own = own
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        limits: Limits = DEFAULTS,
+        cancel: Cancel,
+    ) -> Fetched:
+        """Fetch a page and follow its redirects, each checked as if it had been asked for."""
+        kept = {name.lower(): value for name, value in (headers or {}).items() if name.lower() in HEADERS}
+        try:
+            with cancel.interrupting():
+                async with asyncio.timeout(limits.seconds):
+                    return await self._follow(url, kept, limits)
+        except TimeoutError:
+            raise ToolError(
+                f"{_shown(url)} did not answer within {limits.seconds:g} seconds", cure="try another page"
+            ) from None
+        except (HttpError, OSError) as problem:
+            raise ToolError(f"{_shown(url)}: {single_line(str(problem), 200)}", cure="check the address") from None
+
+    async def _follow(self, url: str, headers: dict[str, str], limits: Limits) -> Fetched:
+        first = urlsplit(url)
+        for _ in range(limits.redirects + 1):
+            parts = self._checked(url)
+            crossed = parts.hostname != first.hostname
+            sent = {name: value for name, value in headers.items() if not (crossed and name.startswith("x-"))}
+            found = await self._once(parts, sent, limits.max_bytes)
+            if isinstance(found, Fetched):
+                return found
+            target = urljoin(url, found)
+            if parts.scheme == "https" and urlsplit(target).scheme == "http":
+                raise Denied(f"{_shown(url)} leads from https to http", cure="fetch another page")
+            if self._is_own(parts) and not self._is_own(urlsplit(target)):
+                raise Denied("a local service leads elsewhere", cure="fetch that address itself")
+            if not self._is_own(parts) and self._is_own(urlsplit(target)):
+                raise Denied(f"{_shown(url)} leads to a local service", cure="fetch another page")
+            url = target
+        raise ToolError(f"{_shown(url)} redirects more than {limits.redirects} times", cure="fetch the final address")
+
+    def _checked(self, url: str) -> SplitResult:
+        parts = urlsplit(url)
+        return parts if self._is_own(parts) else parse_url(url)
+
+    def _is_own(self, parts: SplitResult) -> bool:
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            return False
+        return parts.scheme in {"http", "https"} and "@" not in parts.netloc and f"{parts.hostname}:{port}" in self._own
+
+    async def _once(self, parts: SplitResult, headers: dict[str, str], limit: int) -> Fetched | str:
+        """Send one request; return the page, or where it leads."""
+        host = (parts.hostname or "").rstrip(".")
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        _pinned.set((host, port, await self._address(host, port, own=self._is_own(parts))))
+        client = HttpClient(connect=_connect)
+        url = parts._replace(fragment="").geturl()
+        response = await client.request("GET", url, headers={**headers, "connection": "close"})
+        try:
+            location = response.headers.get("location", "")
+            if response.status in _REDIRECTS and location:
+                return location
+            body = await response.read(limit + 1)
+            kind = response.headers.get("content-type", "").lower()
+            return Fetched(parts.geturl(), response.status, kind, body[:limit], len(body) > limit)
+        finally:
+            response.close()
+            await client.aclose()
+
+    async def _address(self, host: str, port: int, *, own: bool) -> str:
+        try:
+            # The form in which the name goes to the resolver, so that look-alike digits are digits here too.
+            name = host if ":" in host else host.encode("idna").decode("ascii")
+            found = await self._resolve(name, port)
+        except (OSError, UnicodeError):
+            raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address") from None
+        if not found:
+            raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address")
+        private = [address for address in found if not is_public(address)]
+        if private and not own:
+            raise Denied(
+                f"{single_line(host, 100)} leads into a private network", cure="only public addresses can be fetched"
+            )
+        return found[0]
+
+
+async def _connect(host: str, port: int, context: Any, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the address that was checked and to no other, and ask for the certificate of the name."""
+    name, wanted, address = _pinned.get()
+    if (host.rstrip("."), port) != (name, wanted):
+        raise HttpError("a connection that was not checked")
+    return await asyncio.open_connection(
+        address, port, ssl=context, server_hostname=name if context else None, limit=limit
+    )
+
+
+def _shown(url: str) -> str:
+    return single_line(url, 200)

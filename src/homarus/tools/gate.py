@@ -1,0 +1,298 @@
+"""May this call happen now? Risk times trust times taint, decided in one pure function, and the gate that acts on it.
+
+The defaults are the safe ones: whoever is not the owner gets less, a command on the host asks, and a turn that has read
+what strangers wrote loses the ways by which their words could act: new hosts, new recipients, files that shape the agent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from homarus.core.errors import Denied
+from homarus.core.messages import Trust
+from homarus.core.text import single_line
+from homarus.core.tools import Risk
+from homarus.sandbox.spec import SandboxSpec
+from homarus.tools.approval import Approvals, Approver, Nobody
+from homarus.tools.command import Plan, make_plan
+from homarus.tools.protected import is_private, is_protected, touched
+from homarus.tools.risky import may_last
+from homarus.tools.target import Target, target_of
+from homarus.tools.tool import Tool, ToolContext
+
+MAX_GRANTS = 1_000
+
+
+class ExecSettings(Struct, frozen=True, rename="camel"):
+    """`tools.exec`: what commands on the host may do. OpenClaw's default was `full`; ours is `ask`."""
+
+    mode: Literal["", "deny", "allowlist", "ask", "auto", "full"] = ""
+    security: Literal["", "deny", "allowlist", "full"] = ""
+    ask: Literal["", "off", "on-miss", "always"] = ""
+    approval_timeout_sec: int = 120
+
+    @classmethod
+    def disabled(cls) -> ExecSettings:
+        """A block that cannot be read must not open anything."""
+        return cls(mode="deny")
+
+    @property
+    def effective(self) -> str:
+        """Return deny, allowlist, ask or full: the mode, or what the older pair of settings amounts to."""
+        if self.mode:
+            # There is no reviewer but the owner.
+            return "ask" if self.mode == "auto" else self.mode
+        if self.security == "deny":
+            return "deny"
+        if self.security == "full" and self.ask == "off":
+            return "full"
+        if self.security == "allowlist" and self.ask == "off":
+            return "allowlist"
+        return "ask"
+
+
+class Allow(Struct, frozen=True):
+    """It may happen."""
+
+
+class Ask(Struct, frozen=True):
+    """Only a human can say. `kind` and `subject` are what a lasting answer would be about, where one is possible."""
+
+    reason: str
+    kind: str = ""
+    subject: str = ""
+    lasting: bool = False
+
+
+class Deny(Struct, frozen=True):
+    """It may not happen, and asking again changes nothing."""
+
+    reason: str
+
+
+Verdict = Allow | Ask | Deny
+
+
+class Case(Struct, frozen=True):
+    """Everything that a decision depends on."""
+
+    tool: str
+    risk: Risk
+    trust: Trust
+    tainted: bool
+    sandbox: SandboxSpec
+    owner_only: bool = False
+    # For exec: what would run. For file tools: which files. For egress: where to.
+    plan: Plan | None = None
+    paths: tuple[str, ...] = ()
+    target: Target | None = None
+    workspace: str = ""
+    mode: str = "ask"
+
+
+Known = Callable[[str, str], bool]
+
+
+def decide(case: Case, known: Known) -> Verdict:
+    """Return the verdict. `known(kind, subject)` says whether the owner has allowed something for good."""
+    if case.owner_only and case.trust is not Trust.OWNER:
+        return Deny(f"{case.tool} is for the owner only")
+    for rule in (_private, _by_trust, _on_host, _identity, _egress, _powers):
+        verdict = rule(case, known)
+        if not isinstance(verdict, Allow):
+            return verdict
+    return Allow()
+
+
+def _private(case: Case, _: Known) -> Verdict:
+    if case.trust not in {Trust.GROUP, Trust.EXTERNAL}:
+        return Allow()
+    if any(is_private(path, case.workspace) for path in case.paths):
+        return Deny("the owner's notes are not for others to read or change")
+    if case.tool == "grep" and any(PurePath(case.workspace).is_relative_to(path) for path in case.paths):
+        return Deny("a search of the whole workspace would show the owner's notes; search one of its folders")
+    if case.tool.startswith(("memory_", "sessions_")):
+        return Deny("the owner's notes and conversations are not for others to read")
+    return Allow()
+
+
+def _by_trust(case: Case, _: Known) -> Verdict:
+    """What somebody other than the owner may do at most."""
+    if case.trust is Trust.OWNER or case.risk is Risk.READ:
+        return Allow()
+    if case.risk is Risk.SEND and case.target is not None and case.target.home:
+        return Allow()
+    if case.trust is not Trust.PAIRED or case.risk is Risk.ADMIN:
+        return Deny(f"{case.tool} is not available to {case.trust.value} senders")
+    if case.plan is not None and case.plan.on_host:
+        return Deny("commands on the host are for the owner only")
+    return Ask(f"a {case.trust.value} sender wants to use {case.tool}")
+
+
+def _on_host(case: Case, known: Known) -> Verdict:
+    plan = case.plan
+    if plan is None or not plan.on_host:
+        return Allow()
+    if case.mode == "deny":
+        return Deny("commands on the host are switched off (tools.exec.mode)")
+    if case.tainted:
+        return Ask("a command would run on the host after untrusted text was read")
+    if case.mode == "full" and not case.sandbox.enforced:
+        return Allow()
+    subject = rule_subject(plan)
+    lasting = may_last(plan)
+    if lasting and known("exec", subject):
+        return Allow()
+    if case.mode == "allowlist":
+        return Deny("this command is not on the list of allowed commands (tools.exec.mode is allowlist)")
+    why = f"a shell command ({plan.shell})" if plan.shell else "a command"
+    return Ask(f"{why} would run on the host", "exec", subject, lasting)
+
+
+def _identity(case: Case, _: Known) -> Verdict:
+    named = [path for path in case.paths if is_protected(path, case.workspace)]
+    if case.risk is not Risk.WRITE or not named or (case.trust is Trust.OWNER and not case.tainted):
+        return Allow()
+    why = "after untrusted text was read" if case.tainted else "for somebody who is not the owner"
+    return Ask(f"{single_line(named[0], 120)} shapes the agent and would be changed {why}")
+
+
+def _egress(case: Case, known: Known) -> Verdict:
+    """A tainted turn reaches only hosts and people that the owner has chosen."""
+    target = case.target
+    if target is None or target.home or not case.tainted:
+        return Allow()
+    if known(target.kind, target.subject):
+        return Allow()
+    what = "a host" if target.kind == "host" else "somebody"
+    return Ask(
+        f"{what} new ({single_line(target.subject, 120)}) would be reached after untrusted text was read",
+        target.kind,
+        target.subject,
+        lasting=True,
+    )
+
+
+def _powers(case: Case, _: Known) -> Verdict:
+    if not case.tainted:
+        return Allow()
+    if case.risk is Risk.ADMIN or (case.risk is Risk.SEND and case.target is None):
+        return Ask(f"{case.tool} would be used after untrusted text was read")
+    if case.plan is not None and case.plan.spec.enforced and case.plan.spec.network:
+        return Ask("a command with network access would run after untrusted text was read")
+    return Allow()
+
+
+def rule_subject(plan: Plan) -> str:
+    """Return what a lasting rule for a command names: its program, its exact arguments, and the files it uses."""
+    facts = (plan.argv, sorted(name for name in plan.env), plan.files)
+    return f"{' '.join(map(_shown, plan.argv))} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]}"
+
+
+def _shown(word: str) -> str:
+    return single_line(word, 80)
+
+
+class Granted:
+    """What the gate has let through and nobody has used yet: one call, one plan, once."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, str] = {}
+
+    def give(self, call_id: str, digest: str) -> None:
+        """Let one call run one plan."""
+        if len(self._open) >= MAX_GRANTS:
+            self._open.pop(next(iter(self._open)))
+        self._open[call_id] = digest
+
+    def take(self, call_id: str, digest: str) -> None:
+        """Use the grant up; raises when there is none or when what would run is not what was granted."""
+        if self._open.pop(call_id, None) != digest:
+            raise Denied("what would run is not what was approved", cure="call exec again to ask anew")
+
+
+class PolicyGate:
+    """The gate of `execute`: decides, asks a human where it must, and hands exec the grant for exactly one plan."""
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        granted: Granted,
+        outer: Mapping[str, str],
+        *,
+        approver: Approver | None = None,
+        settings: Callable[[str], ExecSettings] = lambda _agent_id: ExecSettings(),
+    ) -> None:
+        self._approvals = approvals
+        self._granted = granted
+        self._outer = outer
+        self._approver = approver or Nobody()
+        self._settings = settings
+
+    async def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
+        """Admit one call, exactly as it will run, or raise `Denied`."""
+        plan = make_plan(context, arguments, self._outer) if tool.name == "exec" else None
+        case = Case(
+            tool=tool.name,
+            risk=tool.risk,
+            trust=context.trust,
+            tainted=bool(context.taint),
+            sandbox=context.sandbox,
+            owner_only=tool.owner_only,
+            plan=plan,
+            paths=touched(tool.name, arguments, context),
+            target=target_of(tool.name, arguments, context.route),
+            workspace=str(context.workspace),
+            mode=self._settings(context.agent_id).effective,
+        )
+        verdict = decide(case, lambda kind, subject: self._approvals.permitted(kind, subject, context.agent_id))
+        if isinstance(verdict, Deny):
+            raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
+        if isinstance(verdict, Ask):
+            await self._ask(verdict, case, arguments, context)
+        if plan is not None and plan.on_host:
+            self._granted.give(context.call_id, plan.digest)
+
+    async def _ask(self, verdict: Ask, case: Case, arguments: dict[str, Any], context: ToolContext) -> None:
+        plan = case.plan
+        body = msgspec.json.encode(
+            (case.tool, arguments, context.agent_id, plan.digest if plan else ""), order="sorted"
+        )
+        details: dict[str, Any] = {"arguments": _cut(arguments)}
+        if plan is not None:
+            details |= {
+                "argv": list(plan.argv),
+                "cwd": plan.cwd,
+                "env": sorted(plan.env),
+                "sandbox": plan.spec.backend.value,
+                "files": [path for path, _ in plan.files],
+                "shell": plan.shell,
+            }
+        request = self._approvals.new_request(
+            digest=hashlib.sha256(body).hexdigest(),
+            kind=verdict.kind or case.tool,
+            subject=verdict.subject,
+            summary=single_line(
+                plan.command if plan else f"{case.tool} {msgspec.json.encode(_cut(arguments)).decode()}", 500
+            ),
+            reason=verdict.reason,
+            agent_id=context.agent_id,
+            session=str(context.session),
+            lasting=verdict.lasting,
+            details=details,
+        )
+        context.progress(context.call_id, f"waits for approval {request.id}: {verdict.reason}")
+        decision = await self._approvals.ask(request, self._approver, context.cancel)
+        if decision == "deny":
+            reason = "" if self._approver.reachable(request) else ", and nobody is here who could allow it"
+            raise Denied(f"{verdict.reason}{reason}", cure="go on without it; the owner can be asked in a chat")
+
+
+def _cut(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value[:2_000] if isinstance(value, str) else value for key, value in arguments.items()}

@@ -1,0 +1,62 @@
+"""Files that shape the agent, and files that only its owner reads. Which calls touch which files is told by the calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from homarus.core.errors import HomarusError
+from homarus.tools.names import FILES, FOLDERS, PRIVATE_FILES, PRIVATE_FOLDERS
+from homarus.tools.patchtext import parse
+from homarus.tools.paths import clean
+from homarus.tools.tool import ToolContext
+
+
+def is_protected(path: str, workspace: str) -> bool:
+    """Say whether a path shapes the agent: one of its files at the top of a workspace, or anything in its folders."""
+    return _matches(path, workspace, FILES, FOLDERS)
+
+
+def is_private(path: str, workspace: str) -> bool:
+    """Say whether a path holds what only the owner reads."""
+    return _matches(path, workspace, PRIVATE_FILES, PRIVATE_FOLDERS)
+
+
+def _matches(path: str, workspace: str, files: frozenset[str], folders: frozenset[str]) -> bool:
+    real = os.path.realpath(path)
+    for place in {path, real}:
+        for root in {workspace, os.path.realpath(workspace)}:
+            if PurePath(place).is_relative_to(root):
+                parts = [part.casefold() for part in PurePath(place).relative_to(root).parts]
+                # Both words count at any depth: a nested AGENTS.md is read when work happens beside it.
+                if (
+                    (parts and parts[-1] in files)
+                    or any(part in folders for part in parts[:-1])
+                    or (parts and parts[0] in folders)
+                ):
+                    return True
+    return False
+
+
+def touched(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> tuple[str, ...]:
+    """Return the paths that a call names, made absolute. A path that makes no sense is left to the tool to refuse."""
+    names: list[str] = []
+    if isinstance(arguments.get("path"), str):
+        names.append(arguments["path"])
+    if tool in {"grep", "find", "ls"} and not names:
+        names.append(".")
+    if tool == "apply_patch":
+        try:
+            for operation in parse(arguments.get("input", "")):
+                names += [name for name in (operation.path, operation.move_to) if name]
+        except HomarusError:
+            names = []
+    found = []
+    for name in names:
+        try:
+            found.append(os.path.normpath(context.cwd / clean(name, context.env.get("HOME", ""))))
+        except HomarusError:
+            continue
+    return tuple(found)

@@ -1,0 +1,134 @@
+"""All tools in their fixed order. The bytes of their specs are part of every prompt's cached prefix, so nothing here varies
+but what exists: a tool whose service is missing is left out, and the others stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from homarus.core.tools import ToolSpec
+from homarus.memory.toolset import Citations
+from homarus.tools.actions import cron_tool, gateway_tool, image_tool, message_tool
+from homarus.tools.edit import edit_tool
+from homarus.tools.egress import Egress
+from homarus.tools.exec import Grants, exec_tools
+from homarus.tools.files import file_tools
+from homarus.tools.memory import Open, memory_tools
+from homarus.tools.patch import patch_tool
+from homarus.tools.paths import Reach
+from homarus.tools.ports import (
+    GatewayControl,
+    Looker,
+    Scheduler,
+    Sender,
+    SessionsSend,
+    SessionsView,
+    Spawner,
+    StatusSource,
+)
+from homarus.tools.processes import ProcessManager, ProcessSettings
+from homarus.tools.search import search_tools
+from homarus.tools.searching import backend_for
+from homarus.tools.sessions_tools import sessions_tools
+from homarus.tools.settings import WebSettings
+from homarus.tools.tool import Tool
+from homarus.tools.web import fetch_tool, search_tool
+
+MAX_SPEC_CHARS = 9_500
+ORDER = (
+    *("read", "write", "edit", "apply_patch", "grep", "find", "ls", "exec", "process", "web_search", "web_fetch"),
+    *("browser", "canvas", "nodes", "cron", "message", "gateway", "agents_list", "sessions_list", "sessions_history"),
+    *("sessions_search", "sessions_send", "sessions_spawn", "sessions_yield", "subagents", "session_status", "image"),
+    *("memory_search", "memory_get", "memory_recall", "memory_retain"),
+)
+
+
+class ToolServices(Struct, frozen=True, kw_only=True):
+    """What the composition provides. What is None has no tools."""
+
+    processes: ProcessManager | None = None
+    grants: Grants | None = None
+    # Our own environment, of which commands see only what their sandbox names.
+    env: Mapping[str, str] = {}
+    memory_of: Open | None = None
+    sessions: SessionsView | None = None
+    sessions_send: SessionsSend | None = None
+    spawner: Spawner | None = None
+    status: StatusSource | None = None
+    sender: Sender | None = None
+    scheduler: Scheduler | None = None
+    gateway: GatewayControl | None = None
+    looker: Looker | None = None
+    # Plugins and the like; they come last, in the order given.
+    more: tuple[Tool, ...] = ()
+
+
+class ToolSettings(Struct, frozen=True, kw_only=True):
+    """What the configuration says about tools, already resolved."""
+
+    reach: Reach = Reach()
+    patch_workspace_only: bool = True
+    processes: ProcessSettings = ProcessSettings()
+    web: WebSettings = WebSettings()
+    # The key of the search engine, as a plain text: a reference was resolved before.
+    search_key: str = ""
+    citations: str = "auto"
+
+
+def build_tools(services: ToolServices, settings: ToolSettings | None = None) -> tuple[Tool, ...]:
+    """Return every tool that can work here, in the fixed order; policy takes away from it turn by turn."""
+    chosen = settings or ToolSettings()
+    reach = chosen.reach
+    tools = [*file_tools(reach), edit_tool(reach), *search_tools(reach)]
+    tools.append(patch_tool(Reach(reach.readable, workspace_only=reach.workspace_only or chosen.patch_workspace_only)))
+    if services.processes and services.grants:
+        tools += exec_tools(services.processes, services.grants, services.env, chosen.processes)
+    tools += _web(chosen)
+    if services.scheduler:
+        tools.append(cron_tool(services.scheduler))
+    if services.sender:
+        tools.append(message_tool(services.sender))
+    if services.gateway:
+        tools.append(gateway_tool(services.gateway))
+    tools += sessions_tools(services.sessions, services.sessions_send, services.spawner, services.status)
+    if services.looker:
+        tools.append(image_tool(services.looker, reach, Egress() if chosen.web.fetch.enabled else None))
+    if services.memory_of:
+        tools += memory_tools(services.memory_of, _citations(chosen.citations))
+    return _ordered([*tools, *services.more])
+
+
+def spec_chars(specs: Iterable[ToolSpec]) -> int:
+    """Return what the specs cost in every prompt: the characters of their JSON."""
+    return sum(
+        len(msgspec.json.encode({"name": s.name, "description": s.description, "parameters": s.parameters}))
+        for s in specs
+    )
+
+
+def _web(settings: ToolSettings) -> list[Tool]:
+    tools = []
+    search, fetch = settings.web.search, settings.web.fetch
+    if search.enabled:
+        backend = backend_for(search.provider, api_key=settings.search_key, base_url=search.base_url)
+        egress = Egress(own=frozenset({backend.own} if backend.own else ()))
+        tools.append(search_tool(egress, backend, search.max_results, search.timeout_seconds))
+    if fetch.enabled:
+        tools.append(fetch_tool(Egress(), fetch))
+    return tools
+
+
+def _ordered(tools: list[Tool]) -> tuple[Tool, ...]:
+    """Return the tools in their order, each name once; the first spelling stays."""
+    found: dict[str, Tool] = {}
+    for tool in tools:
+        found.setdefault(tool.name.lower(), tool)
+    known = {name: found[name] for name in ORDER if name in found}
+    return (*known.values(), *(tool for name, tool in found.items() if name not in known))
+
+
+def _citations(value: str) -> Citations:
+    return "on" if value == "on" else "off" if value == "off" else "auto"

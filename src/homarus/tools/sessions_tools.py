@@ -1,0 +1,257 @@
+"""The tools for conversations and children. What they show is text: bounded, and without secrets or signatures."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from homarus.core.errors import ToolError
+from homarus.core.tools import Risk, ToolSpec
+from homarus.tools.ports import SessionsSend, SessionsView, Spawner, StatusSource
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+MAX_LIST_BYTES, MAX_HISTORY_BYTES, MAX_TEXT = 65_536, 80_000, 4_000
+_SECRET = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+    re.DOTALL,
+)
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "integer"}
+
+
+def _spec(
+    name: str, summary: str, description: str, required: tuple[str, ...] = (), **properties: dict[str, Any]
+) -> ToolSpec:
+    parameters: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        parameters["required"] = list(required)
+    return ToolSpec(name, description, parameters, summary)
+
+
+LIST = _spec(
+    "sessions_list",
+    "list conversations",
+    "List conversations.",
+    kinds={"type": "array", "items": _TEXT},
+    limit=_NUMBER,
+    activeMinutes=_NUMBER,
+    messageLimit=_NUMBER,
+    label=_TEXT,
+    agentId=_TEXT,
+    search=_TEXT,
+)
+HISTORY = _spec(
+    "sessions_history",
+    "read a conversation",
+    "Read a conversation.",
+    ("sessionKey",),
+    sessionKey=_TEXT,
+    limit=_NUMBER,
+    offset=_NUMBER,
+    includeTools={"type": "boolean"},
+)
+FIND = _spec("sessions_search", "search conversations", "Search conversations.", ("query",), query=_TEXT, limit=_NUMBER)
+SEND = _spec(
+    "sessions_send",
+    "speak to another session",
+    "Send a message to another session; timeoutSeconds 0 does not wait for the reply.",
+    ("message",),
+    message=_TEXT,
+    sessionKey=_TEXT,
+    label=_TEXT,
+    agentId=_TEXT,
+    timeoutSeconds={"type": "number", "minimum": 0},
+)
+SPAWN = _spec(
+    "sessions_spawn",
+    "start a sub-agent",
+    "Start a sub-agent for a task. Returns at once; the result arrives later as a message.",
+    ("task",),
+    task=_TEXT,
+    label=_TEXT,
+    agentId=_TEXT,
+    model=_TEXT,
+    thinking=_TEXT,
+    runTimeoutSeconds=_NUMBER,
+    context={"type": "string", "enum": ["isolated", "fork"]},
+    cleanup={"type": "string", "enum": ["keep", "delete"]},
+    cwd=_TEXT,
+)
+YIELD = _spec(
+    "sessions_yield", "wait for sub-agents", "End this turn and go on when a sub-agent reports.", message=_TEXT
+)
+SUBAGENTS = _spec(
+    "subagents",
+    "look after sub-agents",
+    "List, cancel, steer or inspect your sub-agents.",
+    action={"type": "string", "enum": ["list", "cancel", "steer", "info", "log"]},
+    target=_TEXT,
+    message=_TEXT,
+)
+STATUS = _spec(
+    "session_status", "show the session's status", "Show status, usage and the time.", sessionKey=_TEXT, model=_TEXT
+)
+AGENTS = _spec("agents_list", "list agents", "List agents that sessions_spawn can use.")
+
+
+def sessions_tools(
+    view: SessionsView | None, send: SessionsSend | None, spawner: Spawner | None, status: StatusSource | None
+) -> list[Tool]:
+    """Return the tools whose contracts are filled."""
+    tools: list[Tool] = []
+    if status:
+        tools += [_tool(AGENTS, Risk.READ, _agents(status), "agents"), _tool(STATUS, Risk.READ, _status(status))]
+    if view:
+        tools += [
+            _tool(LIST, Risk.READ, _list(view)),
+            _tool(HISTORY, Risk.READ, _history(view)),
+            _tool(FIND, Risk.READ, _find(view)),
+        ]
+    if send:
+        tools.append(_tool(SEND, Risk.SEND, _send(send)))
+    if spawner:
+        tools += [_tool(SPAWN, Risk.EXEC, _spawn(spawner)), _tool(SUBAGENTS, Risk.READ, _manage(spawner))]
+        tools.append(
+            Tool(spec=YIELD, risk=Risk.READ, run=_yield(spawner), group="sessions", sequential=True, ends_turn=True)
+        )
+    return tools
+
+
+def _tool(spec: ToolSpec, risk: Risk, run: Any, group: str = "sessions") -> Tool:
+    aliases = {
+        "session_key": "sessionKey",
+        "key": "sessionKey",
+        "agent_id": "agentId",
+        "prompt": "task",
+        "timeout": "timeoutSeconds",
+    }
+    return Tool(spec=spec, risk=risk, run=run, group=group, aliases=aliases)
+
+
+def _list(view: SessionsView) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        query = {**arguments, "limit": _within(arguments, "limit", 100, 200)}
+        query["messageLimit"] = _within(arguments, "messageLimit", 0, 20)
+        rows = await view.rows(context, query)
+        return _rows(rows, MAX_LIST_BYTES, "sessions")
+
+    return run
+
+
+def _history(view: SessionsView) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        limit = _within(arguments, "limit", 50, 200)
+        tools = arguments.get("includeTools", False)
+        rows = await view.history(
+            context, arguments["sessionKey"], limit, _within(arguments, "offset", 0, 1_000_000), tools=tools
+        )
+        return _rows([_shown(row) for row in rows], MAX_HISTORY_BYTES, "messages", newest_last=True)
+
+    return run
+
+
+def _find(view: SessionsView) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        rows = await view.search(context, arguments["query"], _within(arguments, "limit", 20, 100))
+        return _rows([_shown(row) for row in rows], MAX_LIST_BYTES, "matches")
+
+    return run
+
+
+def _send(send: SessionsSend) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        target = {key: arguments[key] for key in ("sessionKey", "label", "agentId") if arguments.get(key)}
+        if not target:
+            raise ToolError("sessions_send needs a target", cure="give sessionKey, label or agentId")
+        reply = await send.send(context, target, arguments["message"], float(arguments.get("timeoutSeconds", 30)))
+        return _json(_shown(reply))
+
+    return run
+
+
+def _spawn(spawner: Spawner) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        if not arguments["task"].strip():
+            raise ToolError("the task is empty", cure="say what the sub-agent should do")
+        return _json(await spawner.spawn(context, arguments))
+
+    return run
+
+
+def _manage(spawner: Spawner) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        action, target = arguments.get("action", "list"), arguments.get("target", "")
+        if action != "list" and not target:
+            raise ToolError(f"subagents {action} needs target", cure="see the ids with action list")
+        return _json(await spawner.manage(context, action, target, arguments.get("message", "")))
+
+    return run
+
+
+def _yield(spawner: Spawner) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        count = spawner.waiting(context)
+        if not count:
+            raise ToolError("there is nothing to wait for", cure="start a sub-agent first, or answer now")
+        return said(
+            f"Waiting for {count} sub-agent{'s' if count > 1 else ''}.",
+            waiting=count,
+            message=arguments.get("message", ""),
+        )
+
+    return run
+
+
+def _status(status: StatusSource) -> Any:
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        return said(await status.status(context, arguments.get("sessionKey", ""), arguments.get("model", "")))
+
+    return run
+
+
+def _agents(status: StatusSource) -> Any:
+    async def run(context: ToolContext, _arguments: dict[str, Any]) -> ToolOutput:
+        return _rows(await status.agents(context), MAX_LIST_BYTES, "agents")
+
+    return run
+
+
+def _within(arguments: dict[str, Any], name: str, default: int, most: int) -> int:
+    return max(0, min(arguments.get(name, default), most)) or default
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without secrets, images and signatures, its texts cut."""
+    kept = {}
+    for key, value in row.items():
+        if key in {"signature", "thinkingSignature", "image", "images", "data"}:
+            continue
+        if isinstance(value, str):
+            text = _SECRET.sub("[secret]", value)
+            kept[key] = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} […]"
+        else:
+            kept[key] = value
+    return kept
+
+
+def _rows(rows: list[dict[str, Any]], limit: int, what: str, *, newest_last: bool = False) -> ToolOutput:
+    """Return as many rows as fit; of a conversation the newest stay."""
+    size, kept = 0, []
+    for row in reversed(rows) if newest_last else rows:
+        size += len(msgspec.json.encode(row)) + 1
+        if size > limit:
+            break
+        kept.append(row)
+    if newest_last:
+        kept.reverse()
+    left = len(rows) - len(kept)
+    body: dict[str, Any] = {"count": len(kept), what: kept}
+    return _json({**body, "truncated": left} if left else body)
+
+
+def _json(value: dict[str, Any]) -> ToolOutput:
+    failed = bool(value.get("error")) or value.get("status") in {"error", "forbidden"}
+    return said(msgspec.json.encode(value).decode(), is_error=failed)

@@ -1,0 +1,40 @@
+"""Where a call would send something: a host, or a person. The conversation that a turn answers is home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from homarus.core.routes import Route
+
+
+class Target(Struct, frozen=True):
+    """A destination: `kind` is host or recipient. `home` means that it is where the turn's own answer goes."""
+
+    kind: str
+    subject: str
+    home: bool = False
+
+
+def target_of(tool: str, arguments: Mapping[str, Any], route: Route) -> Target | None:
+    """Return the destination of a call, None for a call that sends nothing anywhere."""
+    if tool in {"web_fetch", "image"}:
+        url = arguments.get("url") or arguments.get("image") or ""
+        if "://" not in url:
+            return None
+        try:
+            return Target("host", (urlsplit(url).hostname or url).lower())
+        except ValueError:
+            return Target("host", url[:200])
+    if tool == "message":
+        channel = str(arguments.get("channel") or route.channel)
+        to = str(arguments.get("target") or route.to)
+        home = channel == route.channel and to == route.to
+        return Target("recipient", f"{channel}:{to}", home)
+    if tool == "sessions_send":
+        to = str(arguments.get("sessionKey") or arguments.get("label") or arguments.get("agentId") or "")
+        return Target("recipient", f"session:{to}")
+    return None

@@ -1,0 +1,142 @@
+"""Which tools a turn has, and that a child never has more than its parent."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homarus.core.messages import Trust
+from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
+from homarus.tools.policy import (
+    CHILD_DENIED,
+    GROUPS,
+    LEAF_DENIED,
+    PROFILES,
+    ChildRules,
+    Layer,
+    PolicySettings,
+    Rules,
+    Who,
+    allowed_tools,
+    layers_for,
+    sender_layers,
+)
+from homarus.tools.tool import Taint
+
+ALL = tuple(sorted(frozenset().union(*GROUPS.values()) | {"plugin_tool"}))
+
+
+def names(*layers: Rules, strict: bool = False) -> set[str]:
+    return set(allowed_tools(ALL, [Layer(f"l{n}", rules, strict) for n, rules in enumerate(layers)]).names)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (Rules(), set(ALL)),
+        (Rules(profile="full"), set(ALL)),
+        (Rules(profile="minimal"), {"session_status"}),
+        (Rules(profile="minimal", also_allow=("exec",)), {"session_status", "exec"}),
+        (Rules(profile="nonsense"), set()),
+        (Rules(allow=("read",)), {"read"}),
+        (Rules(allow=("READ", " Ls ")), {"read", "ls"}),
+        (Rules(allow=("exec",)), {"exec", "apply_patch"}),
+        (Rules(allow=("write",)), {"write", "apply_patch"}),
+        (Rules(allow=("exec",), deny=("apply_patch",)), {"exec"}),
+        (Rules(allow=("bash",)), {"exec"}),
+        (Rules(allow=("group:web",)), {"web_search", "web_fetch"}),
+        (
+            Rules(allow=("sessions_*",), deny=("sessions_send",)),
+            {n for n in ALL if n.startswith("sessions_")} - {"sessions_send"},
+        ),
+        (Rules(allow=("group:plugins",)), {"plugin_tool"}),
+        (Rules(deny=("*",)), set()),
+        (Rules(allow=("group:fs", "nosuch")), set(GROUPS["fs"])),
+        (Rules(profile="coding", allow=("message", "read"), also_allow=("message",)), {"read"}),
+    ],
+)
+def test_one_layer(rules: Rules, expected: set[str]) -> None:
+    assert names(rules) == expected
+
+
+def test_an_allow_list_of_unknown_tools_is_ignored_at_the_top_and_taken_at_its_word_below() -> None:
+    assert names(Rules(allow=("nosuch",))) == set(ALL)
+    assert allowed_tools(ALL, [Layer("tools", Rules(allow=("nosuch",)))]).warnings
+    assert names(Rules(allow=("nosuch",)), strict=True) == set()
+
+
+def test_the_layers_of_a_child() -> None:
+    settings_ = PolicySettings(subagents=ChildRules(Rules(deny=("web_*",))))
+    child = set(allowed_tools(ALL, layers_for(settings_, PolicySettings(), Who(depth=1, max_depth=2))).names)
+    leaf = set(allowed_tools(ALL, layers_for(settings_, PolicySettings(), Who(depth=2, max_depth=2))).names)
+    assert not child & (CHILD_DENIED | {"web_fetch"})
+    assert "sessions_spawn" in child
+    assert leaf == child - LEAF_DENIED
+
+
+def test_only_the_owner_has_the_owners_tools() -> None:
+    for trust in (Trust.PAIRED, Trust.GROUP, Trust.EXTERNAL):
+        assert not {"cron", "gateway", "nodes"} & set(
+            allowed_tools(ALL, layers_for(PolicySettings(), PolicySettings(), Who(trust=trust))).names
+        )
+
+
+def test_provider_and_sender_rules() -> None:
+    everyone = PolicySettings(by_provider={"small": Rules(deny=("exec",)), "small/mini": Rules(allow=("read",))})
+    assert "exec" not in allowed_tools(ALL, layers_for(everyone, PolicySettings(), Who(provider="small"))).names
+    assert allowed_tools(ALL, layers_for(everyone, PolicySettings(), Who(provider="small", model="mini"))).names == (
+        "read",
+    )
+    layers = sender_layers("group", Rules(deny=("exec",)), {"ann": Rules(), "*": Rules(allow=("read",))}, "bob")
+    assert allowed_tools(ALL, layers).names == ("read",)
+
+
+ITEM = st.sampled_from(
+    ["read", "exec", "write", "*", "sessions_*", "group:fs", "group:runtime", "nosuch", "EXEC", "message", "cron"]
+)
+ITEMS = st.lists(ITEM, max_size=3).map(tuple)
+RULES = st.builds(Rules, profile=st.sampled_from(["", *PROFILES, "odd"]), allow=ITEMS, also_allow=ITEMS, deny=ITEMS)
+PATHS = st.sampled_from(["/w", "/w/a", "/w/a/b", "/data", "/data/x", "/other"])
+LIMITS = st.builds(Limits, st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
+SPECS = st.builds(
+    SandboxSpec,
+    backend=st.sampled_from(list(Backend)),
+    workspace=PATHS,
+    access=st.sampled_from(list(Access)),
+    network=st.booleans(),
+    mounts=st.lists(st.builds(Mount, PATHS, st.booleans()), max_size=3).map(tuple),
+    limits=LIMITS,
+    env=st.lists(st.sampled_from(["A", "B"]), max_size=2, unique=True).map(tuple),
+    locked=st.lists(st.sampled_from(["SOUL.md", "skills", "a"]), max_size=2, unique=True).map(tuple),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(RULES, SPECS, st.booleans(), st.sampled_from(list(Trust))), min_size=1, max_size=5))
+def test_a_child_can_never_do_more_than_its_parent(tree: list[tuple[Rules, SandboxSpec, bool, Trust]]) -> None:
+    """A line of descent: each generation adds rules, a wish for a sandbox and perhaps taint of its own."""
+    layers: list[Layer] = []
+    tools: set[str] | None = None
+    spec: SandboxSpec | None = None
+    taint = Taint()
+    for depth, (rules, wish, tainted, trust) in enumerate(tree):
+        layers = [
+            *layers,
+            *layers_for(
+                PolicySettings(),
+                PolicySettings(profile=rules.profile, allow=rules.allow, deny=rules.deny),
+                Who(trust=trust, depth=depth, max_depth=4),
+            ),
+        ]
+        mine = set(allowed_tools(ALL, layers).names)
+        child = wish if spec is None else spec.narrow(wish)
+        inherited = Taint((*taint.sources, f"g{depth}") if tainted else taint.sources)
+        if tools is not None and spec is not None:
+            assert mine <= tools
+            assert spec.contains(child)
+            assert set(taint.sources) <= set(inherited.sources)
+            for path in ("/w", "/w/a", "/w/a/b", "/w/SOUL.md", "/w/skills/x", "/data/x", "/other", "/etc"):
+                assert spec.can_read(path) or not child.can_read(path)
+                assert spec.can_write(path) or not child.can_write(path)
+            assert not child.network or spec.network or not spec.enforced
+            assert child.enforced or not spec.enforced
+        tools, spec, taint = mine, child, inherited
