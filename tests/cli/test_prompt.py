@@ -19,7 +19,9 @@ from homarus.core.clock import ManualClock
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
 from homarus.core.routes import SessionKey
 from homarus.gateway.compose import Composer, PromptRequest
+from homarus.gateway.toolkit import tool_specs
 from homarus.prompt.facts import StableFacts
+from homarus.prompt.modes import Mode
 from homarus.prompt.sections.tooling import command_line
 
 
@@ -41,7 +43,10 @@ def home(tmp_path, monkeypatch):
 
 def system_text(home, key: str = "main", **request) -> str:
     env = {"HOME": str(home)}
-    composer = Composer(load_config(resolve_paths(env), env), env, ManualClock(datetime(2026, 3, 1, tzinfo=UTC)))
+    config = load_config(resolve_paths(env), env)
+    composer = Composer(config, env, ManualClock(datetime(2026, 3, 1, tzinfo=UTC)))
+    if request.get("mode") is not Mode.NONE:
+        request["tools"] = tool_specs(config, "main")
     return composer.prompt_for(PromptRequest(session=SessionKey.parse(key), **request)).prompt.system.text
 
 
@@ -79,7 +84,7 @@ def test_turn_prints_the_carrier(home, capsys):
 @pytest.mark.parametrize("mode", ["full", "minimal", "none"])
 def test_modes(home, capsys, mode):
     run(["prompt", "--mode", mode])
-    assert capsys.readouterr().out == system_text(home, mode=mode)
+    assert capsys.readouterr().out == system_text(home, mode=Mode(mode))
 
 
 def test_a_group_sees_no_memory(home, capsys):

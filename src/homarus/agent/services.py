@@ -21,6 +21,7 @@ from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
+from homarus.prompt.sections.tooling import in_order
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.tools.execute import Toolbox
@@ -49,8 +50,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return what the model is told about its tools, in the registry's order."""
-        return tuple(tool.spec for tool in self.box.tools.values())
+        """Return what the model is told about its tools, in the fixed order that keeps the provider's cache warm."""
+        return in_order(tool.spec for tool in self.box.tools.values())
 
 
 class ComposeRequest(Struct, frozen=True, kw_only=True):

@@ -48,7 +48,9 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     from homarus.gateway.estimate import sandbox_of
     from homarus.gateway.hooking import load_registry
     from homarus.gateway.past import Past, past_of
+    from homarus.gateway.toolkit import tool_specs
     from homarus.prompt.modes import Mode
+    from homarus.prompt.sections.tooling import in_order
 
     config = app.config
     session = _session(app, session_key, agent_id)
@@ -69,6 +71,7 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     request = PromptRequest(
         session=session,
         mode=Mode(mode) if mode else None,
+        tools=in_order(tool_specs(config, session.agent_id)) if mode != "none" else (),
         skills=composer.skills_for(session.agent_id, past.skills),
         sandbox=sandbox,
         turn=past.turn,

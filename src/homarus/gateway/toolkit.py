@@ -9,7 +9,7 @@ from typing import Any
 from homarus.config.view import Config
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
-from homarus.core.tools import Risk
+from homarus.core.tools import Risk, ToolSpec
 from homarus.memory.memory import Memory
 from homarus.prompt.gather import docs_path
 from homarus.tools.execute import Toolbox
@@ -37,6 +37,16 @@ class Toolkit:
     def box(self) -> Toolbox:
         """Return the tools for one turn."""
         return Toolbox(dict(self._tools), _gate)
+
+
+def tool_specs(config: Config, agent_id: str) -> tuple[ToolSpec, ...]:
+    """Return what an agent's model is told about its tools, without opening anything that they use."""
+
+    def closed(_agent_id: str) -> Memory:
+        raise Denied("only the descriptions of the tools were asked for")
+
+    del agent_id
+    return tuple(tool.spec for tool in Toolkit(config, closed).box().tools.values())
 
 
 async def _gate(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
