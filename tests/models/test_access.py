@@ -301,6 +301,25 @@ def test_which_adapter_speaks(tmp_path: Path, ref: str, kind: type):
         assert "secret-key" not in repr(found.endpoint)
 
 
+def test_logins_and_tokens_go_into_the_other_header(tmp_path: Path):
+    registry, ref = open_models(tmp_path).registry, ModelRef("anthropic", "claude-opus-5-5")
+    assert registry.endpoint(ref, Credential("a", "anthropic", "api_key", "k")).auth == "x-api-key"
+    assert registry.endpoint(ref, Credential("b", "anthropic", "token", "k")).auth == "bearer"
+    headers = (
+        AnthropicProvider(
+            registry.endpoint(ref, Credential("c", "anthropic", "token", "sk-ant-oat-x")),
+            registry.info(ref),
+            http=registry.http,
+            clock=registry.clock,
+        )
+        .call(ModelRequest("m", SystemPrompt(""), (User((Text("hi"),)),)))
+        .headers
+    )
+    assert headers["authorization"] == "Bearer sk-ant-oat-x"
+    assert "oauth" in headers["anthropic-beta"]
+    assert "x-api-key" not in headers
+
+
 def test_what_cannot_be_reached_says_why(tmp_path: Path):
     models = open_models(tmp_path)
     for ref, says in (("nowhere/m", "no address"), ("builtin/other", "no model"), ("local/none", "no local model")):

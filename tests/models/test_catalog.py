@@ -111,6 +111,18 @@ def test_protocol_names(api: str, adapter: str):
     assert own.provider("p").api == adapter
 
 
+def test_how_a_key_travels():
+    own = catalog(providers={
+        "a": {"baseUrl": "http://x", "api": "anthropic-messages"},
+        "b": {"baseUrl": "http://x", "api": "anthropic-messages", "authHeader": True},
+        "c": {"baseUrl": "http://x"},
+        "d": {"baseUrl": "http://gpu:11434", "api": "ollama"},
+    })  # fmt: skip
+    assert [own.provider(name).auth for name in "abc"] == ["x-api-key", "bearer", "bearer"]
+    assert own.provider("d").base_url == "http://gpu:11434/v1"
+    assert Catalog().provider("anthropic").auth == "x-api-key"
+
+
 def test_windows():
     assert ModelInfo(provider="p", id="m", context_window=1000, context_tokens=5000).window == 1000
     assert (

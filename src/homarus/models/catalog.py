@@ -89,8 +89,13 @@ class Catalog:
         if own.api:
             raw["api"] = own.api
         raw["api"] = _APIS.get(raw.get("api", CHAT), raw.get("api", CHAT))
-        if own.auth_header or own.auth == "token":
+        if raw["api"] == "anthropic-messages":
+            raw.setdefault("auth", "x-api-key")
+        if own.auth_header or own.auth in {"token", "oauth"}:
             raw["auth"] = "bearer"
+        if own.api == "ollama" and own.base_url and not own.base_url.rstrip("/").endswith("/v1"):
+            # Ollama's own protocol lives at the root, the one that is spoken here below /v1.
+            raw["baseUrl"] = own.base_url.rstrip("/") + "/v1"
         quirks = {**raw.get("quirks", {}), **_compat(own.compat)}
         if name in self._own and "env" not in raw:
             raw["env"] = [name.upper().replace("-", "_").replace(".", "_") + "_API_KEY"]

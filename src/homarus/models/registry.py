@@ -123,7 +123,7 @@ class Registry:
             api=provider.api,
             base_url=provider.base_url,
             key=credential.secret,
-            auth=provider.auth,
+            auth="bearer" if credential.kind in {"oauth", "token"} else provider.auth,
             headers=tuple(sorted(self._headers(own.headers).items())),
             quirks=self.catalog.quirks(ref),
             idle_timeout=max(idle, own.timeout_seconds or 0.0),
