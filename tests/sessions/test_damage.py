@@ -14,8 +14,11 @@ from tests.sessions.provider_rules import check_anthropic, check_both, check_ope
 
 from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.messages import Assistant, Text, User
+from homarus.sessions.check import check_place
 from homarus.sessions.entry import NEWEST_READABLE
+from homarus.sessions.export import render
 from homarus.sessions.log import identify, load_branch, read_entries
+from homarus.sessions.places import Kind, Place
 from homarus.sessions.repair import OPENAI, STRICT, repair
 from homarus.sessions.writer import SessionWriter
 
@@ -255,6 +258,63 @@ def one_older_case(seed: int, form: str) -> None:
             check_both(live)
         with SessionWriter(path, "s1", clock=ManualClock(CLOCK), ids=CountingIds(500)) as session:
             assert forged or session.history() == live
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["a", "b", "", "user", "toolCall", "c1"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "role", "content", "text", "id", "name"]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+KINDS = [
+    "session",
+    "message",
+    "compaction",
+    "reset",
+    "leaf",
+    "label",
+    "custom",
+    "custom_message",
+    "branch_summary",
+    "novel",
+]
+NAMES = [
+    "id",
+    "parentId",
+    "timestamp",
+    "message",
+    "version",
+    "targetId",
+    "firstKeptEntryId",
+    "summary",
+    "customType",
+    "content",
+    "appendMode",
+    "role",
+]
+shapeless = st.builds(
+    lambda kind, fields: {"type": kind, **fields},
+    st.sampled_from(KINDS) | anything,
+    st.dictionaries(st.sampled_from(NAMES), anything, max_size=6),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(shapeless, max_size=6), st.booleans())
+def test_lines_of_any_shape_go_on(rows, with_header):
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        path = Path(folder, "s1.jsonl")
+        path.write_bytes(jsonl(*([header()] if with_header else []), *rows))
+        if identify(path).header.version > NEWEST_READABLE:
+            return
+        list(check_place(Place("main", "s1", Kind.FILE, path)))
+        render(identify(path).header, load_branch(identify(path)), "md", title="x")
+        with SessionWriter(path, "s1", clock=ManualClock(CLOCK), ids=CountingIds()) as session:
+            check_both(session.history())
+            session.append_message(User((Text("new"),)), durable=False)
+            check_both(session.history())
 
 
 def test_cut_at_every_byte():

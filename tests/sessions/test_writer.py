@@ -272,6 +272,16 @@ def test_memory_stays_flat_without_any_compaction(path):
         assert session.history()[: len(prefix)] == prefix
 
 
+def test_memory_stays_flat_after_the_last_compaction_too(path):
+    with start(path, window=20_000) as session:
+        first = session.append_message(ask("q"))
+        session.compact("S", first.id, 1)
+        for i in range(300):
+            session.append_message(ask(f"q{i} " + "x" * 100), durable=False)
+            session.append_message(done(f"a{i}"), durable=False)
+            assert sum(len(e.raw) for e in session.branch) <= 41_000
+
+
 def test_a_picture_does_not_push_the_conversation_out(path):
     picture = Image("A" * 300_000, "image/png")
     with start(path, window=200_000) as session:

@@ -50,7 +50,7 @@ def to_message(data: Mapping[str, Any], written: str = "") -> Message | None:
     `written` is when its line was written: the moment of a message that has none of its own.
     """
     time = to_ms(data.get("timestamp")) or to_ms(written)
-    role = data.get("role")
+    role = _text(data.get("role"))
     if role == "user":
         return _user(data, _parts(data.get("content")), time)
     if role == "assistant":
@@ -204,7 +204,7 @@ def _part(block: Any) -> Part | None:
         return Text(block)
     if not isinstance(block, dict):
         return None
-    kind = block.get("type")
+    kind = _text(block.get("type"))
     if kind == "text":
         return Text(_text(block.get("text")))
     if kind in {"thinking", "redacted_thinking"}:
@@ -311,8 +311,8 @@ def _shell_text(data: Mapping[str, Any]) -> str:
     lines.append(f"{fence}\n{output}\n{fence}" if output else "It printed nothing.")
     if data.get("cancelled"):
         lines.append("It was cancelled.")
-    elif data.get("exitCode") not in {None, 0}:
-        lines.append(f"It ended with exit code {data['exitCode']}.")
+    elif isinstance(code := data.get("exitCode"), int) and code:
+        lines.append(f"It ended with exit code {code}.")
     if data.get("truncated") and (path := _text(data.get("fullOutputPath"))):
         lines.append(f"The output is cut; all of it is in {path}.")
     return "\n".join(lines)

@@ -74,7 +74,7 @@ class _Flat:
 
     def entry(self, row: Json, out: list[Json]) -> Json | None:
         """Return the entry for a line, or None when it was added to the entry before it."""
-        role = row.get("role")
+        role = str(row.get("role"))
         if role == "tool" and ("input" in row or "content" not in row):
             return self._call(row, out)
         if role in {"tool_result", "tool"}:

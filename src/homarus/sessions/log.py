@@ -63,7 +63,7 @@ def identify(path: Path) -> Source:
                     return Source(path, Form.TREE if header.version >= 3 else Form.OLD, header)
                 if "type" not in value and isinstance(value.get("role"), str):
                     return Source(path, Form.FLAT, unnamed)
-                if value.get("type") in KNOWN_TYPES or to_entry(value):
+                if str(value.get("type")) in KNOWN_TYPES or to_entry(value):
                     return Source(path, Form.HEADLESS if to_entry(value) else Form.OLD, unnamed)
             if number >= _PROBE_LINES:
                 break

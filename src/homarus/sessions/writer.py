@@ -249,7 +249,7 @@ class SessionWriter:
             size += weigh(self.branch[place])
         starts = (i for i in range(place, len(self.branch)) if _is_user(self.branch[i]))
         keep = next(starts, place)
-        if keep and not any(entry.type in {"compaction", "reset"} for entry in self.branch):
+        if keep:
             self.branch = self.branch[keep:]
             self._bytes = sum(weigh(entry) for entry in self.branch)
             self.complete = False
