@@ -317,6 +317,20 @@ def test_large_details_are_cut_and_say_so(path):
     assert rows(path)[3]["message"]["details"] == {"exitCode": 0, "persistedDetailsTruncated": True}
 
 
+def test_a_closed_session_takes_nothing_more(path):
+    session = start(path)
+    session.append_message(ask())
+    session.sync()
+    session.close()
+    session.close()
+    assert session.size == path.stat().st_size
+    with pytest.raises(StorageError, match="closed"):
+        session.append_message(done())
+    for kind in ("message", "leaf", "session"):
+        with pytest.raises(ValueError, match="own method"):
+            session.append(kind, {})
+
+
 def test_a_failed_write_changes_nothing(path):
     with start(path) as session:
         session.append_message(ask())

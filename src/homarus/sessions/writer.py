@@ -170,6 +170,7 @@ class SessionWriter:
         """Let go of the file and of the right to write it; a second call does nothing."""
         if self._file:
             self._file.close()
+            self._file = None
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -207,6 +208,8 @@ class SessionWriter:
         return ident
 
     def _append(self, entries: Sequence[Entry], durable: bool) -> None:
+        if not self._lock.held:
+            raise StorageError(f"{self.path} was closed", cure="open the session again")
         if self._file is None:
             self._file = JsonlWriter.open(self.path)
         lines = [entry.raw for entry in entries]
