@@ -335,3 +335,12 @@ def test_what_cannot_be_said_is_left_out():
     empty = (User((Text(""),)), answered("", ToolCall("c", "ls", {})), ToolResult("c", "ls", ()))
     for body in (openai_body(empty), anthropic_body(empty)):
         assert body.count(b"(no output)") == 2
+
+
+def test_user_messages_in_a_row_go_out_as_one_where_a_template_insists():
+    messages = (said("one"), said("two"))
+    assert len(json.loads(openai_body(messages))["messages"]) == 3
+    joined = json.loads(openai_body(messages, Quirks(alternate_roles=True)))["messages"]
+    assert [message["role"] for message in joined] == ["system", "user"]
+    assert joined[1]["content"].startswith("one\n\n")
+    assert joined[1]["content"].endswith("two")

@@ -33,13 +33,14 @@ def test_a_message_counts_once(path: Path) -> None:
     assert not Inbox(path).accept(queued("x"))
 
 
-def test_the_transcript_has_the_last_word(path: Path) -> None:
+def test_a_turn_goes_on_once_after_a_crash(path: Path) -> None:
     inbox = Inbox(path)
-    inbox.accept(queued("answered"))
-    inbox.accept(queued("open"))
+    inbox.accept(queued("cut off"))
     again = Inbox(path)
-    again.reconcile(lambda key: key == queued("answered").key)
-    assert again.pending == (queued("open"),)
+    assert again.resume(queued("cut off").key)
+    assert not again.resume(queued("cut off").key)
+    assert not Inbox(path).resume(queued("cut off").key)
+    assert Inbox(path).pending == (queued("cut off"),)
 
 
 @given(cut=st.integers(0, 2000))

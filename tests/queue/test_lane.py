@@ -181,6 +181,60 @@ async def test_what_an_earlier_process_accepted_is_answered(tmp_path: Path, turn
     assert turns.texts == ["left over"]
 
 
+async def test_a_turn_that_was_cut_off_goes_on_as_one_and_once(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    for text in ("begun", "steered", "waiting"):
+        Inbox(path).accept(queued(text))
+    stored = {queued("begun").key, queued("steered").key}
+    assert Inbox(path).resume(*stored)  # and that process died, too
+    lane = make_lane(path, turns)
+    assert lane.recover(stored.__contains__) == 1
+    await lane.idle()
+    assert turns.texts == ["waiting"]
+
+
+async def test_a_turn_that_goes_on_has_all_its_messages(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    for text in ("begun", "steered", "waiting"):
+        Inbox(path).accept(queued(text))
+    lane = make_lane(path, turns)
+    assert lane.recover(lambda key: key != queued("waiting").key) == 3
+    await lane.idle()
+    assert turns.texts == ["steered", "waiting"]
+    assert Inbox(path).pending == ()
+
+
+async def test_a_turn_that_was_cut_off_ends_where_that_is_configured(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    Inbox(path).accept(queued("begun"))
+    lane = make_lane(path, turns)
+    assert lane.recover(lambda _key: True, go_on=False) == 0
+    assert Inbox(path).pending == ()
+    assert turns.texts == []
+
+
+async def test_a_message_stays_in_the_inbox_until_its_turn_is_over(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    lane = make_lane(path, turns)
+    gate = await busy(lane, turns)
+    assert Inbox(path).pending == (queued("first"),)
+    gate.set()
+    await lane.idle()
+    assert Inbox(path).pending == ()
+
+
+async def test_closing_keeps_what_waits_for_the_next_start(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    lane = make_lane(path, turns)
+    gate = await busy(lane, turns)
+    lane.submit(queued("later", rules=FOLLOWUP))
+    gate.set()
+    await lane.close()
+    assert lane.submit(queued("too late")).refused
+    assert turns.texts == ["first"]
+    assert [item.text for item in Inbox(path).pending] == ["later"]
+
+
 async def test_the_same_message_twice_is_answered_once(lane: SessionLane, turns: Turns) -> None:
     lane.submit(queued("hello"))
     assert lane.submit(queued("hello")).refused

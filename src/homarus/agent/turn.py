@@ -38,6 +38,7 @@ from homarus.core.routes import Route, SessionKey
 from homarus.core.text import estimate_tokens
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
+from homarus.sessions.codec import COLLECTED
 from homarus.sessions.row import SessionEntry
 from homarus.workspace.continuation import Carry, earns_marker, marker
 
@@ -144,25 +145,33 @@ class TurnRunner:
         services, session = self._services, live.writer
         live.refresh()
         entry = live.entry
-        prepared = await services.prepare(turn, entry, given.cancel, given.emit)
-        given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
-        resumed = await settle_open_calls(session, prepared.box, prepared.context)
-        speech = services.compose(_request(turn, live, prepared, entry))
-        self._accept(turn, given, live, speech, resumed=bool(resumed))
+        try:
+            prepared = await services.prepare(turn, entry, given.cancel, given.emit)
+            given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
+            await settle_open_calls(session, prepared.box, prepared.context)
+            speech = services.compose(_request(turn, live, prepared, entry))
+        except Exception:
+            # Its turn cannot begin, and the message is in the transcript all the same: what was accepted is not lost.
+            self._accept(turn, given, live, None)
+            raise
+        self._accept(turn, given, live, speech)
         outcome, compacted = await self._loop(turn, given, live, prepared, speech)
         self._keep(turn, live, prepared, speech, outcome, compacted=compacted)
         return outcome
 
-    def _accept(self, turn: Turn, given: Given, live: Live, speech: Speech, *, resumed: bool) -> None:
-        """Store the user's message with what rides on it; it is durable before the model hears of it."""
+    def _accept(self, turn: Turn, given: Given, live: Live, speech: Speech | None) -> None:
+        """Store the user's message with what rides on it; it is durable before the model hears of it.
+
+        A message that is stored already belongs to a turn that a crash cut off, and this turn goes on with it.
+        """
         session = live.writer
         known = bool(turn.keys) and all(session.knows(key) for key in turn.keys)
-        if not known and (turn.text or turn.images or not resumed):
-            context, said = speech.carrier(live.said)
+        if not known:
+            context, said = speech.carrier(live.said) if speech else ("", live.said)
             parts: tuple[Part, ...] = (Text(turn.text), *turn.images)
-            key = turn.keys[0] if turn.keys else ""
-            now = epoch_ms(self._services.clock.now())
-            message = User(parts, now, context, key, turn.provenance)
+            key, more = (turn.keys[0], list(turn.keys[1:])) if turn.keys else ("", [])
+            provenance = {**(turn.provenance or {}), COLLECTED: more} if more else turn.provenance
+            message = User(parts, epoch_ms(self._services.clock.now()), context, key, provenance)
             session.append_message(message)
             live.now_said(said)
             given.emit(UserAccepted(message))

@@ -26,7 +26,7 @@ from homarus.core.errors import ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
 from homarus.core.messages import Message
 from homarus.sessions.entry import Custom
-from homarus.sessions.repair import STRICT, Rules
+from homarus.sessions.repair import APART, Rules
 from homarus.sessions.writer import SessionWriter
 
 
@@ -67,7 +67,7 @@ class WindowFacts(Struct, frozen=True, kw_only=True):
     compaction: CompactionSettings
     pruning: PruningSettings
     call: EngineCall
-    rules: Rules = STRICT
+    rules: Rules = APART
     # System prompt and tool schemas, in tokens.
     fixed_tokens: int = 0
     heartbeat: bool = False

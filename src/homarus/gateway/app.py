@@ -12,7 +12,9 @@ from typing import Any
 from homarus.agent.budget import Spent, add_usage
 from homarus.agent.live import Live
 from homarus.agent.ports import Emit
+from homarus.agent.resume import cut_off
 from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
+from homarus.agent.settings import TurnSettings
 from homarus.agent.turn import Given, Turn, TurnRunner
 from homarus.config.load import load_config, remember_good
 from homarus.config.paths import Paths
@@ -26,6 +28,7 @@ from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.gateway.compose import Composer, PromptRequest
 from homarus.gateway.hooking import load_registry
+from homarus.gateway.lanes import Lanes
 from homarus.gateway.setup import seed_agent
 from homarus.gateway.toolkit import Toolkit
 from homarus.memory.memory import Memory
@@ -38,7 +41,7 @@ from homarus.prompt.facts import RuntimeFacts, TurnFacts
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.prompt.section import Section, Tier
 from homarus.queue.collect import Batch, Queued
-from homarus.queue.inbox import Inbox, inbox_path
+from homarus.queue.inbox import Inbox
 from homarus.queue.lane import Places, SessionLane, TurnInput
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, QueueSettings
@@ -76,7 +79,7 @@ class Runtime:
         self._stores: dict[str, SessionStore] = {}
         self._memories: dict[str, Memory] = {}
         self._engines: dict[str, EngineHost] = {}
-        self._lanes: dict[SessionKey, SessionLane] = {}
+        self.lanes = Lanes(config.paths.own_dir / "inbox", self._open_lane, self._forget)
         self._listeners: dict[SessionKey, list[Listener]] = {}
         self._spent: dict[tuple[str, date], Spent] = {}
         # One thing at a time in a session: a turn, a compaction by hand, or starting over.
@@ -159,21 +162,25 @@ class Runtime:
         return None if lane.submit(item).refused else item
 
     def lane(self, key: SessionKey) -> SessionLane:
-        """Return the lane of a session. Opening it takes the right to write; what a crash left unanswered is queued."""
-        lane = self._lanes.get(key)
-        if lane is None:
-            live = self.turns.open.take(key, lambda: self._live(key))
-            inbox = Inbox(inbox_path(self.config.paths.own_dir / "inbox", key))
-            inbox.reconcile(live.writer.knows)
-            lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=_lane(key))
-            self._lanes[key] = lane
-            self.turns.open.give_back(key)
-            lane.recover()
-        return lane
+        """Return the lane of a session. Opening it takes the right to write, and takes up what a crash cut off."""
+        return self.lanes.lane(key)
 
     def open_lane(self, key: SessionKey) -> SessionLane | None:
         """Return the lane of a session that this process has talked in, without opening one."""
-        return self._lanes.get(key)
+        return self.lanes.get(key)
+
+    def _open_lane(self, key: SessionKey, inbox: Inbox) -> SessionLane:
+        with self.opened(key) as live:
+            lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=_lane(key))
+            settings = self.config.agent(key.agent_id).block("", TurnSettings)
+            goes_on = settings.resume == "continue" and cut_off(live.writer.branch)
+            lane.recover(live.writer.holds, go_on=goes_on)
+            return lane
+
+    def _forget(self, key: SessionKey) -> None:
+        self._alone.pop(key, None)
+        if not self._listeners.get(key):
+            self._listeners.pop(key, None)
 
     @contextmanager
     def opened(self, key: SessionKey) -> Iterator[Live]:
@@ -196,7 +203,7 @@ class Runtime:
 
     async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
         """Forget what waits, end what runs, and return when it has ended; False when there was nothing to end."""
-        lane, errand = self._lanes.get(key), self._errands.get(key)
+        lane, errand = self.lanes.get(key), self._errands.get(key)
         stopped = lane.stop(reason) if lane is not None else False
         stopped = (errand.cancel(reason) if errand is not None else False) or stopped
         if lane is not None and stopped:
@@ -224,9 +231,7 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
-        for lane in self._lanes.values():
-            lane.stop("shutting down")
-            await lane.idle()
+        await self.lanes.close()
         self.turns.open.close()
         for memory in self._memories.values():
             memory.close()

@@ -38,6 +38,8 @@ class Quirks(Struct, frozen=True, rename="camel", kw_only=True):
     cache_markers_for: tuple[str, ...] = ()
     # A user message may not follow a tool result directly (Mistral): a one-word assistant message goes between.
     bridge_after_tool: bool = False
+    # Two user messages may not follow each other (chat templates of some local models): they go out as one.
+    alternate_roles: bool = False
     supports_tools: bool = True
 
 

@@ -1,13 +1,12 @@
-"""The durable inbox of one session: what was accepted is on disk before anybody is told so, until its turn is too.
+"""The durable inbox of one session: what was accepted is on disk before anybody is told so, until its turn is over.
 
-One JSONL file per session, written only by the owner of that session's lane. The transcript has the last word: a
-message whose key stands there was answered, whatever this file says.
+One JSONL file per session, written only by the owner of that session's lane. A message that a crash left in here was
+either not begun (its key is not in the transcript) or its turn was cut off (its key is).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ class Inbox:
         self._path = path
         self._pending: dict[str, Queued] = {}
         self._settled: dict[str, None] = {}
+        self._resumed: set[str] = set()
         self._writer: JsonlWriter | None = None
         self._foreign = False
         if path.exists():
@@ -59,7 +59,7 @@ class Inbox:
         return True
 
     def settle(self, *keys: str) -> None:
-        """Note that these messages are in the transcript (or were dropped, and that was said).
+        """Note that the turn of these messages is over (or that they were dropped, and that was said).
 
         The note need not be durable: losing it costs one look into the transcript, never a second answer.
         """
@@ -70,9 +70,16 @@ class Inbox:
         if not (self._pending or self._foreign) and self._writer is not None and self._writer.size > MAX_BYTES:
             self._shrink()
 
-    def reconcile(self, answered: Callable[[str], bool]) -> None:
-        """After a crash: settle everything whose key the transcript already holds."""
-        self.settle(*[key for key in self._pending if answered(key)])
+    def resume(self, *keys: str) -> bool:
+        """Note durably that the turn of these messages goes on after a crash; False when it did so once before.
+
+        A turn that ends the process each time would otherwise be begun for ever.
+        """
+        if self._resumed.intersection(keys):
+            return False
+        self._append({"resumed": list(keys)}, durable=True)
+        self._resumed.update(keys)
+        return True
 
     def close(self) -> None:
         """Let go of the file."""
@@ -104,9 +111,12 @@ class Inbox:
             elif isinstance(record.get("settled"), str):
                 self._pending.pop(record["settled"], None)
                 self._remember(record["settled"])
+            elif isinstance(record.get("resumed"), list):
+                self._resumed.update(key for key in record["resumed"] if isinstance(key, str))
 
     def _shrink(self) -> None:
         """Write the file anew without history; only the newest settled keys stay, for platforms that repeat."""
         self.close()
+        self._resumed.clear()
         newest = list(self._settled)[-200:]
         write_atomic(self._path, b"".join(msgspec.json.encode({"settled": key}) + b"\n" for key in newest))

@@ -29,7 +29,7 @@ LIMITS: dict[str, int] = {"main": 4, "subagent": 8, "cron": 1, "cron-nested": 1,
 
 
 class TurnInput(Struct, frozen=True):
-    """What a turn gets from its lane. `settle` is called with a message's key once it is durable in the transcript."""
+    """What a turn gets from its lane. `settle` is called with the keys of messages once they are in the transcript."""
 
     batch: Batch
     mailbox: Mailbox[Queued]
@@ -83,11 +83,22 @@ class SessionLane:
         self._task: asyncio.Task[None] | None = None
         self._mailbox: Mailbox[Queued] | None = None
         self._cancel: Cancel | None = None
+        self._begun: Batch | None = None  # a turn that a crash cut off
+        self._closed = False
 
     @property
     def busy(self) -> bool:
         """Say whether a turn runs or waits for its place."""
         return self._task is not None and not self._task.done()
+
+    @property
+    def idle_now(self) -> bool:
+        """Say whether nothing runs and nothing waits."""
+        return not (self.busy or self._queue or self._begun)
+
+    def release(self) -> None:
+        """Let go of the inbox's file; it opens again when it is needed."""
+        self._inbox.close()
 
     @property
     def waiting(self) -> tuple[Queued, ...]:
@@ -97,28 +108,50 @@ class SessionLane:
     def submit(self, item: Queued) -> Submitted:
         """Accept a message durably and decide what happens to it. It is on disk when this returns, or it was refused."""
         action = self._decide(item)
+        if self._closed:
+            return Submitted(action, refused=True)
         if action is Action.ENQUEUE and len(self._queue) >= item.rules.cap and item.rules.drop is Drop.NEW:
             return Submitted(action, refused=True)
         if not self._inbox.accept(item):
             return Submitted(action, refused=True)
         return self._place(item, action)
 
-    def recover(self) -> int:
-        """Queue what an earlier process accepted and did not answer; return how many there are."""
-        known = {item.key for item in self._queue}
+    def recover(self, stored: Callable[[str], bool] = lambda _key: False, *, go_on: bool = True) -> int:
+        """Take up what an earlier process accepted and did not finish; return how many messages that are.
+
+        `stored` says whether a message is in the transcript. Those that are belong to a turn that was cut off: it goes on
+        once, unless `go_on` is false. The others are answered as if they had just come.
+        """
+        begun = tuple(item for item in self._inbox.pending if stored(item.key))
+        keys = [item.key for item in begun]
+        if begun and go_on and self._inbox.resume(*keys):
+            self._begun = Batch(begun[-1].text, begun)
+        else:
+            self._inbox.settle(*keys)
+            begun = ()
+        known = {item.key for item in (*begun, *self._queue)}
         items = [item for item in self._inbox.pending if item.key not in known]
         self._queue = (*items, *self._queue)
-        if items:
+        if items or begun:
             self._wake()
-        return len(items)
+        return len(items) + len(begun)
 
     def stop(self, reason: str = "stopped") -> bool:
         """Forget what waits, then end the running turn. Return whether there was anything to stop."""
-        forgotten, self._queue = self._queue, ()
+        left = self._mailbox.close() if self._mailbox is not None else []
+        forgotten, self._queue = (*left, *self._queue), ()
         self._overflow = Overflow()
         self._inbox.settle(*(item.key for item in forgotten))
         ended = self._cancel.cancel(reason) if self._cancel is not None else False
         return bool(forgotten) or ended
+
+    async def close(self, reason: str = "shutting down") -> None:
+        """End the running turn and let go of the inbox. What waits stays in there for the next start."""
+        self._closed = True
+        if self._cancel is not None:
+            self._cancel.cancel(reason)
+        await self.idle()
+        self._inbox.close()
 
     async def idle(self) -> None:
         """Wait until nothing runs and nothing waits."""
@@ -153,8 +186,11 @@ class SessionLane:
 
     async def _work(self) -> None:
         """Run what waits until nothing does: the first message at once, later ones after the debounce."""
+        if self._begun is not None:
+            begun, self._begun = self._begun, None
+            await self._one(begun)
         settled = True
-        while self._queue:
+        while self._queue and not self._closed:
             if not settled:
                 await self._settle_down()
             for batch in self._take(all_at_once=not settled):
@@ -187,11 +223,17 @@ class SessionLane:
 
     async def _one(self, batch: Batch) -> None:
         self._mailbox, self._cancel = Mailbox(), Cancel()
+        stored: list[str] = []
+
+        def settle(*keys: str) -> None:
+            stored.extend(keys)
+
         try:
-            await self._with_place(TurnInput(batch, self._mailbox, self._cancel, self._inbox.settle))
+            await self._with_place(TurnInput(batch, self._mailbox, self._cancel, settle))
         except Exception:  # noqa: BLE001 - whatever a turn raises, the next message must still be answered
             _log.exception("a turn failed; its lane goes on")
         finally:
+            self._inbox.settle(*stored)
             left = self._mailbox.close()
             self._mailbox = self._cancel = None
             self._queue = (*left, *self._queue)

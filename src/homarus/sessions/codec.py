@@ -29,6 +29,8 @@ from homarus.storage.record import encode
 Json = dict[str, Any]
 
 # Marks a result that nobody computed; OpenClaw reads the same mark.
+# In a message's provenance: the further keys of a turn that answers several messages at once.
+COLLECTED = "collectedKeys"
 SYNTHETIC = "openclawSyntheticMissingToolResult"
 # `details` are for people and logs; a large one would be read again with every turn.
 MAX_DETAILS = 16_384
@@ -154,15 +156,23 @@ def is_synthetic(message: Message) -> bool:
     return isinstance(message, ToolResult) and bool((message.details or {}).get(SYNTHETIC))
 
 
-def _user(data: Mapping[str, Any], parts: tuple[Part, ...], time: int) -> User:
+def keys_of(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys of the messages that a stored user message stands for; several, where they were collected."""
     key = data.get("idempotencyKey")
     if key is None and isinstance(extra := data.get("__openclaw"), dict):
         key = extra.get("idempotencyKey")
     provenance = data.get("provenance")
+    more = provenance.get(COLLECTED) if isinstance(provenance, dict) else None
+    keys = (key, *(more if isinstance(more, list) else ()))
+    return tuple(text for text in keys if isinstance(text, str) and text)
+
+
+def _user(data: Mapping[str, Any], parts: tuple[Part, ...], time: int) -> User:
+    provenance = data.get("provenance")
     return User(
         parts=parts,
         timestamp=time,
-        idempotency_key=_text(key),
+        idempotency_key=next(iter(keys_of(data)), ""),
         provenance=provenance if isinstance(provenance, dict) else None,
     )
 

@@ -60,6 +60,8 @@ class Rules(Struct, frozen=True):
 STRICT = Rules()
 ANTHROPIC = Rules()
 OPENAI = Rules(alternate=False, user_first=False)
+# For adapters that bring neighbours of one role together themselves, so that the bytes of each stay as they were sent.
+APART = Rules(alternate=False)
 # Responses ids carry meaning to the provider, and it wants this word for a result that never came.
 OPENAI_RESPONSES = Rules(alternate=False, user_first=False, plain_ids=False, missing_result="aborted")
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import Cancelled, StorageError
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.branch import forget_old_images
-from homarus.sessions.codec import Json, cap_details, from_message, is_synthetic
+from homarus.sessions.codec import COLLECTED, Json, cap_details, from_message, is_synthetic, keys_of
 from homarus.sessions.convert import make_appendable
 from homarus.sessions.entry import RUNTIME_CONTEXT, Entry, MessageEntry, has_images, new_entry, new_header, weigh
 from homarus.sessions.history import History
-from homarus.sessions.log import WINDOW, Form, identify, load_tail
+from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
 from homarus.sessions.owner import own
 from homarus.sessions.repair import STRICT, Rules, missing_results, open_calls
 from homarus.sessions.view import View, project, visible
 from homarus.storage.atomic import ensure_dir
-from homarus.storage.jsonl import JsonlWriter
+from homarus.storage.jsonl import JsonlWriter, read_lines_reversed
 from homarus.storage.record import encode
 
 _REMEMBERED_KEYS = 4096
+_SEARCHED_BYTES = 32 << 20
 
 
 class SessionWriter:
@@ -64,9 +64,10 @@ class SessionWriter:
         # A short id is new only among ids that we know; where most of the file was not read, ids are long.
         known = {ident for entry in self.branch for ident in (entry.id, entry.parent_id or "")}
         self._ids_seen: set[str] | None = known if self.size <= 2 * self._bytes + 65536 else None
-        bodies = (entry.body for entry in self.branch if isinstance(entry, MessageEntry))
-        keys = (key for body in bodies if isinstance(key := body.get("idempotencyKey"), str))
-        self._keys: deque[str] = deque(keys, maxlen=_REMEMBERED_KEYS)
+        self._keys: dict[str, None] = {}
+        for entry in self.branch:
+            if _is_user(entry):
+                self._remember(keys_of(entry.body))
         self._histories: dict[Rules, History] = {}
         self._pictures = any(has_images(entry) for entry in self.branch)
         spoken = project(visible(self.branch[_last_calls(self.branch) :]))
@@ -109,6 +110,22 @@ class SessionWriter:
     def knows(self, idempotency_key: str) -> bool:
         """Say whether a message with this key is in the session already: a retry must not be stored twice."""
         return bool(idempotency_key) and idempotency_key in self._keys
+
+    def holds(self, idempotency_key: str) -> bool:
+        """Say the same, and look behind the last compaction too: a turn that was cut off may have begun before it."""
+        if not idempotency_key or self.knows(idempotency_key):
+            return bool(idempotency_key)
+        mark, size = encode(idempotency_key).strip(b'"'), 0
+        for line in read_lines_reversed(self.path) if self.path.exists() else ():
+            if mark in line.raw:
+                entries = to_entries(line)
+                if any(_is_user(entry) and idempotency_key in keys_of(entry.body) for entry in entries):
+                    self._remember((idempotency_key,))
+                    return True
+            size += len(line.raw)
+            if size > _SEARCHED_BYTES:
+                break
+        return False
 
     def begin_run(self, run_id: str) -> None:
         """Make this run the only one that may append; a run that it superseded is refused from now on."""
@@ -259,6 +276,11 @@ class SessionWriter:
             self._ids_seen = None
             self._histories = {}
 
+    def _remember(self, keys: Iterable[str]) -> None:
+        self._keys.update(dict.fromkeys(keys))
+        while len(self._keys) > _REMEMBERED_KEYS:
+            del self._keys[next(iter(self._keys))]
+
     def _follow(self, message: Message) -> None:
         if isinstance(message, ToolResult):
             match = next((call for call in self._open_calls if call.id == message.call_id), None)
@@ -267,13 +289,14 @@ class SessionWriter:
             self._frame[message.call_id] = message
             return
         if isinstance(message, User) and message.idempotency_key:
-            self._keys.append(message.idempotency_key)
+            more = (message.provenance or {}).get(COLLECTED)
+            self._remember((message.idempotency_key, *(more if isinstance(more, list) else ())))
         self._open_calls = open_calls([message])
         if isinstance(message, Assistant) and message.calls:
             self._frame = {}
 
 
-def _is_user(entry: Entry) -> bool:
+def _is_user(entry: Entry) -> TypeGuard[MessageEntry]:
     return isinstance(entry, MessageEntry) and entry.role == "user"
 
 

@@ -131,11 +131,23 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
             continue
         if quirks.bridge_after_tool and previous == "tool" and fragment.role == "user":
             out.append(b'{"role":"assistant","content":"Noted."}')
-        out.append(fragment.data)
+        if quirks.alternate_roles and previous == fragment.role == "user":
+            out[-1] = _joined(out[-1], fragment.data)
+        else:
+            out.append(fragment.data)
         previous = fragment.role
         if fragment.later:
             waiting.append(fragment.later)
     return out + waiting
+
+
+def _joined(first: bytes, second: bytes) -> bytes:
+    """Return two user messages as one."""
+    one, other = (msgspec.json.decode(message)["content"] for message in (first, second))
+    if isinstance(one, str) and isinstance(other, str):
+        return encode({"role": "user", "content": f"{one}\n\n{other}"})
+    blocks = [[{"type": "text", "text": part}] if isinstance(part, str) else part for part in (one, other)]
+    return encode({"role": "user", "content": blocks[0] + blocks[1]})
 
 
 def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str, Any]:
