@@ -19,23 +19,23 @@ from homarus.queue.modes import Overrides
 from homarus.sessions.settings import SessionSettings
 
 if TYPE_CHECKING:
-    from homarus.gateway.desk import Approver
+    from homarus.gateway.desk import Decider
     from homarus.gateway.front import Front
 
 
 class Conversation:
     """The front of one home."""
 
-    def __init__(self, runtime: Runtime, approver: Approver | None = None) -> None:
+    def __init__(self, runtime: Runtime, decider: Decider | None = None) -> None:
         self.runtime = runtime
-        self._approver = approver
+        self._decider = decider
 
     @cached_property
     def front(self) -> Front:
         """Return what reads commands, directives and the names of skills."""
         from homarus.gateway.front import Front
 
-        return Front(self.runtime, self._approver)
+        return Front(self.runtime, self._decider)
 
     async def handle(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Handled:
         """Take a message in. A failure of a command is its reply; only a session that cannot be opened raises."""

@@ -41,7 +41,7 @@ from homarus.skills.library import SkillLibrary
 REMEMBERED = 200  # messages that a hook is given of a session that ends
 
 
-class Approver(Protocol):
+class Decider(Protocol):
     """Where questions of running turns wait for a person."""
 
     async def answer(self, approval_id: str, decision: str) -> str:
@@ -52,9 +52,9 @@ class Approver(Protocol):
 class Desk:
     """The host of all commands of one home."""
 
-    def __init__(self, runtime: Runtime, approver: Approver | None = None) -> None:
+    def __init__(self, runtime: Runtime, decider: Decider | None = None) -> None:
         self.runtime = runtime
-        self.approver = approver
+        self.decider = decider
         self.version = __version__
         self._skills = SkillLibrary(settings_of(runtime.config).limits)
 
@@ -218,9 +218,9 @@ class Desk:
 
     async def approve(self, approval_id: str, decision: str) -> str:
         """Answer a pending question of the running turn."""
-        if self.approver is None:
+        if self.decider is None:
             raise HomarusError("nothing waits for an approval here")
-        return await self.approver.answer(approval_id, decision)
+        return await self.decider.answer(approval_id, decision)
 
     async def aside(self, key: SessionKey, question: str) -> str:
         """Answer a question from the session's history without adding a line to it."""

@@ -17,7 +17,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.gateway.app import Runtime
-from homarus.gateway.desk import Approver, Desk
+from homarus.gateway.desk import Decider, Desk
 from homarus.gateway.handled import REFUSED, Handled
 from homarus.queue.modes import Overrides, parse_command
 from homarus.queue.settings import Mode
@@ -28,9 +28,9 @@ from homarus.sessions.settings import SessionSettings
 class Front:
     """Reads what people tell the program, and answers it."""
 
-    def __init__(self, runtime: Runtime, approver: Approver | None = None) -> None:
+    def __init__(self, runtime: Runtime, decider: Decider | None = None) -> None:
         self.runtime = runtime
-        self.desk = Desk(runtime, approver)
+        self.desk = Desk(runtime, decider)
         self.settings = runtime.config.block("commands", CommandSettings)
         self.commands = active(self.settings)
 

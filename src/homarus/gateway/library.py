@@ -26,7 +26,7 @@ from homarus.gateway.handled import Handled
 from homarus.queue.modes import Overrides
 
 if TYPE_CHECKING:
-    from homarus.gateway.desk import Approver
+    from homarus.gateway.desk import Decider
 
 # The kind of a `Notice` in which the program itself answers, as it does to a command.
 REPLY = "reply"
@@ -54,10 +54,10 @@ class Reply(Struct, frozen=True):
 class Agent:
     """One agent of a home, in one of its sessions. Use it in one event loop, and close it."""
 
-    def __init__(self, runtime: Runtime, session: SessionKey, *, approver: Approver | None = None) -> None:
+    def __init__(self, runtime: Runtime, session: SessionKey, *, decider: Decider | None = None) -> None:
         self.runtime = runtime
         self.session = session
-        self.conversation = Conversation(runtime, approver)
+        self.conversation = Conversation(runtime, decider)
 
     @classmethod
     def open(
