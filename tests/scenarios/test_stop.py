@@ -14,13 +14,10 @@ import pytest
 from tests.models.servers import choice, data
 from tests.scenarios.home import House, until
 
-from homarus import Agent
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.messages import ToolResult
 from homarus.sessions.check import check_store
 from homarus.sessions.store import SessionStore
-from homarus.tools.exec import exec_tools
-from homarus.tools.processes import ProcessManager
 
 LIMIT = 1.0
 
@@ -110,19 +107,6 @@ def children(mark: str) -> list[str]:
     return found
 
 
-class AnyGrant:
-    """A gate that has let everything through."""
-
-    def take(self, call_id: str, digest: str) -> None:
-        """Let it run."""
-
-
-def give_exec(agent: Agent) -> None:
-    manager = ProcessManager(agent.runtime.clock, agent.runtime.ids)
-    for tool in exec_tools(manager, AnyGrant(), agent.runtime.env):
-        agent.runtime.toolkit._tools[tool.name] = tool
-
-
 async def one_stop(folder: Path, seed: int) -> tuple[float, str]:
     """Stop a turn at one random moment; return how long it took until nothing of it was left, and what was going on."""
     dice = random.Random(seed)
@@ -131,11 +115,11 @@ async def one_stop(folder: Path, seed: int) -> tuple[float, str]:
     async with slow_model(mark, dice) as model:
         config = {
             "agents": {"defaults": {"model": "slow/m", "sandbox": {"mode": "off"}}},
+            "tools": {"exec": {"mode": "full"}},
             "models": {"providers": {"slow": {"baseUrl": model.url, "models": [{"id": "m"}]}}},
         }
         house = House(folder, config=config)
         async with house.agent(clock=SystemClock()) as agent:
-            give_exec(agent)
             turn = asyncio.ensure_future(agent.ask("go"))
             await until(lambda: agent.runtime.open_lane(agent.session) is not None)
             await asyncio.sleep(dice.random() * 0.5)

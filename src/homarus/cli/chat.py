@@ -37,7 +37,11 @@ def command(app: App, agent_id: str, session: str, plain: bool) -> int:
                 from homarus.cli.chat_lines import talk_in_lines
 
                 return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err)
-            return await _on_screen(app, agent)
+            leave = agent.runtime.attend(agent.session)
+            try:
+                return await _on_screen(app, agent)
+            finally:
+                leave()
 
     return asyncio.run(talk())
 

@@ -29,8 +29,9 @@ from homarus.core.routes import Route, SessionKey
 from homarus.gateway.compose import Composer, PromptRequest
 from homarus.gateway.hooking import load_registry
 from homarus.gateway.lanes import Lanes
+from homarus.gateway.marks import lane_of, route_of, stored_override
 from homarus.gateway.setup import seed_agent
-from homarus.gateway.toolkit import Toolkit
+from homarus.gateway.toolkit import Toolkit, who_of
 from homarus.memory.memory import Memory
 from homarus.memory.settings import MemorySettings
 from homarus.models.access import Models
@@ -75,7 +76,7 @@ class Runtime:
         main = self.workspace(config.default_agent.id)
         self.hooks = load_registry(config, env, main)
         self.composer = Composer(config, env, clock, hooks=self.hooks)
-        self.toolkit = Toolkit(config, self.memory)
+        self.toolkit = Toolkit(config, env, clock=clock, ids=ids, memory_of=self.memory)
         self._stores: dict[str, SessionStore] = {}
         self._memories: dict[str, Memory] = {}
         self._engines: dict[str, EngineHost] = {}
@@ -171,7 +172,7 @@ class Runtime:
 
     def _open_lane(self, key: SessionKey, inbox: Inbox) -> SessionLane:
         with self.opened(key) as live:
-            lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=_lane(key))
+            lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=lane_of(key))
             settings = self.config.agent(key.agent_id).block("", TurnSettings)
             goes_on = settings.resume == "continue" and cut_off(live.writer.branch)
             lane.recover(live.writer.holds, go_on=goes_on)
@@ -229,9 +230,14 @@ class Runtime:
         settings = self.config.block("messages.queue", QueueSettings)
         return resolve(settings, channel, inline=inline, session=session)
 
+    def attend(self, key: SessionKey) -> Callable[[], None]:
+        """Note that a person watches a session and can answer its questions; returns what notes that they left."""
+        return self.toolkit.people.arrive(key, self._emitter(key))
+
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
         await self.lanes.close()
+        await self.toolkit.aclose()
         self.turns.open.close()
         for memory in self._memories.values():
             memory.close()
@@ -278,7 +284,7 @@ class Runtime:
 
     async def _prepare(self, turn: Turn, entry: SessionEntry, cancel: Cancel, emit: Emit) -> Prepared:
         agent = self.config.agent(turn.agent_id)
-        chain = await self.models.chain(agent, override=turn.model or _stored(entry), images=bool(turn.images))
+        chain = await self.models.chain(agent, override=turn.model or stored_override(entry), images=bool(turn.images))
         ref = chain.primary
         info = self.models.info(ref)
         workspace = self.workspace(turn.agent_id)
@@ -312,7 +318,10 @@ class Runtime:
         return Prepared(
             client=self.models.client(agent),
             chain=chain,
-            box=self.toolkit.box(),
+            box=self.toolkit.box(
+                turn.agent_id,
+                who_of(turn.trust, ref.key, sandboxed=context.sandbox.enforced, depth=turn.depth),
+            ),
             context=context,
             guard=LoopGuard(self.config.block("tools.loopDetection", LoopSettings)),
             thinking=self.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or ""),
@@ -378,19 +387,3 @@ class Runtime:
         """Return the time zone of an agent's user."""
         settings = self.config.agent(agent_id).block("", WorkspaceSettings)
         return find_zone(zone_name(settings.user_timezone, self.env)) or UTC
-
-
-def route_of(key: SessionKey, inbound: Inbound) -> Route:
-    """Return where the answer to a message goes: back to where it came from."""
-    return Route(key.agent_id, key, inbound.channel, inbound.account, inbound.peer or inbound.sender, inbound.thread)
-
-
-def _lane(key: SessionKey) -> str:
-    return "subagent" if key.is_subagent else "cron-nested" if key.is_cron else "main"
-
-
-def _stored(entry: SessionEntry) -> Override | None:
-    if not entry.model_override:
-        return None
-    provider = f"{entry.provider_override}/" if entry.provider_override else ""
-    return Override(f"{provider}{entry.model_override}", entry.model_override_source or "user")

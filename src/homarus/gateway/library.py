@@ -57,7 +57,7 @@ class Agent:
     def __init__(self, runtime: Runtime, session: SessionKey, *, decider: Decider | None = None) -> None:
         self.runtime = runtime
         self.session = session
-        self.conversation = Conversation(runtime, decider)
+        self.conversation = Conversation(runtime, decider or runtime.toolkit)
 
     @classmethod
     def open(

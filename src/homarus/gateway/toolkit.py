@@ -1,55 +1,118 @@
-"""The tools of one turn: built once for the process, narrowed for the turn, and held by one gate."""
+"""The tools of a home: built once, narrowed by policy for each turn, and held by one gate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from homarus.config.view import Config
-from homarus.core.errors import Denied
+from homarus.core.clock import Clock, Ids
+from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import ToolSpec
+from homarus.gateway.people import People
 from homarus.memory.memory import Memory
 from homarus.prompt.gather import docs_path
+from homarus.tools.approval import Approvals, Decision, approvals_path
 from homarus.tools.execute import Toolbox
-from homarus.tools.files import file_tools
-from homarus.tools.memory import memory_tools
+from homarus.tools.gate import ExecSettings, Granted, PolicyGate
 from homarus.tools.paths import FsSettings, Reach
-from homarus.tools.tool import Tool, ToolContext
+from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.processes import ProcessManager, ProcessSettings
+from homarus.tools.registry import ToolServices, ToolSettings, build_tools
+from homarus.tools.settings import WebSettings
+from homarus.tools.tool import Tool
+
+_DECISIONS: dict[str, Decision] = {
+    "once": "allow-once",
+    "allow-once": "allow-once",
+    "always": "allow-always",
+    "allow-always": "allow-always",
+    "deny": "deny",
+}
 
 
 class Toolkit:
-    """All tools of a home."""
+    """All tools of one process, and what they share: running commands, approvals, the people who answer."""
 
-    def __init__(self, config: Config, memory_of: Callable[[str], Memory]) -> None:
-        fs = config.block("tools.fs", FsSettings)
-        docs = docs_path()
-        readable = (*([Path(docs)] if docs else []), config.paths.skills_dir, Path(__file__).parent.parent / "skills")
-        reach = Reach(readable=readable, workspace_only=fs.workspace_only)
-        citations = config.get("memory.citations", "auto")
-        tools = [
-            *file_tools(reach),
-            *memory_tools(memory_of, citations if citations in {"on", "off"} else "auto"),
-        ]
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(
+        self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids, memory_of: Callable[[str], Memory]
+    ) -> None:
+        self._config = config
+        self.people = People()
+        self.approvals = Approvals(approvals_path(config.paths.state_dir), clock, ids)
+        settings = tool_settings(config)
+        self.processes = ProcessManager(clock, ids, settings=settings.processes)
+        granted = Granted()
+        self._gate = PolicyGate(self.approvals, granted, env, approver=self.people, settings=self._exec)
+        services = ToolServices(processes=self.processes, grants=granted, env=env, memory_of=memory_of)
+        self._tools = {tool.name: tool for tool in build_tools(services, settings)}
 
-    def box(self) -> Toolbox:
-        """Return the tools for one turn."""
-        return Toolbox(dict(self._tools), _gate)
+    def box(self, agent_id: str = "", who: Who | None = None) -> Toolbox:
+        """Return what is left of the tools for one turn; what policy takes away does not exist for the model."""
+        agent = agent_id or self._config.default_agent.id
+        return Toolbox(_allowed(self._config, agent, who or Who(), self._tools), self._gate)
+
+    async def answer(self, approval_id: str, decision: str) -> str:
+        """Take a person's answer to a question and say what was decided."""
+        if decision not in _DECISIONS:
+            raise HomarusError(f"'{decision}' is no answer", cure="say once, always or deny")
+        request = self.approvals.decide(approval_id, _DECISIONS[decision], "owner")
+        return f"{_DECISIONS[decision]}: {request.summary}"
+
+    async def aclose(self) -> None:
+        """End every command that still runs."""
+        await self.processes.aclose()
+
+    def _exec(self, agent_id: str) -> ExecSettings:
+        agent = self._config.agent(agent_id)
+        if agent.get("tools.exec") is not None:
+            return agent.block("tools.exec", ExecSettings)
+        return self._config.block("tools.exec", ExecSettings)
 
 
-def tool_specs(config: Config, agent_id: str) -> tuple[ToolSpec, ...]:
+def tool_settings(config: Config) -> ToolSettings:
+    """Return what the configuration says about tools; the key of a search engine is resolved here and nowhere else."""
+    docs = docs_path()
+    bundled = Path(__file__).parent.parent / "skills"
+    readable = (*([Path(docs)] if docs else []), config.paths.skills_dir, bundled)
+    web = config.block("tools.web", WebSettings)
+    key = web.search.api_key
+    return ToolSettings(
+        reach=Reach(readable=readable, workspace_only=config.block("tools.fs", FsSettings).workspace_only),
+        patch_workspace_only=config.get("tools.exec.applyPatch.workspaceOnly") is not False,
+        processes=config.block("tools.exec", ProcessSettings),
+        web=web,
+        search_key=config.resolve(key) if key else "",
+        citations=str(config.get("memory.citations") or "auto"),
+    )
+
+
+def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
 
+    class Closed:
+        def take(self, call_id: str, digest: str) -> None:
+            raise HomarusError("only the descriptions of the tools were asked for")
+
     def closed(_agent_id: str) -> Memory:
-        raise Denied("only the descriptions of the tools were asked for")
+        raise HomarusError("only the descriptions of the tools were asked for")
 
-    del agent_id
-    return tuple(tool.spec for tool in Toolkit(config, closed).box().tools.values())
+    from homarus.core.clock import SystemClock, SystemIds
+
+    services = ToolServices(processes=ProcessManager(SystemClock(), SystemIds()), grants=Closed(), memory_of=closed)
+    tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
+    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())
 
 
-async def _gate(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
-    del arguments
-    if context.trust is not Trust.OWNER and tool.risk is not Risk.READ:
-        raise Denied(f"{tool.name} is for the owner of this agent")
+def who_of(trust: Trust, model: str, *, sandboxed: bool, depth: int) -> Who:
+    """Return whose turn it is, in the words of policy."""
+    provider, _, name = model.partition("/")
+    return Who(trust=trust, provider=provider, model=name, sandboxed=sandboxed, depth=depth)
+
+
+def _allowed(config: Config, agent_id: str, who: Who, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    everyone = config.block("tools", PolicySettings)
+    own = config.agent(agent_id).block("tools", PolicySettings)
+    names = allowed_tools(tools, layers_for(everyone, own, who)).names
+    return {name: tools[name] for name in names}

@@ -1,0 +1,26 @@
+"""Small facts that are read off a session key, a message or a session's row. Pure."""
+
+from __future__ import annotations
+
+from homarus.core.messages import Inbound
+from homarus.core.routes import Route, SessionKey
+from homarus.models.select import Override
+from homarus.sessions.row import SessionEntry
+
+
+def route_of(key: SessionKey, inbound: Inbound) -> Route:
+    """Return where the answer to a message goes: back to where it came from."""
+    return Route(key.agent_id, key, inbound.channel, inbound.account, inbound.peer or inbound.sender, inbound.thread)
+
+
+def lane_of(key: SessionKey) -> str:
+    """Return the global lane in which a session's turns wait for a place."""
+    return "subagent" if key.is_subagent else "cron-nested" if key.is_cron else "main"
+
+
+def stored_override(entry: SessionEntry) -> Override | None:
+    """Return the model that was chosen for a session, if one was."""
+    if not entry.model_override:
+        return None
+    provider = f"{entry.provider_override}/" if entry.provider_override else ""
+    return Override(f"{provider}{entry.model_override}", entry.model_override_source or "user")

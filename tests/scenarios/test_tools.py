@@ -1,0 +1,111 @@
+"""Tools through a whole runtime: policy, sandbox, approvals, and what all of it costs in the prompt."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homarus.core.cancel import Cancel
+from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
+from homarus.core.messages import Assistant, StopReason, Text, ToolCall, Trust
+from homarus.gateway.library import Agent
+from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.sandbox.process import available
+from homarus.sandbox.spec import Backend
+from homarus.tools.registry import spec_chars
+
+SANDBOXED = pytest.mark.skipif(
+    not (available(Backend.BWRAP) or available(Backend.LANDLOCK)), reason="this machine has no sandbox"
+)
+
+
+class Caller:
+    """A model that makes one call and then says done."""
+
+    def __init__(self, name: str, **arguments: Any) -> None:
+        self.call = ToolCall("c1", name, arguments)
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        del cancel
+        self.requests.append(request)
+        if len(self.requests) == 1:
+            yield Stop(Assistant((self.call,), stop_reason=StopReason.TOOL_USE))
+        else:
+            yield Stop(Assistant((Text("done"),)))
+
+
+async def run(home: Path, model: Caller, config: str = "{}", trust: Trust = Trust.OWNER) -> tuple[str, list[RunEvent]]:
+    state = home / ".openclaw"
+    state.mkdir(mode=0o700, exist_ok=True)
+    (state / "openclaw.json").write_text(config)
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "SECRET": "s3cr3t"}
+    async with Agent.open(env=env) as agent:
+        agent.runtime.models.registry.register("test", lambda _ref, _credential: model)
+        events = [event async for event in agent.run("go", model="test/model", trust=trust)]
+    (ended,) = [event for event in events if isinstance(event, ToolEnded)]
+    return ended.result.text, events
+
+
+@SANDBOXED
+async def test_commands_run_in_a_sandbox_without_a_question(tmp_path: Path) -> None:
+    text, _ = await run(tmp_path, Caller("exec", command="pwd; echo $SECRET; cat ~/.ssh/id_rsa; echo x > made"))
+    workspace = tmp_path / ".openclaw" / "workspace"
+    assert str(workspace) in text
+    assert "s3cr3t" not in text
+    assert (workspace / "made").exists()
+
+
+async def test_a_command_on_the_host_is_denied_where_nobody_can_answer(tmp_path: Path) -> None:
+    off = "{ agents: { defaults: { sandbox: { mode: 'off' } } } }"
+    text, _ = await run(tmp_path, Caller("exec", command="touch made"), off)
+    assert text.startswith("Denied: ")
+    assert not list(tmp_path.rglob("made"))
+
+
+async def test_a_person_can_allow_exactly_this_command(tmp_path: Path) -> None:
+    state = tmp_path / ".openclaw"
+    state.mkdir(mode=0o700)
+    (state / "openclaw.json").write_text("{ agents: { defaults: { sandbox: { mode: 'off' } } } }")
+    model = Caller("exec", command="touch made")
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    async with Agent.open(env=env) as agent:
+        toolkit = agent.runtime.toolkit
+        agent.runtime.models.registry.register("test", lambda _ref, _credential: model)
+        asked: list[ApprovalAsked] = []
+
+        def person(event: RunEvent) -> None:
+            assert isinstance(event, ApprovalAsked)
+            asked.append(event)
+            asyncio.get_running_loop().create_task(toolkit.answer(event.approval_id, "once"))
+
+        leave = toolkit.people.arrive(agent.session, person)
+        assert (await agent.ask("go", model="test/model")).ok
+        leave()
+    assert "touch made" in asked[0].title
+    assert (state / "workspace" / "made").exists()
+
+
+async def test_a_stranger_gets_less(tmp_path: Path) -> None:
+    text, _ = await run(tmp_path, Caller("write", path="x.md", content="y"), trust=Trust.EXTERNAL)
+    assert text.startswith("Denied: ")
+    assert not list(tmp_path.rglob("x.md"))
+
+
+async def test_a_denied_tool_is_neither_in_the_schema_nor_in_the_prompt(tmp_path: Path) -> None:
+    model = Caller("exec", command="true")
+    text, _ = await run(tmp_path, model, "{ tools: { deny: ['exec', 'group:web'] } }")
+    assert "there is no tool 'exec'" in text
+    names = {spec.name for spec in model.requests[0].tools}
+    assert not {"exec", "web_fetch", "web_search"} & names
+    assert "- exec:" not in model.requests[0].system.text
+
+
+async def test_the_first_request_of_a_new_session_is_small(tmp_path: Path) -> None:
+    model = Caller("ls")
+    await run(tmp_path, model)
+    request = model.requests[0]
+    assert len(request.system.text) + spec_chars(request.tools) <= 20_000
