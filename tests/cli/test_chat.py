@@ -252,7 +252,7 @@ async def test_an_approval_is_answered_with_one_key(terminal: Terminal) -> None:
     async def steps(press, view, screen) -> None:
         view.take(ApprovalAsked("a1", "exec rm -r build", "in the workspace", 0))
         press("y")
-        await until(lambda: screen.has("error", "nothing waits for an approval"))
+        await until(lambda: screen.has("error", "no open question has the id 'a1'"))
         assert not view.approvals
 
     await terminal.play(steps)
