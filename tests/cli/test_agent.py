@@ -68,6 +68,14 @@ def test_a_stream_of_json_is_one_event_a_line(home: Path) -> None:
     assert {"tool_started", "tool_ended", "message_ended"} <= set(kinds)
 
 
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+def test_a_line_about_what_it_cost_is_shown_when_asked_for(home: Path, stream: tuple[str, ...]) -> None:
+    assert "Usage line: full" in run(home, "-m", "/usage full").output
+    last = run(home, "-m", "hello", *stream).output.splitlines()[-1]
+    assert last.startswith("[")
+    assert " out · " in last
+
+
 @pytest.mark.parametrize("args", [("-m", ""), ("-m", "  "), ("-m", "hi", "--thinking", "much")])
 def test_wrong_usage_is_said(home: Path, args: tuple[str, ...]) -> None:
     with pytest.raises(click.UsageError):

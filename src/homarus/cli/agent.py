@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from homarus.cli.reply import Turned
     from homarus.core.events import RunEvent
     from homarus.gateway.library import Agent
+    from homarus.sessions.row import SessionEntry
 
 INTERRUPTED = 130
 
@@ -88,10 +89,14 @@ async def _once(
     app: App, who: tuple[str, str], text: str, options: dict[str, Any], *, stream: bool, as_json: bool
 ) -> Turned:
     from homarus.cli.reply import Collector
+    from homarus.sessions.row import SessionEntry
 
     async with open_agent(app, *who) as agent:
-        collector = Collector(str(agent.session))
-        printer = _printer(app, as_json=as_json) if stream else None
+        found = agent.runtime.store(agent.session.agent_id).find(agent.session)
+        row = found.entry if found else SessionEntry()
+        # A program that reads JSON gets the figures as figures.
+        collector = Collector(str(agent.session), None if as_json else row.response_usage)
+        printer = _printer(app, row, as_json=as_json) if stream else None
         with _stops_on_interrupt(agent) as interrupted:
             async for event in agent.run(text, **options):
                 collector.take(event)
@@ -126,7 +131,7 @@ class _stops_on_interrupt:  # noqa: N801 - reads as a phrase where it is used
         self._loop.remove_signal_handler(signal.SIGINT)
 
 
-def _printer(app: App, *, as_json: bool) -> Any:
+def _printer(app: App, row: SessionEntry, *, as_json: bool) -> Any:
     if as_json:
         import msgspec
 
@@ -137,7 +142,7 @@ def _printer(app: App, *, as_json: bool) -> Any:
         return lines
     from homarus.cli.reply import TextStream
 
-    return TextStream(app.out.out).take
+    return TextStream(app.out.out, row.response_usage, row.verbose_level).take
 
 
 def _finish(app: App, done: Turned, *, stream: bool, as_json: bool) -> int:

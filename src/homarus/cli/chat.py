@@ -63,7 +63,6 @@ async def _on_screen(app: App, agent: Agent) -> int:
         row = live.store.find(agent.session)
     if row is not None:
         entry = row.entry
-        view.reasoning, view.verbose = entry.reasoning_level or "off", entry.verbose_level or "off"
         view.model = f"{entry.model_provider}/{entry.model}" if entry.model_provider and entry.model else ""
         view.used = next((total for total in reversed(answers) if total), 0)
     begun = f"{said} messages so far, /new starts over" if said else "a new session"

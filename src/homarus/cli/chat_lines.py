@@ -26,7 +26,8 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
             return int(failed)
         if not line.strip():
             continue
-        shown = TextStream(out)
+        row = agent.runtime.store(agent.session.agent_id).find(agent.session)
+        shown = TextStream(out, row.entry.response_usage, row.entry.verbose_level) if row else TextStream(out)
         try:
             async for event in agent.run(line.rstrip("\n")):
                 shown.take(event)

@@ -26,7 +26,7 @@ from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_view import Block, ChatView
 from homarus.cli.chat_words import Words, suggest
 from homarus.core.errors import HomarusError
-from homarus.core.events import RunEvent
+from homarus.core.events import RunEvent, RunStarted
 from homarus.core.text import printable, single_line
 
 if TYPE_CHECKING:
@@ -158,9 +158,19 @@ class Screen:
             self._say(Block("error", f"✗ {handled.refused}"))
 
     def _heard(self, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):
+            self._follow_levels()
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()
+
+    def _follow_levels(self) -> None:
+        """What the session shows may have been changed by a command since the last turn."""
+        found = self._agent.runtime.store(self._agent.session.agent_id).find(self._agent.session)
+        if found is not None:
+            entry = found.entry
+            self._view.reasoning, self._view.verbose = entry.reasoning_level or "off", entry.verbose_level or "off"
+            self._view.usage = entry.response_usage
 
     def _say(self, block: Block) -> None:
         self._printing.put_nowait(block)

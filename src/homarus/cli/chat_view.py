@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from homarus.cli.reply import footer
 from homarus.core.events import (
     ApprovalAsked,
     CompactionEnded,
@@ -130,6 +131,7 @@ class ChatView:
         self._clock = clock
         self.reasoning = reasoning
         self.verbose = verbose
+        self.usage: str | None = None
         self.running = False
         self.started = 0.0
         self.model = ""
@@ -248,8 +250,9 @@ class ChatView:
         if event.status == "aborted":
             return [*left, Block("note", "■ stopped")]
         if event.status != "ok":
-            return [*left, Block("error", f"✗ {event.error or event.status}")]
-        return left
+            left.append(Block("error", f"✗ {event.error or event.status}"))
+        line = footer(self.usage, event)
+        return [*left, Block("note", line)] if line else left
 
 
 def summary(arguments: dict[str, Any]) -> str:

@@ -6,11 +6,18 @@ from typing import Any, TextIO
 
 from msgspec import Struct
 
-from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, RunStarted, TextDelta
+from homarus.core.events import (
+    MessageEnded,
+    ModelCalled,
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    TextDelta,
+    ToolStarted,
+)
 from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
-
-REPLY = "reply"
 
 
 class Turned(Struct, frozen=True, kw_only=True):
@@ -50,11 +57,25 @@ class Turned(Struct, frozen=True, kw_only=True):
         }
 
 
-class Collector:
-    """Gathers a turn's events."""
+def footer(mode: str | None, ended: RunEnded) -> str:
+    """Return the line under a reply that `/usage tokens|full` asks for; nothing where nothing was used."""
+    usage = ended.usage
+    if mode not in {"tokens", "full"} or not usage.total:
+        return ""
+    line = f"{usage.prompt:,} in · {usage.output:,} out"
+    if mode == "full":
+        cached = f"{100 * usage.cache_read / usage.prompt:.0f} % cached" if usage.prompt else ""
+        cost = f"${usage.cost.total:.4f}" if usage.cost.total else ""
+        line = " · ".join(part for part in (line, cached, cost, f"{ended.seconds:.1f} s") if part)
+    return f"[{line}]"
 
-    def __init__(self, session_key: str) -> None:
+
+class Collector:
+    """Gathers a turn's events. `usage` is the session's wish for a line about what it cost."""
+
+    def __init__(self, session_key: str, usage: str | None = None) -> None:
         self._key = session_key
+        self._usage = usage
         self._texts: list[str] = []
         self._media: list[str] = []
         self._started: RunStarted | None = None
@@ -73,6 +94,7 @@ class Collector:
                 self._started = event
             case RunEnded():
                 self._ended = event
+                self._texts += [line] if (line := footer(self._usage, event)) else []
 
     def done(self, *, interrupted: bool = False) -> Turned:
         """Return what the turn came to."""
@@ -103,8 +125,10 @@ class Collector:
 class TextStream:
     """Writes a turn's visible text as it comes; what the model says to the program never shows."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, usage: str | None = None, verbose: str | None = None) -> None:
         self._out = out
+        self._usage = usage
+        self._verbose = verbose in {"on", "full"}
         self._filter = StreamFilter()
         self._shown = False
 
@@ -112,7 +136,8 @@ class TextStream:
         """Write what one event shows."""
         match event:
             case Notice(kind="reply"):
-                self._write(event.text + "\n")
+                self._write(event.text)
+                self._end()
             case ModelCalled():
                 # A new attempt: what an earlier one had shown stays shown, and this one begins anew.
                 self._end()
@@ -121,6 +146,12 @@ class TextStream:
             case MessageEnded():
                 self._write(self._filter.finish()[0])
                 self._end()
+            case ToolStarted() if self._verbose:
+                self._write(f"[{event.name}]\n")
+                self._shown = False
+            case RunEnded():
+                if line := footer(self._usage, event):
+                    self._write(f"{line}\n")
 
     def _write(self, text: str) -> None:
         if text:
