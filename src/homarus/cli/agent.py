@@ -140,7 +140,7 @@ def _printer(app: App, row: SessionEntry, *, as_json: bool) -> Any:
             app.out.out.flush()
 
         return lines
-    from homarus.cli.reply import TextStream
+    from homarus.cli.reply_stream import TextStream
 
     return TextStream(app.out.out, row.response_usage, row.verbose_level).take
 

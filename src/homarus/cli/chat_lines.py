@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TextIO
 
-from homarus.cli.reply import TextStream
+from homarus.cli.reply_stream import TextStream
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
 from homarus.core.text import single_line

@@ -21,7 +21,6 @@ _MAX_KEYS = 100
 _OPENERS, _FEW = "-?[{", 300
 
 # What YAML refuses, takes for a line break, or gives a meaning of its own to.
-_ODD = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _KEY = re.compile(r"( *)([A-Za-z_][\w-]*):(?: +(.*))?")
 _ITEM = re.compile(r"( *)- +(.*)")
 # A plain scalar that YAML reads as that very text: starts with a letter, holds no `: `, ` #` or quotes' meaning.
@@ -104,10 +103,16 @@ def _plain(value: Any, depth: int, seen: list[int]) -> Any:
     return str(value)
 
 
+@cache
+def _odd() -> re.Pattern[str]:
+    # Compiled on first need: a class this wide takes milliseconds, and most headers are plain ASCII.
+    return re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
 def _simple(header: str) -> dict[str, Any]:
     """Read nested `key: scalar` lines and lists of scalars; raises _Unsure where YAML could mean anything else."""
     plain_ascii = header.isascii() and header.replace("\n", "").isprintable()
-    if not plain_ascii and _ODD.search(header):
+    if not plain_ascii and _odd().search(header):
         raise _Unsure
     root: dict[str, Any] = {}
     # One entry per open mapping: its indentation and itself.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from zlib import crc32
 
 # C0 and C1 controls except tab and newline, the line and paragraph separators, and invisible direction marks.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SPACES = re.compile(r"\s+")
-_CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 
 # What only the prompt itself may say. Group 1 and 2 meet where the break goes; the backslashes between them count.
 _TOKENS = re.compile(r"(?ai:(OPENCLAW\\*)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT)))")
@@ -80,9 +80,15 @@ def fence(text: str, label: str) -> str:
     return f"<file {mark}>\n{text}\n</file {mark}>"
 
 
+@cache
+def _cjk() -> re.Pattern[str]:
+    # Compiled on first need: a class this wide takes milliseconds, and many runs never see such a text.
+    return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+
+
 def estimate_tokens(text: str) -> int:
     """Return about how many tokens a model will count: four characters to one, a CJK character alone is one."""
-    cjk = len(_CJK.findall(text)) if not text.isascii() else 0
+    cjk = len(_cjk().findall(text)) if not text.isascii() else 0
     return -(-(len(text) + 3 * cjk) // 4)
 
 

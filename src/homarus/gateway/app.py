@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, date, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from homarus.agent.budget import Spent, add_usage
 from homarus.agent.live import Live
@@ -32,8 +32,6 @@ from homarus.gateway.lanes import Lanes
 from homarus.gateway.marks import lane_of, route_of, stored_override
 from homarus.gateway.setup import seed_agent
 from homarus.gateway.toolkit import Toolkit, who_of
-from homarus.memory.memory import Memory
-from homarus.memory.settings import MemorySettings
 from homarus.models.access import Models
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
@@ -57,6 +55,9 @@ from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.tool import Taint, ToolContext
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
 
 DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
@@ -128,6 +129,9 @@ class Runtime:
     def memory(self, agent_id: str) -> Memory:
         """Return an agent's memory."""
         if agent_id not in self._memories:
+            from homarus.memory.memory import Memory
+            from homarus.memory.settings import MemorySettings
+
             settings = self.config.agent(agent_id).block("memorySearch", MemorySettings)
             self._memories[agent_id] = Memory.open(
                 self.workspace(agent_id),

@@ -22,7 +22,6 @@ from homarus.prompt.build import PrefixCache, Prompt, build
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, TurnFacts
 from homarus.prompt.gather import docs_path, find_zone, machine, text_path, today, zone_name
 from homarus.prompt.modes import Mode, mode_for
-from homarus.prompt.report import About, Report, measure
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.tooling import tool_notes
 from homarus.prompt.volatile import Said, render_volatile
@@ -38,6 +37,7 @@ from homarus.workspace.prelude import build_prelude
 
 if TYPE_CHECKING:
     from homarus.hooks.registry import HookRegistry
+    from homarus.prompt.report import About, Report
 
 _QUIET = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT})
 
@@ -148,6 +148,8 @@ class Composer:
 
     def report_for(self, composed: Composed, *, about: About | None = None, said: Said | None = None) -> Report:
         """Measure a prompt; `about` holds what is known of the model's window and of the conversation so far."""
+        from homarus.prompt.report import About, measure
+
         request, agent = composed.request, composed.agent
         filled = replace(
             about or About(),

@@ -10,7 +10,6 @@ from msgspec import Struct
 from homarus.config.load import load_config
 from homarus.config.paths import Paths
 from homarus.config.view import Config
-from homarus.config.write import Operation, change
 from homarus.core.clock import Clock
 from homarus.storage.atomic import create_new, ensure_dir
 from homarus.workspace.agents import resolve_workspace
@@ -90,7 +89,9 @@ def workspace_places(paths: Paths) -> Places:
 
 
 def _apply(config: Config, env: Mapping[str, str], wishes: Mapping[str, object]) -> tuple[str, ...]:
+    # A turn lays out workspaces, too, and changes no configuration.
     from homarus.config.keypath import parse_path
+    from homarus.config.write import Operation, change
 
     new = {key: value for key, value in wishes.items() if config.get(key) != value}
     if new:

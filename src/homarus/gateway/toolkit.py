@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids
@@ -11,7 +12,6 @@ from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust
 from homarus.core.tools import ToolSpec
 from homarus.gateway.people import People
-from homarus.memory.memory import Memory
 from homarus.prompt.gather import docs_path
 from homarus.tools.approval import Approvals, Decision, approvals_path
 from homarus.tools.execute import Toolbox
@@ -30,6 +30,9 @@ _DECISIONS: dict[str, Decision] = {
     "allow-always": "allow-always",
     "deny": "deny",
 }
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
 
 
 class Toolkit:

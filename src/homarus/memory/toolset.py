@@ -6,16 +6,16 @@ Results are plain JSON values with the keys that agents written for OpenClaw exp
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from homarus.core.errors import HomarusError
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
-from homarus.memory.bank.grammar import Bullet, lint
-from homarus.memory.bank.retain import retain
 from homarus.memory.flags import KINDS
-from homarus.memory.memory import Memory
 from homarus.memory.results import Hit, as_json
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
@@ -223,6 +223,10 @@ def recall(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def retain_fact(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
     """Run `memory_retain`: append to today's note, durably, and say where it stands."""
+    # The descriptions are needed in every run, the grammar of facts only here.
+    from homarus.memory.bank.grammar import Bullet, lint
+    from homarus.memory.bank.retain import retain
+
     text = " ".join(str(arguments.get("text") or "").split())
     if not text:
         return {"status": "error", "error": "text is empty: write the fact as one sentence"}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from homarus.core.tools import Risk, ToolSpec
 from homarus.memory import toolset
-from homarus.memory.memory import Memory
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
-Open = Callable[[str], Memory]
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
+
+Open = Callable[[str], "Memory"]
 # Every prompt carries these. What a parameter's name does not say is said here, once.
 _SAID = {
     "memory_search": "Search notes and past conversations before answering about earlier work, decisions, dates, people or to-dos.",
