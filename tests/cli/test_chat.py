@@ -23,7 +23,7 @@ from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_screen import Screen
 from homarus.cli.chat_view import Block, ChatView, Markdown
 from homarus.cli.chat_words import Words, suggest
-from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
+from homarus.core.events import ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Text, ToolResult
 
 
@@ -248,11 +248,19 @@ async def test_a_new_line_is_typed_with_ctrl_j_and_ctrl_o_opens_a_tool(terminal:
     assert terminal.house.model.prompts[0] == "one\ntwo"
 
 
-async def test_an_approval_is_answered_with_one_key(terminal: Terminal) -> None:
+@pytest.mark.parametrize(("key", "ran"), [("y", True), ("n", False)])
+async def test_a_question_of_the_running_turn_is_answered_with_one_key(tmp_path: Path, key: str, ran: bool) -> None:
+    command = Line("", (("exec", {"command": "echo made > made.txt"}),))
+    config = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}, "tools": {"exec": {"mode": "ask"}}}
+    house = House(tmp_path, command, "done", config=config)
+    terminal = Terminal(house, tmp_path)
+
     async def steps(press, view, screen) -> None:
-        view.take(ApprovalAsked("a1", "exec rm -r build", "in the workspace", 0))
-        press("y")
-        await until(lambda: screen.has("error", "no open question has the id 'a1'"))
-        assert not view.approvals
+        press("make it\r")
+        await until(lambda: bool(view.approvals))
+        await until(lambda: screen.has("warning", "echo made"))
+        press(key)
+        await until(lambda: screen.has("markdown", "done"))
 
     await terminal.play(steps)
+    assert (house.workspace / "made.txt").exists() is ran

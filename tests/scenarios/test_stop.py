@@ -58,7 +58,9 @@ class SlowModel:
                 await asyncio.sleep(0.01)
         command = f"sleep {self._mark} & sleep {self._mark}; echo done"
         for number in range(self._dice.choice([1, 3])):
-            arguments = json.dumps({"command": command, "yieldMs": 60_000})
+            # A command that goes on in the background must end, too.
+            how = self._dice.choice([{"yieldMs": 60_000}, {"background": True}])
+            arguments = json.dumps({"command": command, **how})
             call = {
                 "index": number,
                 "id": f"c{number}{self._mark}",

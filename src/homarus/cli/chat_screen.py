@@ -110,6 +110,7 @@ class Screen:
     async def run(self, greeting: str) -> None:
         """Talk until the person leaves."""
         unlisten = self._agent.listen(self._heard)
+        leave = self._agent.runtime.attend(self._agent.session)
         printer = asyncio.ensure_future(self._print_all())
         self._say(Block("note", greeting))
         try:
@@ -128,6 +129,7 @@ class Screen:
                     if text.strip():
                         self._submit(text)
         finally:
+            leave()
             unlisten()
             for task in self._sending:
                 task.cancel()

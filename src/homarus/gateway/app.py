@@ -213,7 +213,8 @@ class Runtime:
         stopped = (errand.cancel(reason) if errand is not None else False) or stopped
         if lane is not None and stopped:
             await asyncio.wait({asyncio.ensure_future(lane.idle())}, timeout=STOP_SECONDS)
-        return stopped
+        # Commands that earlier turns left running end, too: after a stop nothing of the session goes on.
+        return await self.toolkit.end_commands(key) or stopped
 
     def spent_today(self, agent_id: str) -> Spent:
         """Return what an agent used today, by this process's count."""

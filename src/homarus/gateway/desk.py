@@ -160,8 +160,7 @@ class Desk:
 
     def tools(self, key: SessionKey) -> tuple[ToolSpec, ...]:
         """Return the tools of the session's next turn."""
-        del key
-        return tuple(tool.spec for tool in self.runtime.toolkit.box().tools.values())
+        return tuple(tool.spec for tool in self.runtime.toolkit.box(key.agent_id).tools.values())
 
     def report(self, key: SessionKey) -> Report:
         """Measure the prompt of the session's next turn."""

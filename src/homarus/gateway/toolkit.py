@@ -10,6 +10,7 @@ from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust
+from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.gateway.people import People
 from homarus.prompt.gather import docs_path
@@ -62,6 +63,12 @@ class Toolkit:
             raise HomarusError(f"'{decision}' is no answer", cure="say once, always or deny")
         request = self.approvals.decide(approval_id, _DECISIONS[decision], "owner")
         return f"{_DECISIONS[decision]}: {request.summary}"
+
+    async def end_commands(self, session: SessionKey) -> bool:
+        """End the commands that a session left running; False when there were none."""
+        running = self.processes.busy(str(session))
+        await self.processes.close_session(str(session))
+        return running
 
     async def aclose(self) -> None:
         """End every command that still runs."""

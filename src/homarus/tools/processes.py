@@ -216,6 +216,10 @@ class ProcessManager:
         """Forget a command that has ended."""
         self._all.pop(item.id, None)
 
+    def busy(self, session: str) -> bool:
+        """Say whether a command of this session still runs."""
+        return any(item.session == session and item.exit is None for item in self._all.values())
+
     async def close_session(self, session: str) -> None:
         """End everything that a session started."""
         await self._close([item for item in self._all.values() if item.session == session])
