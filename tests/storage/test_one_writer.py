@@ -11,6 +11,7 @@ ALLOWED = {
     "cli/config_edit.py": "the copy that the user's editor works on",
     "memory/evaluate.py": "a made-up notebook in a throw-away folder",
     "memory/store.py": "a damaged index is marked as such before it is moved aside",
+    "sandbox/cgroups.py": "limits of a control group: files of the kernel, not of a disk",
     "sessions/log.py": "an unpacked transcript in a private temp folder",
     "sessions/places.py": "a transcript out of a database in a private temp folder",
     "workspace/trash.py": "a folder is moved whole, with one rename",

@@ -217,30 +217,27 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
 
 def sweep_temps(folder: Path) -> list[str]:
     """Remove the temp files that killed writers left in a folder, and return their names; a living writer's stay."""
-    swept = []
     with explained("clean", folder), open_folder(folder) as fd:
         with os.scandir(fd) as entries:
             names = [entry.name for entry in entries if _TEMP_NAME.fullmatch(entry.name)]
-        for name in names:
-            if _is_abandoned(fd, name):
-                try:
-                    os.unlink(name, dir_fd=fd)
-                except FileNotFoundError:
-                    continue  # another sweep was faster
-                swept.append(name)
-    return swept
+        return [name for name in names if _sweep(fd, name)]
 
 
-def _is_abandoned(folder: int, name: str) -> bool:
+def _sweep(folder: int, name: str) -> bool:
+    """Remove one temp file if its writer is gone. It is removed while locked: a writer that is about to lock it sees that."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return stat.S_ISREG(os.fstat(fd).st_mode)
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or not found.st_nlink:
+            return False
+        os.unlink(name, dir_fd=folder)
+        return True
     except OSError:
-        return False
+        return False  # its writer lives, or another sweep was faster
     finally:
         let_go(fd)
 
