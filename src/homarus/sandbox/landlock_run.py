@@ -53,11 +53,26 @@ _DENIED = {
     "keyctl": (250, 219),
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
+    "kcmp": (312, 272),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
     "userfaultfd": (323, 282),
     # io_uring makes calls that a filter like this one never sees.
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+}
+# What a process may do to itself (argument zero) and not to its neighbours: number of the argument, then the call.
+_OWN_ONLY = {
+    "prlimit64": (0, 302, 261),
+    "setpriority": (1, 141, 140),
+    "ioprio_set": (1, 251, 30),
+    "sched_setparam": (0, 142, 118),
+    "sched_setscheduler": (0, 144, 119),
+    "sched_setaffinity": (0, 203, 122),
+    "sched_setattr": (0, 314, 274),
 }
 _SOCKET = (41, 198)
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -173,6 +188,7 @@ def _seccomp(*, network: bool) -> None:
         (0x15, 1, 0, architecture),
         (0x06, 0, 0, 0x80000000),  # kill
         (0x20, 0, 0, 0),  # load the call's number
+        *(step for argument, *numbers in _OWN_ONLY.values() for step in _own_only(numbers[column], argument)),
         (0x35, size + 1, 0, 0x40000000),  # the x32 numbers of x86_64 are aliases: deny them all
         *((0x15, size - at, 0, number) for at, number in enumerate(denied)),
         (0x06, 0, 0, 0x7FFF0000),  # allow
@@ -184,6 +200,17 @@ def _seccomp(*, network: bool) -> None:
     filled = ctypes.create_string_buffer(header, len(header))
     if _libc.prctl(_PR_SET_SECCOMP, 2, ctypes.byref(filled), 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "seccomp refused the filter")
+
+
+def _own_only(number: int, argument: int) -> list[tuple[int, int, int, int]]:
+    """Return the steps that let a call through only if an argument is zero."""
+    return [
+        (0x15, 0, 3, number),
+        (0x20, 0, 0, 16 + 8 * argument),
+        (0x15, 1, 0, 0),
+        (0x06, 0, 0, 0x00050001),
+        (0x20, 0, 0, 0),
+    ]
 
 
 if __name__ == "__main__":
