@@ -53,7 +53,7 @@ READS = [
     "unshare -rm sh -c 'umount -l /tmp; cat {out}/secret'",
     "nsenter -t {pid} -m cat {out}/secret",
     "chroot /proc/{pid}/root cat {out}/secret",
-    "python3 -c 'import ctypes;l=ctypes.CDLL(None);l.chroot(b\".\");import os;[os.chdir(\"..\") for _ in range(9)];l.chroot(b\".\");print(open(\"{out}/secret\").read())'",
+    'python3 -c \'import ctypes;l=ctypes.CDLL(None);l.chroot(b".");import os;[os.chdir("..") for _ in range(9)];l.chroot(b".");print(open("{out}/secret").read())\'',
     "git -c core.fsmonitor='cat {out}/secret' status",
     "sh -c 'PATH={out}:$PATH evil'",
     "LD_PRELOAD={out}/evil.so true; cat {out}/secret",
@@ -79,7 +79,7 @@ WRITES = [
     "rm -rf {out}",
     "mv {out}/secret {ws}/stolen && cat stolen",
     "ln f {out}/made",
-    "python3 -c 'open(\"{out}/made\",\"w\")'",
+    'python3 -c \'open("{out}/made","w")\'',
     "install -m 755 f {out}/made",
     "echo x > /proc/{pid}/root{out}/made",
     "echo x > /usr/bin/homarus-made",
@@ -102,18 +102,18 @@ PROCESSES = [
     "pkill -9 -f homarus-escape-victim",
     "for p in $(ls /proc | grep '^[0-9]'); do test $p -gt 50 && kill -9 $p; done",
     "gdb -p {pid} -batch || strace -p {pid} -o /dev/null",
-    "python3 -c 'import ctypes; print(\"ptraced\" if ctypes.CDLL(None).ptrace(16, {pid}, 0, 0) == 0 else \"no\")'",
+    'python3 -c \'import ctypes; print("ptraced" if ctypes.CDLL(None).ptrace(16, {pid}, 0, 0) == 0 else "no")\'',
     "renice 19 {pid} && echo reniced",
     "echo 1000 > /proc/{pid}/oom_score_adj && echo scored",
 ]
 NETWORK = [
-    "python3 -c 'import socket; s=socket.create_connection((\"127.0.0.1\", {port}), 2); s.send(b\"x\")'",
-    "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"{out}/socket\"); s.send(b\"x\")'",
-    "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"\\0homarus-{port}\"); s.send(b\"x\")'",
+    'python3 -c \'import socket; s=socket.create_connection(("127.0.0.1", {port}), 2); s.send(b"x")\'',
+    'python3 -c \'import socket; s=socket.socket(socket.AF_UNIX); s.connect("{out}/socket"); s.send(b"x")\'',
+    'python3 -c \'import socket; s=socket.socket(socket.AF_UNIX); s.connect("\\0homarus-{port}"); s.send(b"x")\'',
     "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
     "curl -s http://127.0.0.1:{port}/ || wget -qO- http://127.0.0.1:{port}/",
-    "python3 -c 'import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b\"x\", (\"127.0.0.1\", {port}))'",
-    "python3 -c 'import socket; s=socket.socket(socket.AF_INET6); s.connect((\"::ffff:127.0.0.1\", {port})); s.send(b\"x\")'",
+    'python3 -c \'import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"x", ("127.0.0.1", {port}))\'',
+    'python3 -c \'import socket; s=socket.socket(socket.AF_INET6); s.connect(("::ffff:127.0.0.1", {port})); s.send(b"x")\'',
     "unshare -rn sh -c 'ip link set lo up; nc 127.0.0.1 {port} </dev/null'",
 ]
 
@@ -141,7 +141,9 @@ class Yard:
 
     def order(self, spec: SandboxSpec, command: str) -> Order:
         text = command.format(out=self.out, ws=self.ws, pid=self.victim.pid, port=self.port)
-        return Order(("/bin/sh", "-c", text), str(self.ws), clean_environment(spec, os.environ, {}), os.urandom(6).hex())
+        return Order(
+            ("/bin/sh", "-c", text), str(self.ws), clean_environment(spec, os.environ, {}), os.urandom(6).hex()
+        )
 
     async def attempt(self, spec: SandboxSpec, command: str) -> str:
         output, _ = await run(spec, self.order(spec, command), limit=20_000, seconds=20, cancel=Cancel())
@@ -154,7 +156,11 @@ class Yard:
             found.append("the secret was changed")
         if sorted(os.listdir(self.out)) != ["evil", "secret"]:
             found.append(f"something was made outside: {os.listdir(self.out)}")
-        found += [path for path in ("/usr/bin/homarus-made", "/etc/homarus-made", "/etc/ld.so.preload") if os.path.exists(path)]
+        found += [
+            path
+            for path in ("/usr/bin/homarus-made", "/etc/homarus-made", "/etc/ld.so.preload")
+            if os.path.exists(path)
+        ]
         if self.victim.poll() is not None:
             found.append("a process outside was ended")
         if Path(f"/proc/{self.victim.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":

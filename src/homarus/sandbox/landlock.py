@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import platform
 import subprocess
 import sys
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 
-_RUNNER = Path(__file__).with_name("landlock_run.py")
+# As a module, and not as a script, the launcher is compiled once and not before every command.
+_START = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import landlock_run; landlock_run.main()"
 _READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc/alternatives")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/mime.types", "/etc/ssl/certs")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -31,17 +31,12 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
         writable += _unlocked(spec)
     elif spec.access is not Access.NONE:
         (writable if spec.access is Access.RW else readable).append(spec.workspace)
-    order = {
-        "read": readable,
-        "write": writable,
-        "network": spec.network,
-        "cwd": cwd if spec.can_read(cwd) else "",
-        "env": dict(env),
-        "cpu": spec.limits.cpu_seconds,
-        "memory": spec.limits.memory_bytes,
-        "processes": spec.limits.processes,
-    }
-    return [sys.executable, "-I", "-S", str(_RUNNER), json.dumps(order), *argv]
+    order = [f"read={path}" for path in readable] + [f"write={path}" for path in writable]
+    order += [f"env={name}={value}" for name, value in env.items()]
+    order += [f"network={int(spec.network)}", f"cwd={cwd if spec.can_read(cwd) else ''}"]
+    limits = spec.limits
+    order += [f"cpu={limits.cpu_seconds}", f"memory={limits.memory_bytes}", f"processes={limits.processes}"]
+    return [sys.executable, "-I", "-S", "-c", _START, *order, "--", *argv]
 
 
 def _unlocked(spec: SandboxSpec) -> list[str]:
