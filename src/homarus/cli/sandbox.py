@@ -79,7 +79,7 @@ def probe_command(app: App, agent_id: str, as_json: bool) -> None:
         for text in found.leaks or (found.failure,):
             app.out.warn(f"{found.backend}: {text}")
     if not found.holds:
-        raise SystemExit(1)
+        click.get_current_context().exit(1)
 
 
 def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
