@@ -32,6 +32,12 @@ def request(book: Approvals, **changes: object) -> Request:
     return book.new_request(**{**fields, **changes})
 
 
+async def opened(book: Approvals) -> None:
+    """Wait until a question stands in the book."""
+    while not book.read().pending:
+        await asyncio.sleep(0.005)
+
+
 @pytest.fixture
 def book(tmp_path: Path) -> Approvals:
     return Approvals(tmp_path / "homarus" / "approvals.json", SystemClock(), SystemIds())
@@ -47,8 +53,7 @@ async def test_an_answer_from_another_process(book: Approvals, tmp_path: Path, d
     other = Approvals(tmp_path / "homarus" / "approvals.json", SystemClock(), SystemIds())
     asked = request(book)
     waiting = asyncio.create_task(book.ask(asked, Someone(), Cancel()))
-    while not other.read().pending:
-        await asyncio.sleep(0.01)
+    await opened(other)
     assert other.read().pending[0] == asked
     other.decide(asked.id, decision, "cli")  # type: ignore[arg-type]
     assert await waiting == decision
@@ -60,7 +65,7 @@ async def test_an_answer_from_another_process(book: Approvals, tmp_path: Path, d
 async def test_an_answer_to_something_else_is_no_answer(book: Approvals) -> None:
     asked = request(book, digest="other")
     one = asyncio.create_task(book.ask(asked, Someone(), Cancel()))
-    await asyncio.sleep(0.05)
+    await opened(book)
     book.decide(asked.id, "allow-once", "cli")
     assert await one == "allow-once"
     again = Request(**{name: getattr(asked, name) for name in asked.__struct_fields__} | {"digest": "changed"})
@@ -72,9 +77,12 @@ async def test_a_question_expires(tmp_path: Path) -> None:
     book = Approvals(tmp_path / "a.json", clock, CountingIds())
     asked = request(book)
     waiting = asyncio.create_task(book.ask(asked, Someone(), Cancel()))
-    await asyncio.sleep(0.01)
-    for _ in range(EXPIRES_MS // 10_000 + 1):
-        clock.advance(10)
+    await opened(book)
+    clock.advance(EXPIRES_MS / 1000 - 1)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    while not waiting.done():
+        clock.advance(2)
         await asyncio.sleep(0.01)
     assert await waiting == "deny"
     with pytest.raises(Denied):
@@ -84,7 +92,7 @@ async def test_a_question_expires(tmp_path: Path) -> None:
 async def test_stopping_the_turn_withdraws_the_question(book: Approvals) -> None:
     cancel = Cancel()
     waiting = asyncio.create_task(book.ask(request(book), Someone(), cancel))
-    await asyncio.sleep(0.05)
+    await opened(book)
     cancel.cancel("stop")
     with pytest.raises(Cancelled):
         await waiting
@@ -99,14 +107,13 @@ async def test_a_lasting_rule_is_used_revoked_and_forgotten(tmp_path: Path) -> N
     async def always(subject: str, lasting: bool) -> None:
         asked = request(book, subject=subject, lasting=lasting)
         waiting = asyncio.create_task(book.ask(asked, Someone(), Cancel()))
-        await asyncio.sleep(0.01)
+        await opened(book)
         try:
             book.decide(asked.id, "allow-always", "cli")
         finally:
-            clock.advance(1)
-            await asyncio.sleep(0.01)
-            clock.advance(EXPIRES_MS)
-            await waiting
+            while not waiting.done():
+                clock.advance(10)
+                await asyncio.sleep(0.01)
 
     await always("ls #1", lasting=True)
     assert book.permitted("exec", "ls #1", "main")
