@@ -15,6 +15,7 @@ from tests.models.servers import Answer, choice, data, serving
 from homarus.cli.agent import command
 from homarus.cli.app import App
 from homarus.core.clock import SystemClock, SystemIds
+from homarus.core.errors import ConfigError
 from homarus.sessions.check import check_store
 from homarus.sessions.store import SessionStore
 
@@ -88,6 +89,12 @@ def test_a_model_that_cannot_be_reached_is_exit_code_one(home: Path) -> None:
     (home / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
     result = run(home, "-m", "hi", "--model", "gone/m", "--timeout", "5")
     assert result.return_value == 1
+
+
+def test_an_agent_that_is_not_there_is_said(home: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no agent 'nobody'"):
+        run(home, "-m", "hi", "--agent", "nobody")
+    assert run(home, "-m", "hi", "--agent", "Main").return_value == 0
 
 
 async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) -> None:

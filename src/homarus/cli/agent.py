@@ -78,10 +78,10 @@ def open_agent(app: App, agent_id: str, session: str) -> Agent:
     """Open an agent of this home in one of its sessions."""
     from homarus.core.clock import SystemIds
     from homarus.gateway.app import Runtime
-    from homarus.gateway.library import Agent
+    from homarus.gateway.library import Agent, agent_named
 
+    name = agent_named(app.config, agent_id)
     runtime = Runtime(app.config, app.env, clock=app.clock, ids=SystemIds())
-    name = app.config.agent(agent_id).id if agent_id else app.config.default_agent.id
     return Agent(runtime, runtime.store(name).key(session))
 
 
