@@ -7,6 +7,7 @@ what strangers wrote loses the ways by which their words could act: new hosts, n
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any, Literal
@@ -103,7 +104,7 @@ def decide(case: Case, known: Known) -> Verdict:
     """Return the verdict. `known(kind, subject)` says whether the owner has allowed something for good."""
     if case.owner_only and case.trust is not Trust.OWNER:
         return Deny(f"{case.tool} is for the owner only")
-    for rule in (_private, _by_trust, _on_host, _identity, _egress, _powers):
+    for rule in (_private, _by_trust, _on_host, _outside, _identity, _egress, _powers):
         verdict = rule(case, known)
         if not isinstance(verdict, Allow):
             return verdict
@@ -153,6 +154,25 @@ def _on_host(case: Case, known: Known) -> Verdict:
         return Deny("this command is not on the list of allowed commands (tools.exec.mode is allowlist)")
     why = f"a shell command ({plan.shell})" if plan.shell else "a command"
     return Ask(f"{why} would run on the host", "exec", subject, lasting)
+
+
+def _outside(case: Case, _: Known) -> Verdict:
+    """Without a sandbox a path can lead anywhere; changing what lies outside of the workspace is like a host command."""
+    if case.risk is not Risk.WRITE or case.sandbox.enforced or (case.mode == "full" and not case.tainted):
+        return Allow()
+    outside = [path for path in case.paths if not _inside(path, case.workspace)]
+    if outside and case.mode == "deny":
+        return Deny(f"{single_line(outside[0], 120)} lies outside of the workspace")
+    return (
+        Ask(f"{single_line(outside[0], 120)} lies outside of the workspace and would be changed")
+        if outside
+        else Allow()
+    )
+
+
+def _inside(path: str, workspace: str) -> bool:
+    roots = {workspace, os.path.realpath(workspace)}
+    return all(any(PurePath(place).is_relative_to(root) for root in roots) for place in (path, os.path.realpath(path)))
 
 
 def _identity(case: Case, _: Known) -> Verdict:
