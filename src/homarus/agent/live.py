@@ -13,11 +13,12 @@ from typing import Any
 from homarus.core.messages import User
 from homarus.core.routes import SessionKey
 from homarus.prompt.volatile import said_in
+from homarus.sessions.entry import Compaction, Custom, Entry, Reset
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
-from homarus.workspace.continuation import has_completed
+from homarus.workspace.continuation import MARKER
 
 MAX_OPEN = 32
 
@@ -29,8 +30,9 @@ class Live:
         self.store = store
         self.key = key
         self.writer: SessionWriter = store.open_writer(key, cwd=cwd)
-        # The session's row as this turn found it; other writers of the row are seen when the next turn begins.
+        # The session's row as it was found last; other writers of the row are seen with `refresh`.
         self.entry = SessionEntry(session_id=self.writer.session_id)
+        self._stamp: object = ()
         self.refresh()
         # Remembered while the session is open: see `context.window.Cycle`.
         self.compaction_failed_at: int | None = None
@@ -38,20 +40,23 @@ class Live:
         self._said: dict[str, str] | None = None
         self._boundary: object = None
 
-    def refresh(self) -> None:
-        """Read the row anew, at the beginning of a turn."""
-        info = self.store.find(self.key)
-        if info is not None:
-            self.entry = info.entry
+    def refresh(self) -> SessionEntry:
+        """Read the row anew if anybody changed the index, and return it."""
+        stamp = self.store.index.stamp
+        if stamp != self._stamp:
+            info = self.store.find(self.key)
+            self.entry, self._stamp = (info.entry if info else self.entry), stamp
+        return self.entry
 
     def update(self, **fields: Any) -> None:
         """Change the row, durably."""
         self.entry = self.store.update(self.key, **fields)
+        self._stamp = self.store.index.stamp
 
     @property
     def said(self) -> dict[str, str]:
         """Return what the carriers since the last boundary told the model; after a compaction that is nothing."""
-        boundary = self.writer.view.boundary
+        boundary = self.writer.boundary
         mark = boundary.id if boundary else None
         if self._said is None or mark != self._boundary:
             fresh = project(View(None, (), self.writer.view.after))
@@ -66,7 +71,8 @@ class Live:
     @property
     def completed(self) -> bool:
         """Say whether the model has read the workspace files since the last boundary."""
-        return has_completed(entry.data for entry in reversed(self.writer.branch))
+        newest = next((note for note in reversed(self.writer.notes) if _ends(note) or _marks(note)), None)
+        return newest is not None and _marks(newest)
 
     @property
     def is_new(self) -> bool:
@@ -78,6 +84,14 @@ class Live:
         self.writer.close()
 
 
+def _ends(note: Entry) -> bool:
+    return isinstance(note, Compaction | Reset)
+
+
+def _marks(note: Entry) -> bool:
+    return isinstance(note, Custom) and note.custom_type == MARKER
+
+
 class OpenSessions:
     """The open sessions of one process, the longest unused going first. One that a turn uses is never closed under it."""
 
@@ -85,6 +99,10 @@ class OpenSessions:
         self._limit = limit
         self._open: OrderedDict[SessionKey, Live] = OrderedDict()
         self._used: dict[SessionKey, int] = {}
+
+    def get(self, key: SessionKey) -> Live | None:
+        """Return the session of a key if it is open."""
+        return self._open.get(key)
 
     def take(self, key: SessionKey, open_: Callable[[], Live]) -> Live:
         """Return the open session of a key, opening it if need be; `give_back` must follow."""

@@ -121,8 +121,7 @@ class TurnRunner:
         store = services.store(turn.agent_id)
         live = self.open.take(turn.session, lambda: Live(store, turn.session, str(services.workspace(turn.agent_id))))
         try:
-            live.refresh()
-            entry = live.entry
+            entry = live.refresh()
             prepared = await services.prepare(turn, entry, given.cancel, given.emit)
             speech = services.compose(_request(turn, live, prepared, entry))
             model = _model(live, prepared, speech)
@@ -143,8 +142,7 @@ class TurnRunner:
     async def _prepared(self, turn: Turn, given: Given, live: Live) -> Outcome:
         """Resolve what this turn runs with, settle what a crash left, store the message, and loop."""
         services, session = self._services, live.writer
-        live.refresh()
-        entry = live.entry
+        entry = live.refresh()
         try:
             prepared = await services.prepare(turn, entry, given.cancel, given.emit)
             given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
@@ -338,7 +336,7 @@ def _request(turn: Turn, live: Live, prepared: Prepared, entry: SessionEntry) ->
         heartbeat=turn.heartbeat,
         interactive=turn.interactive,
         levels=turn.levels,
-        pins=tuple(pinned(live.writer.branch)),
+        pins=tuple(pinned(live.writer.notes)),
         notes=turn.notes,
     )
 

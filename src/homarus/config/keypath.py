@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from homarus.core.errors import ConfigError
@@ -20,6 +21,7 @@ _TOKEN = re.compile(
 )
 
 
+@lru_cache(maxsize=512)
 def parse_path(text: str) -> KeyPath:
     """Read a path as people write it; `""` is the whole document. Raises ConfigError for text that is no path."""
     steps: list[Step] = []

@@ -11,6 +11,7 @@ The canonical form is the newest spelling, with two exceptions that make merging
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from homarus.config import reshape
@@ -147,6 +148,7 @@ def migrate(document: dict[str, Any]) -> Draft:
     return draft
 
 
+@lru_cache(maxsize=512)
 def canonical(path: KeyPath) -> KeyPath:
     """Return where a path of any era stands in the canonical form, as far as names alone tell."""
     for step in MIGRATIONS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from homarus.config.convert import convert
 from homarus.config.draft import Draft
@@ -79,6 +79,7 @@ class Config:
         self.problems: list[Problem] = []
         self._notify = notify
         self._programs: dict[str, str] = {}
+        self._blocks: dict[tuple[KeyPath, type], tuple[Any, Any]] = {}
         for problem in content.problems:
             self.record(problem)
         self._draft: Draft = migrate(content.raw)
@@ -115,13 +116,18 @@ class Config:
         return self.convert_block(self.get(path), into, parse_path(path))
 
     def convert_block(self, value: Any, into: type[T], path: KeyPath) -> T:
-        """Convert a block that was read from `path`."""
+        """Convert a block that was read from `path`; the same block is converted once."""
+        kept = self._blocks.get((path, into))
+        if kept is not None and kept[0] is value:
+            return cast("T", kept[1])
         cure = _CURE_DISABLED if hasattr(into, "disabled") else _CURE
 
         def heard(where: KeyPath, reason: str) -> None:
             self.report("error", where, reason, cure)
 
-        return convert({} if value is None else value, into, heard, path)
+        made = convert({} if value is None else value, into, heard, path)
+        self._blocks[path, into] = (value, made)
+        return made
 
     def secret(self, path: str) -> str | None:
         """Return the secret at a path, fetched now; None where there is none. Raises ConfigError where it cannot be had.

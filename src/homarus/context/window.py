@@ -130,11 +130,13 @@ class SessionWindow:
 
     def _measure(self, messages: tuple[Message, ...]) -> int:
         # What was counted before the last boundary counted a history that is no longer sent.
-        boundary = self._session.view.boundary
+        boundary = self._session.boundary
         return measure(messages, fixed=self._facts.fixed_tokens, since=boundary.time if boundary else 0)
 
     async def _view(self) -> tuple[Message, ...]:
-        messages = fade_images(self._session.history(self._facts.rules))
+        messages = self._session.history(self._facts.rules)
+        if self._session.has_images:
+            messages = fade_images(messages)
         assembled = await self._ports.host.assemble(replace(self._facts.call, messages=messages))
         self.addition = assembled.addition
         now = epoch_ms(self._ports.clock.now())
@@ -215,7 +217,7 @@ class SessionWindow:
 
 
 def _stored_state(session: SessionWriter) -> PruneState:
-    for entry in reversed(session.branch):
+    for entry in reversed(session.notes):
         if isinstance(entry, Custom) and entry.custom_type == CUSTOM_TYPE:
             return PruneState.from_data(entry.data.get("data"))
         if entry.type in {"compaction", "reset"}:

@@ -228,8 +228,9 @@ class Runtime:
 
     def rules(self, key: SessionKey, channel: str, inline: Overrides | None = None) -> Rules:
         """Return the queue's rules for a message."""
-        info = self.store(key.agent_id).find(key)
-        entry = info.entry if info else SessionEntry()
+        live = self.turns.open.get(key)
+        info = self.store(key.agent_id).find(key) if live is None else None
+        entry = live.refresh() if live else info.entry if info else SessionEntry()
         drop = Drop(entry.queue_drop) if entry.queue_drop in set(Drop) else None
         session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap, drop)
         settings = self.config.block("messages.queue", QueueSettings)

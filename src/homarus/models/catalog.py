@@ -161,10 +161,12 @@ def _described(item: ModelSettings, known: bool) -> dict[str, Any]:
     return raw
 
 
+_QUIRKS = frozenset(Quirks.__struct_encode_fields__)
+
+
 def _compat(given: dict[str, Any]) -> dict[str, Any]:
     """Return OpenClaw's compat keys as quirks; unknown ones mean nothing to us and are left out."""
-    names = {field.encode_name for field in msgspec.structs.fields(Quirks)}
-    quirks = {key: value for key, value in given.items() if key in names}
+    quirks = {key: value for key, value in given.items() if key in _QUIRKS}
     if given.get("supportsReasoningEffort") is True and "thinkingFormat" not in given:
         quirks["thinkingFormat"] = "effort"
     if given.get("supportsReasoningEffort") is False:

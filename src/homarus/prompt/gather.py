@@ -55,9 +55,11 @@ def repo_root(configured: object, workspace: Path, cwd: Path) -> str:
 
 def zone_name(configured: object, env: Mapping[str, str], *, etc: Path = Path("/etc")) -> str:
     """Return the user's time zone: the configured one if it exists, else the host's, else UTC."""
-    named = [configured] if isinstance(configured, str) else []
+    for name in (configured if isinstance(configured, str) else "", env.get("TZ", "").removeprefix(":")):
+        if find_zone(name.strip()) is not None:
+            return name.strip()
     link = os.path.realpath(etc / "localtime")
-    found = [*named, env.get("TZ", "").removeprefix(":"), _first_line(etc / "timezone"), link.partition("zoneinfo/")[2]]
+    found = [_first_line(etc / "timezone"), link.partition("zoneinfo/")[2]]
     return next((name.strip() for name in found if find_zone(name.strip()) is not None), "UTC")
 
 

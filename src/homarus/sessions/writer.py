@@ -13,7 +13,18 @@ from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.branch import forget_old_images
 from homarus.sessions.codec import COLLECTED, Json, cap_details, from_message, is_synthetic, keys_of
 from homarus.sessions.convert import make_appendable
-from homarus.sessions.entry import RUNTIME_CONTEXT, Entry, MessageEntry, has_images, new_entry, new_header, weigh
+from homarus.sessions.entry import (
+    RUNTIME_CONTEXT,
+    Compaction,
+    Custom,
+    Entry,
+    MessageEntry,
+    Reset,
+    has_images,
+    new_entry,
+    new_header,
+    weigh,
+)
 from homarus.sessions.history import History
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
 from homarus.sessions.owner import own
@@ -64,6 +75,7 @@ class SessionWriter:
         # A short id is new only among ids that we know; where most of the file was not read, ids are long.
         known = {ident for entry in self.branch for ident in (entry.id, entry.parent_id or "")}
         self._ids_seen: set[str] | None = known if self.size <= 2 * self._bytes + 65536 else None
+        self._notes = _notes(self.branch)
         self._keys: dict[str, None] = {}
         for entry in self.branch:
             if _is_user(entry):
@@ -88,6 +100,21 @@ class SessionWriter:
     def view(self) -> View:
         """Return what of the branch is in view of a model."""
         return visible(self.branch)
+
+    @property
+    def notes(self) -> Sequence[Entry]:
+        """Return the boundaries and the custom entries of the branch, oldest first: far fewer than there are messages."""
+        return self._notes
+
+    @property
+    def boundary(self) -> Compaction | Reset | None:
+        """Return the last boundary of the branch, as `view` does."""
+        return next((entry for entry in reversed(self._notes) if isinstance(entry, Compaction | Reset)), None)
+
+    @property
+    def has_images(self) -> bool:
+        """Say whether there may be an image in view."""
+        return self._pictures
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -240,6 +267,7 @@ class SessionWriter:
             self.branch.append(entry)
             self._bytes += weigh(entry)
             self._leaf = entry.id
+            self._notes += _notes([entry])
             self._histories = {rules: seen for rules, seen in self._histories.items() if seen.extend(entry)}
             if entry.type in {"compaction", "reset"}:
                 self._forget_older()
@@ -258,6 +286,7 @@ class SessionWriter:
 
     def _forget_older(self) -> None:
         self.branch = list(self.view.entries)
+        self._notes = _notes(self.branch)
         self._bytes = sum(weigh(entry) for entry in self.branch)
         self.complete = True
 
@@ -271,6 +300,7 @@ class SessionWriter:
         keep = next(starts, place)
         if keep:
             self.branch = self.branch[keep:]
+            self._notes = _notes(self.branch)
             self._bytes = sum(weigh(entry) for entry in self.branch)
             self.complete = False
             self._ids_seen = None
@@ -294,6 +324,10 @@ class SessionWriter:
         self._open_calls = open_calls([message])
         if isinstance(message, Assistant) and message.calls:
             self._frame = {}
+
+
+def _notes(entries: Iterable[Entry]) -> list[Entry]:
+    return [entry for entry in entries if isinstance(entry, Custom | Compaction | Reset)]
 
 
 def _is_user(entry: Entry) -> TypeGuard[MessageEntry]:

@@ -1,0 +1,134 @@
+"""What one turn costs in a warm process, at the beginning of a session and far into it. The model answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import statistics
+import threading
+import time
+from collections.abc import AsyncIterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+from bench.measure import Ctx, Row
+from homarus.config.paths import resolve_paths
+from homarus.core.cancel import Cancel
+from homarus.core.messages import Assistant, Text, Usage
+from homarus.core.routes import main_session
+from homarus.gateway.app import Runtime
+from homarus.gateway.library import Agent
+from homarus.models.provider import ModelRequest, Stop, StreamEvent
+
+AT = (10, 300, 1_000)
+SAMPLE = 20
+EARLY_MS, LATE_MS = 3.0, 6.0
+
+
+class Instant:
+    """A model in this process that has its answer ready."""
+
+    async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        usage = Usage(input=200 + 12 * len(request.messages), output=12)
+        yield Stop(Assistant((Text("All is well, and noted for later."),), provider="instant", model="m", usage=usage))
+
+
+def home(folder: Path, provider: dict[str, Any] | None) -> dict[str, str]:
+    (folder / ".openclaw").mkdir(parents=True)
+    config: dict[str, Any] = {"agents": {"defaults": {"model": {"primary": "instant/m"}}}}
+    if provider:
+        config["models"] = {"providers": {"instant": provider}}
+    (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
+    return {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TZ": "UTC"}
+
+
+def open_agent(env: dict[str, str], *, instant: bool) -> Agent:
+    runtime = Runtime.open(resolve_paths(env), env)
+    if instant:
+        runtime.models.registry.register("instant", lambda _ref, _key: Instant())
+    return Agent(runtime, main_session("main"))
+
+
+async def _turns(agent: Agent, at: tuple[int, ...]) -> tuple[dict[int, float], dict[int, float]]:
+    """Talk, and return the median CPU of a turn and the memory in use, by the number of turns before it."""
+    cpu: dict[int, float] = {}
+    memory: dict[int, float] = {}
+    done = 0
+    for turns in at:
+        while done < turns:
+            await agent.ask(f"This is message {done} of a long talk about nothing in particular.")
+            done += 1
+        taken = []
+        for _ in range(SAMPLE):
+            begin = time.thread_time()
+            await agent.ask(f"This is message {done} of a long talk about nothing in particular.")
+            taken.append(time.thread_time() - begin)
+            done += 1
+        cpu[turns] = statistics.median(taken)
+        memory[turns] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    await agent.aclose()
+    return cpu, memory
+
+
+def run(ctx: Ctx) -> list[Row]:
+    """Measure turns with a model in this process and with one behind HTTP, and a long session's memory."""
+    folder = ctx.folder("turns")
+    at = (*AT, 10_000) if ctx.runs >= 15 else AT
+    agent = open_agent(home(folder / "inside", None), instant=True)
+    inside, memory = asyncio.run(_turns(agent, at))
+    rows = [_row(f"a warm turn at turn {n:,}, CPU", inside[n], EARLY_MS if n == 10 else LATE_MS) for n in inside]
+    last = at[-1]
+    rows.append(
+        Row(f"a warm turn at turn {last:,}", inside[last] * 1e3, "ms", "at turn 300", inside[last] / inside[300], 1.5)
+    )
+    rows.append(Row(f"memory at turn {last:,}", memory[last], "MB", "at turn 300", memory[last] / memory[300], 1.5))
+    with Server() as server:
+        provider = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "k", "models": [{"id": "m"}]}
+        agent = open_agent(home(folder / "http", provider), instant=False)
+        over, _ = asyncio.run(_turns(agent, AT))
+    return rows + [
+        _row(f"the same over HTTP at turn {n:,}, CPU", over[n], EARLY_MS if n == 10 else LATE_MS) for n in over
+    ]
+
+
+def _row(item: str, seconds: float, limit: float) -> Row:
+    return Row(item, seconds * 1e3, "ms", f"{limit:g} ms", seconds * 1e3 / limit, 1.0)
+
+
+class Server:
+    """A chat-completions server on loopback, in a thread of its own so that its work is not counted."""
+
+    def __enter__(self) -> Self:
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
+        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class _Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    events = (
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "All is well, "}}]},
+        {"choices": [{"index": 0, "delta": {"content": "and noted for later."}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 9, "total_tokens": 909}},
+    )
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
