@@ -25,7 +25,7 @@ def test_the_last_ask_may_be_said_in_other_words() -> None:
 def test_names_are_taken_from_people_and_models_newest_first() -> None:
     messages = [
         User((Text("See https://a.example/x and ticket ABC-7, mail ann@b.example, file /srv/a/notes.md, code 4711."),)),
-        Assistant((Text("Commit 3f2a9c1 fixes 550e8400-e29b-41d4-a716-446655440000. It was defaced in 20."),)),
+        Assistant((Text("Commit 3f2a9c1 fixes 550e8400-e29b-41d4-a716-446655440000. It was defaced in 2026."),)),
     ]
     found = identifiers(messages)
     assert set(found) == {

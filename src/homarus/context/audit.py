@@ -54,7 +54,7 @@ def identifiers(messages: Sequence[Message]) -> list[str]:
         if isinstance(message, User | Assistant):
             for match in _IDENTIFIERS.finditer(message.text):
                 name = match[0].rstrip(".,;:")
-                if not (name.isdigit() and len(name) < 4) and _is_name(name):
+                if _is_name(name):
                     seen.setdefault(name)
         if len(seen) >= MAX_IDENTIFIERS:
             break
@@ -62,7 +62,9 @@ def identifiers(messages: Sequence[Message]) -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    # A plain word of hexadecimal letters ("defaced") is no commit.
+    # A plain word of hexadecimal letters ("defaced") is no commit, and a year alone names nothing.
+    if re.fullmatch(r"(?:19|20)\d\d", text):
+        return False
     return any(char.isdigit() for char in text) or not text.isalpha()
 
 
