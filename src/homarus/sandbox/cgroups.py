@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from functools import cache
 from pathlib import Path
 
@@ -28,9 +29,14 @@ class Cage:
         return str(self._folder / "cgroup.procs")
 
     def close(self) -> None:
-        """Remove the group; one that still holds a process is left to the kernel's own end of it."""
-        with contextlib.suppress(OSError):
-            self._folder.rmdir()
+        """Remove the group. One that a dying process has not left yet is removed with the next."""
+        if not _removed(self._folder):
+            _left.add(self._folder)
+
+
+# Groups whose last process was still going when its command had ended.
+_left: set[Path] = set()
+_STALE_SECONDS = 60.0
 
 
 def make(mark: str, limits: Limits) -> Cage | None:
@@ -38,6 +44,9 @@ def make(mark: str, limits: Limits) -> Cage | None:
     base = _base(os.getuid())
     if base is None or not limits.processes:
         return None
+    for old in list(_left):
+        if _removed(old):
+            _left.discard(old)
     folder = base / f"{_PREFIX}{mark}"
     try:
         folder.mkdir()
@@ -68,7 +77,28 @@ def _base(uid: int) -> Path | None:
     else:
         folder = _TOP / "pids" / own.get("pids", "/").lstrip("/")
         usable = folder.is_dir()
-    return folder if usable and os.access(folder, os.W_OK) else None
+    if not usable or not os.access(folder, os.W_OK):
+        return None
+    _sweep(folder)
+    return folder
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a program that was killed left behind. A young group may be one whose command is about to enter."""
+    for old in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_ctime > _STALE_SECONDS:
+                _removed(old)
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()  # the kernel refuses while a process is in it
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _enabled(folder: Path) -> bool:
