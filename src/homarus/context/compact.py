@@ -26,6 +26,7 @@ from homarus.core.errors import ModelError
 from homarus.core.messages import Message, User
 from homarus.core.text import single_line
 from homarus.sessions.entry import Compaction, Entry, MessageEntry
+from homarus.sessions.view import speak
 from homarus.sessions.writer import SessionWriter
 
 RECENT_CHARS = 600
@@ -172,7 +173,10 @@ def _last_ask(messages: Sequence[Message]) -> str:
 
 
 def _messages(entries: Sequence[Entry]) -> list[Message]:
-    return [message for entry in entries if (message := said(entry)) is not None]
+    """Return what was said; what the runtime added to a turn rides on its message and is nobody's words."""
+    messages: list[Message] = []
+    speak(entries, messages)
+    return messages
 
 
 def _tail_tokens(entries: Sequence[Entry], first_kept: str) -> int:

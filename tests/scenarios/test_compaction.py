@@ -1,0 +1,129 @@
+"""Compaction through the whole runtime with a model that cannot summarise: nothing is lost, and it is said once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.invariants.test_prefix import last_user, summary_of
+from tests.models.servers import Answer, serving
+from tests.scenarios.talker import Say, Talker, make_home, open_agent
+
+from homarus.core.events import CompactionEnded, Notice, RunEvent
+
+WINDOW = 20_000
+SMALL = {"keepRecentTokens": 500, "reserveTokensFloor": 0, "reserveTokens": 2_000, "timeoutSeconds": 0.3}
+GARBAGE = Say("lorem ipsum " * 40)
+REFUSAL = Say("I cannot help with that.")
+FORGETFUL = Say("\n\n".join(f"## {name}\nnone" for name in ("Decisions", "Open TODOs", "Constraints/Rules",
+                                                            "Pending user asks", "Exact identifiers")))  # fmt: skip
+HANGING = Say(answer=Answer(hang=True))
+
+
+def is_summary(body: dict[str, Any]) -> bool:
+    return "<conversation>" in last_user(body)
+
+
+def is_flush(body: dict[str, Any]) -> bool:
+    return "will soon be condensed" in str(body["messages"]) and not is_summary(body)
+
+
+async def talk(
+    folder: Path, rule: Callable[[dict[str, Any], int], Say], turns: int, **compaction: Any
+) -> tuple[Talker, list[RunEvent], Path]:
+    """Talk until the window is full and beyond; return the server, what happened and the transcript."""
+    server = Talker(rule)
+    events: list[RunEvent] = []
+    async with serving(server=server):
+        env = make_home(folder, server.url, window=WINDOW, compaction={**SMALL, **compaction})
+        agent = open_agent(env)
+        agent.runtime.listen(agent.session, events.append)
+        for turn in range(turns):
+            async with asyncio.timeout(60):
+                reply = await agent.ask(f"Please write chapter {turn} of the lighthouse story.")
+            assert reply.ok, reply.error
+        await agent.aclose()
+    (transcript,) = (folder / ".openclaw" / "agents" / "main" / "sessions").glob("*.jsonl")
+    return server, events, transcript
+
+
+@pytest.mark.parametrize("bad", [GARBAGE, REFUSAL, FORGETFUL, HANGING], ids=["garbage", "refusal", "forgets", "hangs"])
+async def test_a_summary_that_cannot_be_used(tmp_path: Path, bad: Say) -> None:
+    def rule(body: dict[str, Any], number: int) -> Say:
+        if is_summary(body):
+            return bad
+        return Say("NO_REPLY") if is_flush(body) else Say(f"Chapter {number}. " * 20, tokens=17_000 + 300 * number)
+
+    server, events, transcript = await talk(tmp_path, rule, turns=8)
+    ended = [event for event in events if isinstance(event, CompactionEnded)]
+    told = [event for event in events if isinstance(event, Notice) and "could not be compacted" in event.text]
+    assert ended
+    assert not any(event.ok for event in ended)
+    assert len(told) == 1
+    assert len(ended) <= 3
+    assert '"compaction"' not in transcript.read_text()
+    assert all(f"chapter {turn} " in str(server.seen[-1].body) for turn in range(8))
+
+
+async def test_memory_is_saved_once_in_each_cycle_and_leaves_no_trace_in_the_transcript(tmp_path: Path) -> None:
+    asked: list[str] = []
+    size = 0
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        nonlocal size
+        if is_summary(body):
+            asked.append("summary")
+            size = 3_000
+            return Say(summary_of(last_user(body)))
+        if is_flush(body):
+            newest = body["messages"][-1]
+            if newest["role"] == "user":
+                asked.append("flush")
+                return Say("", (("write", {"path": "SOUL.md", "content": "I was here."}),))
+            assert "only memory/" in newest["content"], newest
+            return Say("NO_REPLY")
+        size += 3_000
+        return Say("A chapter. " * 200, tokens=size)
+
+    _, events, transcript = await talk(tmp_path, rule, turns=18)
+    assert sum(isinstance(event, CompactionEnded) and event.ok for event in events) >= 2
+    flushes = [place for place, what in enumerate(asked) if what == "flush"]
+    assert flushes[0] == 0
+    assert all("summary" in asked[one:other] for one, other in pairwise(flushes))
+    text = transcript.read_text()
+    assert "will soon be condensed" not in text
+    assert "I was here" not in text
+    assert "I was here" not in (tmp_path / ".openclaw" / "workspace" / "SOUL.md").read_text()
+
+
+async def test_an_overflow_is_retried_while_that_helps_and_then_named(tmp_path: Path) -> None:
+    refusals = 0
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        nonlocal refusals
+        if is_summary(body):
+            return Say(summary_of(last_user(body)))
+        if is_flush(body):
+            return Say("NO_REPLY")
+        if "chapter" in last_user(body):
+            return Say("Yes. " * 2_500)
+        refusals += 1
+        text = b'{"error": {"message": "maximum context length is 20000 tokens", "code": "context_length_exceeded"}}'
+        return Say(answer=Answer([text], status=400, headers={"content-type": "application/json"}, chunked=False))
+
+    async with serving(server=Talker(rule)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
+        events: list[RunEvent] = []
+        agent.runtime.listen(agent.session, events.append)
+        for turn in range(3):
+            assert (await agent.ask(f"chapter {turn}")).ok
+        reply = await agent.ask("and now?")
+        await agent.aclose()
+    assert not reply.ok
+    assert "/compact" in reply.error, reply.error
+    assert "/new" in reply.error
+    assert 2 <= refusals <= 4, [event for event in events if isinstance(event, CompactionEnded)]
