@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from homarus.agent.budget import Spent
 from homarus.agent.ports import Emit
@@ -47,11 +48,12 @@ class Prepared(Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     steer_boundary: Literal["tool", "model"] = "tool"
     steer_all: bool = False
+    # What the model is told about its tools, in the fixed order that keeps the provider's cache warm.
+    specs: tuple[ToolSpec, ...] = ()
 
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """Return what the model is told about its tools, in the fixed order that keeps the provider's cache warm."""
-        return in_order(tool.spec for tool in self.box.tools.values())
+    def __post_init__(self) -> None:
+        """Put the tools in order, once for the turn."""
+        force_setattr(self, "specs", in_order(tool.spec for tool in self.box.tools.values()))
 
 
 class ComposeRequest(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from homarus.agent.batch import Batch
@@ -217,7 +218,7 @@ class TurnRunner:
     ) -> SessionWindow:
         services, agent = self._services, self._services.config.agent(turn.agent_id)
         settings = agent.block("compaction", CompactionSettings)
-        schema = sum(len(spec.description) + len(str(spec.parameters)) for spec in prepared.specs)
+        schema = sum(len(spec.description) + len(msgspec.json.encode(spec.parameters)) for spec in prepared.specs)
         facts = WindowFacts(
             budget=budget_for(prepared.window_tokens, settings),
             compaction=settings,
