@@ -12,6 +12,7 @@ from msgspec import Struct
 from homarus.core.tools import ToolSpec
 from homarus.memory.toolset import Citations
 from homarus.tools.actions import cron_tool, gateway_tool, image_tool, message_tool
+from homarus.tools.children import child_tools
 from homarus.tools.edit import edit_tool
 from homarus.tools.egress import Egress
 from homarus.tools.exec import Grants, exec_tools
@@ -93,7 +94,9 @@ def build_tools(services: ToolServices, settings: ToolSettings | None = None) ->
         tools.append(message_tool(services.sender))
     if services.gateway:
         tools.append(gateway_tool(services.gateway))
-    tools += sessions_tools(services.sessions, services.sessions_send, services.spawner, services.status)
+    tools += sessions_tools(services.sessions, services.sessions_send, services.status)
+    if services.spawner:
+        tools += child_tools(services.spawner)
     if services.looker:
         tools.append(image_tool(services.looker, reach, Egress() if chosen.web.fetch.enabled else None))
     if services.memory_of:

@@ -1,4 +1,4 @@
-"""The tools for conversations and children. What they show is text: bounded, and without secrets or signatures."""
+"""The tools for conversations. What they show is text: bounded, and without secrets or signatures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from homarus.core.errors import ToolError
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.ports import SessionsSend, SessionsView, Spawner, StatusSource
+from homarus.tools.ports import SessionsSend, SessionsView, StatusSource
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LIST_BYTES, MAX_HISTORY_BYTES, MAX_TEXT = 65_536, 80_000, 4_000
@@ -65,41 +65,13 @@ SEND = _spec(
     agentId=_TEXT,
     timeoutSeconds={"type": "number", "minimum": 0},
 )
-SPAWN = _spec(
-    "sessions_spawn",
-    "start a sub-agent",
-    "Start a sub-agent for a task. Returns at once; the result arrives later as a message.",
-    ("task",),
-    task=_TEXT,
-    label=_TEXT,
-    agentId=_TEXT,
-    model=_TEXT,
-    thinking=_TEXT,
-    runTimeoutSeconds=_NUMBER,
-    context={"type": "string", "enum": ["isolated", "fork"]},
-    cleanup={"type": "string", "enum": ["keep", "delete"]},
-    cwd=_TEXT,
-)
-YIELD = _spec(
-    "sessions_yield", "wait for sub-agents", "End this turn and go on when a sub-agent reports.", message=_TEXT
-)
-SUBAGENTS = _spec(
-    "subagents",
-    "look after sub-agents",
-    "List, cancel, steer or inspect your sub-agents.",
-    action={"type": "string", "enum": ["list", "cancel", "steer", "info", "log"]},
-    target=_TEXT,
-    message=_TEXT,
-)
 STATUS = _spec(
     "session_status", "show the session's status", "Show status, usage and the time.", sessionKey=_TEXT, model=_TEXT
 )
 AGENTS = _spec("agents_list", "list agents", "List agents that sessions_spawn can use.")
 
 
-def sessions_tools(
-    view: SessionsView | None, send: SessionsSend | None, spawner: Spawner | None, status: StatusSource | None
-) -> list[Tool]:
+def sessions_tools(view: SessionsView | None, send: SessionsSend | None, status: StatusSource | None) -> list[Tool]:
     """Return the tools whose contracts are filled."""
     tools: list[Tool] = []
     if status:
@@ -112,11 +84,6 @@ def sessions_tools(
         ]
     if send:
         tools.append(_tool(SEND, Risk.SEND, _send(send)))
-    if spawner:
-        tools += [_tool(SPAWN, Risk.EXEC, _spawn(spawner)), _tool(SUBAGENTS, Risk.READ, _manage(spawner))]
-        tools.append(
-            Tool(spec=YIELD, risk=Risk.READ, run=_yield(spawner), group="sessions", sequential=True, ends_turn=True)
-        )
     return tools
 
 
@@ -125,7 +92,6 @@ def _tool(spec: ToolSpec, risk: Risk, run: Any, group: str = "sessions") -> Tool
         "session_key": "sessionKey",
         "key": "sessionKey",
         "agent_id": "agentId",
-        "prompt": "task",
         "timeout": "timeoutSeconds",
     }
     return Tool(spec=spec, risk=risk, run=run, group=group, aliases=aliases)
@@ -168,39 +134,6 @@ def _send(send: SessionsSend) -> Any:
             raise ToolError("sessions_send needs a target", cure="give sessionKey, label or agentId")
         reply = await send.send(context, target, arguments["message"], float(arguments.get("timeoutSeconds", 30)))
         return _json(_shown(reply))
-
-    return run
-
-
-def _spawn(spawner: Spawner) -> Any:
-    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        if not arguments["task"].strip():
-            raise ToolError("the task is empty", cure="say what the sub-agent should do")
-        return _json(await spawner.spawn(context, arguments))
-
-    return run
-
-
-def _manage(spawner: Spawner) -> Any:
-    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        action, target = arguments.get("action", "list"), arguments.get("target", "")
-        if action != "list" and not target:
-            raise ToolError(f"subagents {action} needs target", cure="see the ids with action list")
-        return _json(await spawner.manage(context, action, target, arguments.get("message", "")))
-
-    return run
-
-
-def _yield(spawner: Spawner) -> Any:
-    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        count = spawner.waiting(context)
-        if not count:
-            raise ToolError("there is nothing to wait for", cure="start a sub-agent first, or answer now")
-        return said(
-            f"Waiting for {count} sub-agent{'s' if count > 1 else ''}.",
-            waiting=count,
-            message=arguments.get("message", ""),
-        )
 
     return run
 
