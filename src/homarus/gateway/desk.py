@@ -213,7 +213,7 @@ class Desk:
 
     def spent_today(self, agent_id: str) -> Spent:
         """Return what an agent used today."""
-        return self.runtime.spent_today(agent_id)
+        return self.runtime.spending.today(agent_id)
 
     async def approve(self, approval_id: str, decision: str) -> str:
         """Answer a pending question of the running turn."""

@@ -1,0 +1,104 @@
+"""The parts of one home, each made when it is first needed: folders, sessions, memories, sandboxes, context engines.
+
+Nothing here runs a turn; `app` puts a home to work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from homarus.config.view import Config
+from homarus.context.engine import EngineHost
+from homarus.core.clock import Clock, Ids
+from homarus.core.errors import Denied
+from homarus.core.routes import SessionKey
+from homarus.prompt.gather import find_zone, zone_name
+from homarus.sandbox.process import available
+from homarus.sandbox.resolve import Place
+from homarus.sandbox.resolve import resolve as resolve_sandbox
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import Access, Backend, SandboxSpec
+from homarus.sessions.store import SessionStore
+from homarus.workspace.agents import resolve_workspace
+from homarus.workspace.settings import WorkspaceSettings
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
+
+
+class Home:
+    """What belongs to one home and its agents. `close` lets go of what was opened."""
+
+    def __init__(self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids) -> None:
+        self.config = config
+        self.env = env
+        self.clock = clock
+        self.ids = ids
+        self._workspaces: dict[str, Path] = {}
+        self._stores: dict[str, SessionStore] = {}
+        self._memories: dict[str, Memory] = {}
+        self._engines: dict[str, EngineHost] = {}
+
+    def workspace(self, agent_id: str) -> Path:
+        """Return an agent's folder."""
+        if agent_id not in self._workspaces:
+            self._workspaces[agent_id] = resolve_workspace(self.config, agent_id, self.env)
+        return self._workspaces[agent_id]
+
+    def store(self, agent_id: str) -> SessionStore:
+        """Return an agent's sessions."""
+        if agent_id not in self._stores:
+            folder = self.config.paths.sessions_dir(agent_id)
+            main_key = str(self.config.get("session.mainKey") or "main")
+            self._stores[agent_id] = SessionStore(folder, agent_id, clock=self.clock, ids=self.ids, main_key=main_key)
+        return self._stores[agent_id]
+
+    def memory(self, agent_id: str) -> Memory:
+        """Return an agent's memory."""
+        if agent_id not in self._memories:
+            from homarus.memory.memory import Memory
+            from homarus.memory.settings import MemorySettings
+
+            settings = self.config.agent(agent_id).block("memorySearch", MemorySettings)
+            self._memories[agent_id] = Memory.open(
+                self.workspace(agent_id),
+                database=self.config.paths.memory_db(agent_id),
+                settings=settings,
+                clock=self.clock,
+                tz=self.zone(agent_id),
+                sessions=self.config.paths.sessions_dir(agent_id) if "sessions" in settings.sources else None,
+                home=self.config.paths.home,
+            )
+        return self._memories[agent_id]
+
+    def today(self, agent_id: str) -> date:
+        """Return the date where the user is."""
+        return self.clock.now().astimezone(self.zone(agent_id)).date()
+
+    def sandbox(self, agent_id: str, session: SessionKey) -> SandboxSpec:
+        """Return where this session's commands run; without a usable sandbox, nowhere."""
+        paths, workspace = self.config.paths, self.workspace(agent_id)
+        settings = self.config.agent(agent_id).block("sandbox", SandboxSettings)
+        try:
+            return resolve_sandbox(settings, Place(session, workspace, paths.home, paths.state_dir), available)
+        except Denied:
+            return SandboxSpec(Backend.BWRAP, str(workspace), Access(settings.workspace_access))
+
+    def zone(self, agent_id: str) -> tzinfo:
+        """Return the time zone of an agent's user."""
+        settings = self.config.agent(agent_id).block("", WorkspaceSettings)
+        return find_zone(zone_name(settings.user_timezone, self.env)) or UTC
+
+    def engine(self, agent_id: str) -> EngineHost:
+        """Return what keeps an agent's conversations within its model's window."""
+        if agent_id not in self._engines:
+            self._engines[agent_id] = EngineHost(str(self.config.get("plugins.slots.contextEngine") or ""))
+        return self._engines[agent_id]
+
+    def close(self) -> None:
+        """Close the memories' indexes."""
+        for memory in self._memories.values():
+            memory.close()

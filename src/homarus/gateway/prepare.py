@@ -1,0 +1,128 @@
+"""What a turn runs with, worked out of a home: its models, its tools, its sandbox, its prompt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from homarus.agent.ports import Emit
+from homarus.agent.services import ComposeRequest, Prepared, Speech
+from homarus.agent.turn import Turn
+from homarus.core.cancel import Cancel
+from homarus.core.messages import Trust
+from homarus.gateway.compose import Composer, PromptRequest
+from homarus.gateway.home import Home
+from homarus.gateway.marks import stored_override
+from homarus.gateway.toolkit import Toolkit, who_of
+from homarus.models.access import Models
+from homarus.models.ref import ModelRef
+from homarus.models.rotation import Pin
+from homarus.prompt.facts import RuntimeFacts, TurnFacts
+from homarus.prompt.section import Section, Tier
+from homarus.queue.settings import QueueSettings
+from homarus.sessions.row import SessionEntry
+from homarus.tools.loopguard import LoopGuard, LoopSettings
+from homarus.tools.tool import Taint, ToolContext
+
+DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
+
+
+class Preparer:
+    """Answers what a turn asks before it runs. It changes nothing."""
+
+    def __init__(self, home: Home, models: Models, composer: Composer, toolkit: Toolkit) -> None:
+        self._home = home
+        self._models = models
+        self._composer = composer
+        self._toolkit = toolkit
+
+    async def prepare(self, turn: Turn, entry: SessionEntry, cancel: Cancel, emit: Emit) -> Prepared:
+        """Resolve the models, the tools and the rules of a turn."""
+        agent = self._home.config.agent(turn.agent_id)
+        chain = await self._models.chain(agent, override=turn.model or stored_override(entry), images=bool(turn.images))
+        ref = chain.primary
+        info = self._models.info(ref)
+        workspace = self._home.workspace(turn.agent_id)
+        queue = self._home.config.block("messages.queue", QueueSettings)
+        seconds = float(turn.seconds if turn.seconds is not None else agent.get("timeoutSeconds", DEFAULT_SECONDS) or 0)
+        context = ToolContext(
+            agent_id=turn.agent_id,
+            session=turn.session,
+            session_id=entry.session_id,
+            run_id=turn.run_id,
+            route=turn.route,
+            trust=turn.trust,
+            workspace=workspace,
+            cwd=workspace,
+            sandbox=self._home.sandbox(turn.agent_id, turn.session),
+            env={"HOME": str(self._home.config.paths.home)},
+            overflow_dir=self._home.config.paths.own_dir / "overflow" / (entry.session_id or "session"),
+            clock=self._home.clock,
+            ids=self._home.ids,
+            cancel=cancel,
+            taint=Taint(() if turn.trust is Trust.OWNER else (f"sender:{turn.trust}",)),
+            depth=turn.depth,
+            vision=info.sees,
+            window_tokens=info.window,
+        )
+        pin = (
+            Pin(entry.auth_profile_override, by_user=entry.auth_profile_override_source == "user")
+            if entry.auth_profile_override
+            else None
+        )
+        return Prepared(
+            client=self._models.client(agent),
+            chain=chain,
+            box=self._toolkit.box(
+                turn.agent_id,
+                who_of(turn.trust, ref.key, sandboxed=context.sandbox.enforced, depth=turn.depth),
+            ),
+            context=context,
+            guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
+            thinking=self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or ""),
+            window_tokens=info.window,
+            params=self._params(turn, entry, ref),
+            pin=pin,
+            deadline=self._home.clock.monotonic() + seconds if seconds else None,
+            steer_boundary=queue.steer_boundary,
+            steer_all=queue.steer_drain == "all",
+        )
+
+    def _params(self, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[str, Any]:
+        params = self._models.params(self._home.config.agent(turn.agent_id), ref)
+        # Only a provider that sells speed can be asked for it.
+        fast = (turn.levels.get("fast") or entry.fast_mode) in {"on", True}
+        return {"serviceTier": "priority", **params} if fast and ref.provider == "openai" else params
+
+    def compose(self, request: ComposeRequest) -> Speech:
+        """Make the prompt of a turn."""
+        prepared = request.prepared
+        skills = self._composer.skills_for(request.agent_id, request.entry.skills_snapshot)
+        extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in request.notes)
+        if request.pins:
+            held = "\n".join(f"- {pin}" for pin in request.pins)
+            extras = (Section("Standing instructions of the owner", held, Tier.VOLATILE), *extras)
+        entry, levels = request.entry, request.levels
+        runtime = RuntimeFacts(
+            model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
+        )
+        composed = self._composer.prompt_for(
+            PromptRequest(
+                agent_id=request.agent_id,
+                session=request.session,
+                tools=prepared.specs,
+                skills=skills,
+                turn=TurnFacts(
+                    runtime=runtime,
+                    extras=extras,
+                    reasoning=levels.get("reasoning") or entry.reasoning_level or "off",
+                    elevated=levels.get("elevated") or entry.elevated_level or "off",
+                ),
+                sandbox=prepared.context.sandbox,
+                heartbeat=request.heartbeat,
+                interactive=request.interactive,
+                completed=request.completed,
+                session_id=request.session_id,
+                occasion=request.occasion,
+            )
+        )
+        return Speech(composed.prompt.system, composed.carrier, composed.context.carried, None, skills.to_json())
