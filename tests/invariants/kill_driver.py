@@ -26,7 +26,6 @@ from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
 from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
-from homarus.tools.execute import Toolbox
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 CONFIG = '{"agents": {"defaults": {"model": {"primary": "script/one"}}}, "messages": {"queue": {"debounceMs": 0}}}'
@@ -86,23 +85,6 @@ def tools(ledger: Path) -> dict[str, Tool]:
     return {one.name: one for one in made}
 
 
-class WithTools:
-    """The toolkit with our tools in every box."""
-
-    def __init__(self, inner: Any, more: dict[str, Tool]) -> None:
-        self._inner = inner
-        self._more = more
-
-    def box(self, *given: Any, **named: Any) -> Toolbox:
-        async def allow(_tool: Tool, _arguments: dict[str, Any], _context: ToolContext) -> None:
-            return None
-
-        return Toolbox({**self._inner.box(*given, **named).tools, **self._more}, allow)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
 def open_runtime(home: Path) -> Runtime:
     """Open the home with the scripted model and the tools."""
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "TZ": "UTC"}
@@ -112,7 +94,7 @@ def open_runtime(home: Path) -> Runtime:
         return Scripted()
 
     runtime.models.registry.register("script", scripted)  # type: ignore[arg-type]
-    runtime.toolkit = WithTools(runtime.toolkit, tools(home / "ledger"))  # type: ignore[assignment]
+    runtime.toolkit.add(*tools(home / "ledger").values())
     return runtime
 
 

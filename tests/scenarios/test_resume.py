@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.invariants.kill_driver import WithTools
 from tests.scenarios.script import tell, tool
 
 from homarus.agent.resume import INTERRUPTED
@@ -71,9 +70,8 @@ class World:
             world.ran.append(context.call_id)
             return said("seen")
 
-        more = {"act": tool("act", act, risk=Risk.WRITE, sequential=True), "look": tool("look", look, sequential=True)}
         runtime.models.registry.register("script", lambda _ref, _key: Model())
-        runtime.toolkit = WithTools(runtime.toolkit, more)  # type: ignore[assignment]
+        runtime.toolkit.add(tool("act", act, risk=Risk.WRITE, sequential=True), tool("look", look, sequential=True))
         return runtime
 
     def crash(self, name: str) -> World:

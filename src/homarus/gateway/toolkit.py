@@ -52,6 +52,10 @@ class Toolkit:
         services = ToolServices(processes=self.processes, grants=granted, env=env, memory_of=memory_of)
         self._tools = {tool.name: tool for tool in build_tools(services, settings)}
 
+    def add(self, *tools: Tool) -> None:
+        """Add tools from outside the program; policy and the gate hold for them as for all others."""
+        self._tools.update({tool.name: tool for tool in tools})
+
     def box(self, agent_id: str = "", who: Who | None = None) -> Toolbox:
         """Return what is left of the tools for one turn; what policy takes away does not exist for the model."""
         agent = agent_id or self._config.default_agent.id
