@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 XDIST ?= auto
 
-.PHONY: help demo setup test test-deep lint format bench docs lock clean
+.PHONY: help demo setup test test-deep lint format coverage bench docs lock clean
 
 help: ## what each command does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,11 +35,12 @@ demo: $(CORE) ## a short conversation in a throw-away home: no key, no network, 
 
 setup: $(DEV) ## everything for development into .venv
 
-test: $(DEV) ## all tests, in minutes
-	@$(BIN)/python -m pytest -n $(XDIST) -m "not deep"
+# FORCE=1 runs them even where nothing changed since they passed; ARGS="tests/cli -k word" runs some of them.
+test: $(DEV) ## all tests, in minutes; on unchanged files it says when they passed
+	@$(BIN)/python scripts/run_tests.py $(if $(FORCE),--force) -n $(XDIST) $(ARGS)
 
 test-deep: $(DEV) ## the long runs: tens of thousands of cases, hundreds of kills (figures in docs/reliability.md)
-	@HOMARUS_DEEP=1 $(BIN)/python -m pytest -n $(XDIST) -m "deep"
+	@HOMARUS_DEEP=1 $(BIN)/python -m pytest -n $(XDIST) -m "deep" $(ARGS)
 
 lint: $(DEV) ## style, types, layers, sizes
 	@$(BIN)/ruff check .
