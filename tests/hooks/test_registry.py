@@ -225,7 +225,35 @@ def test_emit_sync_goes_on_without_a_handler_that_blocks_its_loop(caplog):
         hooks.emit_sync(heard)
     release.set()
     assert heard.messages == []
-    assert "did not come back" in caplog.text
+    assert "hook blocks failed on agent:bootstrap: TimeoutError: no answer within 0.01 s" in caplog.text
+
+
+def test_emit_sync_waits_for_each_handler_alone():
+    hooks = HookRegistry()
+    release = threading.Event()
+
+    async def blocks(_: HookEvent) -> None:
+        release.wait(10)
+
+    hooks.register("agent:bootstrap", blocks, source="blocks", timeout=0.01)
+    hooks.register("agent:bootstrap", note("after"), source="good")
+    assert hooks.emit_sync(event("agent:bootstrap", NOW)).messages == ["after"]
+    release.set()
+
+
+def test_emit_sync_cancels_a_coroutine_that_is_late():
+    hooks = HookRegistry()
+    cancelled = threading.Event()
+
+    async def waits(_: HookEvent) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    hooks.register("agent:bootstrap", waits, source="waits", timeout=0.02)
+    hooks.emit_sync(event("agent:bootstrap", NOW))
+    assert cancelled.wait(10)
 
 
 def test_emit_sync_without_listeners_starts_no_thread():

@@ -92,6 +92,14 @@ class Prepare(Protocol):
         ...
 
 
+class Tell(Protocol):
+    """Tells the hooks what happens in a session. It never raises for what a hook does."""
+
+    def __call__(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> Awaitable[list[str]]:
+        """Tell them of a moment (`session:compact:before`) and return what they want the user to be told."""
+        ...
+
+
 class TurnServices(Struct, frozen=True, kw_only=True):
     """The world of a turn."""
 
@@ -105,3 +113,4 @@ class TurnServices(Struct, frozen=True, kw_only=True):
     today: Callable[[str], date]
     spent_today: Callable[[str], Spent]
     spent: Callable[[str, Spent], None]
+    tell: Tell

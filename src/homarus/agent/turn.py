@@ -243,6 +243,9 @@ class TurnRunner:
                 shown, prompt, model=model, box=prepared.box, context=prepared.context, today=today
             )
 
+        async def tell(moment: str, known: dict[str, Any]) -> list[str]:
+            return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
+
         ports = Ports(
             host=services.engines(turn.agent_id),
             cycle=Counts(live),
@@ -250,6 +253,7 @@ class TurnRunner:
             flush=flush,
             emit=given.emit,
             clock=services.clock,
+            tell=tell,
         )
         return SessionWindow(live.writer, facts, ports)
 

@@ -113,7 +113,9 @@ def check(app: App, as_json: bool) -> int:
     found, statuses = _load(app)
     blocked = [status for status in statuses if status.wanted and not status.able]
     unknown = _unknown_entries(app, found)
-    remarks = [f"{status.hook.name}: {problem}" for status in statuses for problem in status.hook.problems]
+    # What came with the program and is off is nobody's worry.
+    concern = [status for status in statuses if status.wanted or status.hook.source != "bundled"]
+    remarks = [f"{status.hook.name}: {problem}" for status in concern for problem in status.hook.problems]
     running = sum(status.on for status in statuses)
     broken = [
         *found.problems,

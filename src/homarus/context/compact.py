@@ -41,6 +41,8 @@ class Compacted(Struct, frozen=True):
     tokens_before: int = 0
     tokens_after: int = 0
     summary: str = ""
+    # What hooks want the user to be told about it.
+    said: tuple[str, ...] = ()
 
 
 class Occasion(Struct, frozen=True):

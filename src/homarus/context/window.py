@@ -7,7 +7,7 @@ caused it, and at most once in each cycle.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,6 +58,13 @@ class Cycle(Protocol):
 
 # Saves memory from what the model was shown, so that the provider still knows the beginning of it.
 Flush = Callable[[str, tuple[Message, ...]], Awaitable[bool]]
+# Tells those who wait for a moment (`session:compact:before`) what is known of it; returns what they want said about it.
+Tell = Callable[[str, dict[str, Any]], Awaitable[list[str]]]
+
+
+async def tell_nobody(_moment: str, _facts: dict[str, Any]) -> list[str]:
+    """Stand in where nobody waits for anything."""
+    return []
 
 
 class WindowFacts(Struct, frozen=True, kw_only=True):
@@ -83,6 +90,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     flush: Flush
     emit: Callable[[RunEvent], None]
     clock: Clock
+    tell: Tell = tell_nobody
 
 
 class SessionWindow:
@@ -186,6 +194,9 @@ class SessionWindow:
     async def _compact(self, occasion: Occasion, tokens: int, cancel: Cancel) -> Compacted:
         await self._save_memory(await self._view(), tokens, compacting=True, cancel=cancel)
         cancel.check()
+        known = {"reason": occasion.reason, "tokensBefore": tokens, "messageCount": len(self._session.history())}
+        with cancel.interrupting():
+            said = await self._tell("session:compact:before", known)
         self._ports.emit(CompactionStarted(occasion.reason))
         budget = self._facts.budget
         engine = await self._engine_compaction(occasion, tokens)
@@ -199,7 +210,18 @@ class SessionWindow:
             self._ports.cycle.failed_at, self._ports.cycle.flush_failures = None, 0
             self._pruned = PruneState()
         self._ports.emit(CompactionEnded(done.ok, done.reason, done.tokens_before, done.tokens_after))
-        return done
+        known |= {"ok": done.ok, "tokensBefore": done.tokens_before or tokens, "tokensAfter": done.tokens_after}
+        known |= {"summaryLength": len(done.summary), "problem": "" if done.ok else done.reason}
+        # Not interrupted: what has been compacted is compacted, and those who wait for that are told.
+        said += await self._tell("session:compact:after", known)
+        return replace(done, said=tuple(said))
+
+    async def _tell(self, moment: str, facts: dict[str, Any]) -> list[str]:
+        """Tell the hooks; what they want said is said in the chat."""
+        said = await self._ports.tell(moment, facts)
+        for text in said:
+            self._ports.emit(Notice(text, "reply"))
+        return said
 
     async def _engine_compaction(self, occasion: Occasion, tokens: int) -> Compacted | None:
         """Let an engine compact in its own way; None when it leaves that to us."""

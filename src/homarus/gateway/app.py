@@ -23,7 +23,7 @@ from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.gateway.compose import Composer
 from homarus.gateway.home import Home
-from homarus.gateway.hooking import load_registry
+from homarus.gateway.hooking import Telling, load_registry
 from homarus.gateway.lanes import Lanes
 from homarus.gateway.marks import lane_of, route_of
 from homarus.gateway.prepare import Preparer
@@ -50,6 +50,7 @@ class Runtime(Home):
         super().__init__(config, env, clock=clock, ids=ids)
         self.models = Models(config, env, clock=clock)
         self.hooks = load_registry(config, env, self.workspace(config.default_agent.id))
+        self.tell = Telling(self.hooks, self)
         self.composer = Composer(config, env, clock, hooks=self.hooks)
         self.toolkit = Toolkit(config, env, clock=clock, ids=ids, memory_of=self.memory)
         self.spending = Spending(self.today)
@@ -72,6 +73,7 @@ class Runtime(Home):
                 today=self.today,
                 spent_today=self.spending.today,
                 spent=self.spending.add,
+                tell=self.tell,
             )
         )
 

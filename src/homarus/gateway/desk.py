@@ -129,30 +129,17 @@ class Desk:
 
     async def tell_hooks(self, event: str, key: SessionKey, caller: Caller) -> list[str]:
         """Tell the hooks of an event, with the last messages of the session, and return what they want to say."""
-        hooks = self.runtime.hooks
         name, _, reason = event.partition(":auto-reset:")
         name = f"{name}:auto-reset" if reason else name
-        if hooks is None or not hooks.listeners(name):
+        if not self.runtime.tell.anybody(name):
             return []
-        from homarus.hooks.events import event as hook_event
-
         with self.opened(key) as live:
             said: list[Message] = list(live.writer.history()[-REMEMBERED:])
-            session_id = live.writer.session_id
-        context: dict[str, Any] = {
-            "workspaceDir": str(self.workspace(key.agent_id)),
-            "messages": said,
-            "sessionId": session_id,
-            "agentId": key.agent_id,
-            "senderId": caller.sender,
-            "commandSource": caller.channel,
-            "timezone": str(self.runtime.zone(key.agent_id)),
-            "cfg": self.config.document,
-        }
+            facts: dict[str, Any] = {"messages": said, "sessionId": live.writer.session_id}
+        facts |= {"senderId": caller.sender, "commandSource": caller.channel}
         if reason:
-            context["reason"] = reason
-        told = await hooks.emit(hook_event(name, self.clock.now(), session_key=str(key), context=context))
-        return list(told.messages)
+            facts["reason"] = reason
+        return await self.runtime.tell(name, key, facts)
 
     async def compact(self, key: SessionKey, focus: str) -> Compacted:
         """Summarise the older part of a session now."""

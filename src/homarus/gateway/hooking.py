@@ -1,17 +1,18 @@
-"""Find and load the hooks of a home. Most homes have none, and pay nothing for those that have."""
+"""The hooks of a home: found, loaded, and told what happens in its sessions. A home without hooks pays nothing for them."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from homarus.config.load import Config
 from homarus.config.paths import expand
+from homarus.core.routes import SessionKey
 
 if TYPE_CHECKING:
+    from homarus.gateway.home import Home
     from homarus.hooks.registry import HookRegistry
 
 
@@ -22,7 +23,7 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     from homarus.hooks.discover import HookSet, find_hooks, standard_roots
     from homarus.hooks.events import family, listening_order
     from homarus.hooks.load import load_hooks
-    from homarus.hooks.manifest import Facts
+    from homarus.hooks.manifest import Facts, on_path
     from homarus.hooks.registry import HookRegistry
     from homarus.hooks.settings import HookSettings
 
@@ -31,8 +32,36 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     found = find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=extra))
     heard = set(listening_order(only))
     hooks = tuple(hook for hook in found.hooks if not only or heard & {family(key) for key in hook.events})
-    search = env.get("PATH")
-    facts = Facts(sys.platform, env, lambda name: shutil.which(name, path=search) is not None, config.get)
+    facts = Facts(sys.platform, env, on_path(env.get("PATH", "")), config.get)
     registry = HookRegistry()
     statuses = load_hooks(HookSet(hooks), settings, facts, registry, {"stateDir": str(config.paths.state_dir)})
     return registry if any(status.loaded for status in statuses) else None
+
+
+class Telling:
+    """Tells hooks of moments in a session, with the facts that every such event has."""
+
+    def __init__(self, hooks: HookRegistry | None, home: Home) -> None:
+        self._hooks = hooks
+        self._home = home
+
+    def anybody(self, moment: str) -> bool:
+        """Say whether anybody listens: what costs something to find out need not be found out for nobody."""
+        return self._hooks is not None and bool(self._hooks.listeners(moment))
+
+    async def __call__(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> list[str]:
+        """Tell them, and return what they want the user to be told."""
+        if self._hooks is None or not self.anybody(moment):
+            return []
+        from homarus.hooks.events import event
+
+        home = self._home
+        context = {
+            "workspaceDir": str(home.workspace(session.agent_id)),
+            "agentId": session.agent_id,
+            "timezone": str(home.zone(session.agent_id)),
+            "cfg": home.config.document,
+            **facts,
+        }
+        told = await self._hooks.emit(event(moment, home.clock.now(), session_key=str(session), context=context))
+        return list(told.messages)

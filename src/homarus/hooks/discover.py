@@ -13,7 +13,7 @@ from msgspec import Struct
 from homarus.core.errors import StorageError
 from homarus.core.frontmatter import parse, split
 from homarus.core.text import single_line
-from homarus.hooks.events import is_known
+from homarus.hooks.events import unheard
 from homarus.hooks.manifest import Requires, manifest, requirements, text_of, words
 from homarus.storage.boundary import Root
 
@@ -139,7 +139,7 @@ def _read(root: HookRoot, folder: Path, text: str, files: frozenset[str]) -> Hoo
     name = single_line(text_of(values.get("name")), 64) or folder.resolve().name
     events = words(block.get("events"))
     problems = [problem] if problem else []
-    problems += [f"nothing ever emits '{single_line(event, 40)}'" for event in events if not is_known(event)]
+    problems += [problem for event in events if (problem := unheard(single_line(event, 40)))]
     if not events:
         problems.append("it names no events")
     foreign = sorted(files - {HANDLER})

@@ -9,24 +9,28 @@ from msgspec import Struct, field
 
 from homarus.core.clock import epoch_ms
 
-# Every key that this program emits. A hook may listen to a whole key or to its first words (`command`, `session:compact`).
+# What this program emits. A hook may listen to a whole key or to its first words (`command`, `session:compact`).
 KEYS: tuple[str, ...] = (
     "command:new",
     "command:reset",
     "command:stop",
     "agent:bootstrap",
-    "gateway:startup",
-    "gateway:shutdown",
-    "gateway:pre-restart",
     "session:compact:before",
     "session:compact:after",
     "session:auto-reset",
-    "session:patch",
-    "message:received",
-    "message:transcribed",
-    "message:preprocessed",
-    "message:sent",
 )
+# OpenClaw's other keys, by the part of the program whose moments they are. A program without that part emits none of
+# them; a hook that waits for one is told so.
+ELSEWHERE: dict[str, str] = {
+    "gateway:startup": "gateway",
+    "gateway:shutdown": "gateway",
+    "gateway:pre-restart": "gateway",
+    "session:patch": "gateway",
+    "message:received": "channels",
+    "message:transcribed": "channels",
+    "message:preprocessed": "channels",
+    "message:sent": "channels",
+}
 
 
 class HookEvent(Struct):
@@ -77,7 +81,12 @@ def listening_order(key: str) -> tuple[str, ...]:
     return tuple(":".join(words[: count + 1]) for count in range(len(words)))
 
 
-def is_known(key: str) -> bool:
-    """Say whether anything is ever emitted that a listener under this name would hear."""
+def unheard(key: str) -> str:
+    """Return why a listener under this name hears nothing, in words; empty where something that is emitted reaches it."""
     name = family(key)
-    return any(name in listening_order(known) for known in KEYS)
+    if any(name in listening_order(known) for known in KEYS):
+        return ""
+    owner = next((part for known, part in ELSEWHERE.items() if name in listening_order(known)), "")
+    return (
+        f"'{key}' belongs to the {owner}, and nothing emits it without that" if owner else f"nothing ever emits '{key}'"
+    )

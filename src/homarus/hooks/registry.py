@@ -90,44 +90,21 @@ class HookRegistry:
     async def emit(self, event: HookEvent, *, timeout: float | None = None) -> HookEvent:  # noqa: ASYNC109 - for each
         """Tell every listener and return the event as they left it; never raises, except when cancelled itself."""
         for listener in self.listeners(event.key):
+            given = _given(event, listener)
             limit = listener.timeout or timeout or self._timeout
-            given = replace(
-                event,
-                context=_copy(event.context, _COPY_DEPTH),
-                messages=list(event.messages),
-                options=dict(listener.options),
-            )
-            problem = await self._call(listener, given, limit) or _misshapen(given)
-            if problem is None:
-                _adopt(event, given)
-            else:
-                log.warning("hook %s failed on %s: %s", listener.source, event.key, _say(problem))
+            _settle(event, given, listener, await self._call(listener, given, limit))
         return event
 
     def emit_sync(self, event: HookEvent, *, timeout: float | None = None) -> HookEvent:
         """Tell every listener from code that is not asynchronous, such as the building of a prompt.
 
-        Works inside and outside of a running event loop, because the handlers get a loop of their own in another
-        thread. Without a listener it costs next to nothing.
+        Works inside and outside of a running event loop, because every handler gets a thread of its own, and a
+        coroutine a loop in it. Without a listener it costs next to nothing.
         """
-        listeners = self.listeners(event.key)
-        if not listeners:
-            return event
-        limit = sum(each.timeout or timeout or self._timeout for each in listeners)
-        # The worker changes a copy: if it should hang, what it does later touches nobody.
-        inner = replace(event, context=_copy(event.context, _COPY_DEPTH), messages=list(event.messages))
-        told = threading.Event()
-
-        async def tell() -> None:
-            await self.emit(inner, timeout=timeout)
-            # Not the end of the thread: closing its loop waits for handlers that swallow their cancellation.
-            told.set()
-
-        threading.Thread(target=lambda: asyncio.run(tell()), name="hooks", daemon=True).start()
-        if not told.wait(limit + 1.0):
-            log.warning("the hooks of %s did not come back within %.0f s; going on without them", event.key, limit)
-            return event
-        _adopt(event, inner)
+        for listener in self.listeners(event.key):
+            given = _given(event, listener)
+            limit = listener.timeout or timeout or self._timeout
+            _settle(event, given, listener, _alone(listener.handler, given, limit))
         return event
 
     async def _call(self, listener: Listener, event: HookEvent, limit: float) -> BaseException | None:
@@ -143,7 +120,7 @@ class HookRegistry:
         task.cancel()
         self._late.add(task)
         task.add_done_callback(self._late.discard)
-        return TimeoutError(f"no answer within {limit:g} s")
+        return _late(limit)
 
 
 async def _contained(handler: Handler, event: HookEvent) -> BaseException | None:
@@ -184,6 +161,50 @@ async def _in_thread(handler: Handler, event: HookEvent) -> Any:
 
     threading.Thread(target=work, name="hook", daemon=True).start()
     return await answer
+
+
+def _alone(handler: Handler, event: HookEvent, limit: float) -> BaseException | None:
+    """Run a handler in a thread that nobody waits for longer than `limit`; return what it raised."""
+    outcome: list[BaseException | None] = []
+    done = threading.Event()
+
+    async def finish(answer: Awaitable[None]) -> None:
+        # Ends a coroutine that is late; one that swallows this goes on in its own thread and touches nobody.
+        async with asyncio.timeout(limit):
+            await answer
+
+    def work() -> None:
+        problem: BaseException | None = None
+        try:
+            answer = handler(event)
+            if inspect.isawaitable(answer):
+                asyncio.run(finish(answer))
+        except BaseException as raised:  # noqa: BLE001 - handed over to the one who waits
+            problem = raised
+        outcome.append(problem)
+        done.set()
+
+    threading.Thread(target=work, name="hook", daemon=True).start()
+    return outcome[0] if done.wait(limit) else _late(limit)
+
+
+def _late(limit: float) -> TimeoutError:
+    return TimeoutError(f"no answer within {limit:g} s")
+
+
+def _given(event: HookEvent, listener: Listener) -> HookEvent:
+    """Return the copy of an event that one handler works on."""
+    context, messages = _copy(event.context, _COPY_DEPTH), list(event.messages)
+    return replace(event, context=context, messages=messages, options=dict(listener.options))
+
+
+def _settle(event: HookEvent, given: HookEvent, listener: Listener, problem: BaseException | None) -> None:
+    """Take over what a handler did to its copy, or say in the log why nothing of it counts."""
+    problem = problem or _misshapen(given)
+    if problem is None:
+        _adopt(event, given)
+    else:
+        log.warning("hook %s failed on %s: %s", listener.source, event.key, _say(problem))
 
 
 def _copy(value: Any, depth: int) -> Any:

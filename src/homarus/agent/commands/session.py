@@ -60,9 +60,10 @@ async def compact(ctx: CommandContext) -> CommandReply:
     if ctx.host.queue(ctx.session, ctx.caller.channel).busy:
         return said("A turn is running. /stop it first, or compact when it is done.")
     done = await ctx.host.compact(ctx.session, ctx.args)
+    lead = f"🧹 Compacted: ~{done.tokens_before:,} → ~{done.tokens_after:,} tokens. /compact undo takes it back."
     if not done.ok:
-        return said(f"Nothing was compacted: {done.reason}.".replace("..", "."))
-    return said(f"🧹 Compacted: ~{done.tokens_before:,} → ~{done.tokens_after:,} tokens. /compact undo takes it back.")
+        lead = f"Nothing was compacted: {done.reason}.".replace("..", ".")
+    return said("\n".join([lead, *done.said]))
 
 
 async def undo_compact(ctx: CommandContext) -> CommandReply:
