@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.script import Line, Script, Stage, Waiting, calls, kinds, tool
 
 from homarus.agent.batch import SKIPPED
-from homarus.agent.budget import Limits, Spent
+from homarus.agent.budget import Budgets, Limits, Spent
 from homarus.agent.outcome import Status
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import ToolEnded, ToolStarted, UserAccepted
@@ -245,7 +245,7 @@ async def test_budgets_end_a_run_before_the_next_call(
         return said("ok")
 
     stage.tools = {"read": tool("read", takes_time)}
-    outcome = await stage.turn(Script(*[calls("read")] * 9), run=limits)
+    outcome = await stage.turn(Script(*[calls("read")] * 9), budgets=Budgets(run=limits))
     assert outcome.status is status
     assert says in outcome.error
     assert outcome.spent.calls == 2
@@ -255,7 +255,7 @@ async def test_budgets_end_a_run_before_the_next_call(
 async def test_todays_budget_counts_what_other_runs_used(tmp_path: Path) -> None:
     script = Script("never")
     spent = Spent(calls=7, usage=Usage(input=10_000))
-    outcome = await Stage(tmp_path).turn(script, day=Limits(tokens=10_000), spent_today=lambda: spent)
+    outcome = await Stage(tmp_path).turn(script, budgets=Budgets(day=Limits(tokens=10_000)), spent_today=lambda: spent)
     assert "today's budget of 10,000 tokens" in outcome.error
     assert script.asked == []
 

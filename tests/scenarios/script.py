@@ -12,6 +12,7 @@ from msgspec import Struct
 from tests.tools.context import context
 
 from homarus.agent.batch import Batch
+from homarus.agent.budget import Meter, Spent
 from homarus.agent.loop import Loop, LoopSettings, Run
 from homarus.agent.outcome import Outcome
 from homarus.core.cancel import Cancel
@@ -133,7 +134,7 @@ class Stage:
 
     async def turn(self, script: Script, text: str = "hello", **settings: Any) -> Outcome:
         boundary = settings.pop("boundary", "tool")
-        spent_today = settings.pop("spent_today", None)
+        meter = Meter(today=settings.pop("spent_today", Spent))
         self.session.append_message(User((Text(text),)))
         box = Toolbox(self.tools, self._allow)
         batch = Batch(
@@ -156,7 +157,7 @@ class Stage:
             clock=self.clock,
             cancel=self.cancel,
             settle=self.settled.append,
-            **({"spent_today": spent_today} if spent_today else {}),
+            meter=meter,
         )
         return await Loop(run).run()
 

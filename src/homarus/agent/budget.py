@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -28,9 +30,39 @@ class Spent(Struct, frozen=True):
         """Return this and one more call."""
         return Spent(self.calls + calls, add_usage(self.usage, usage), self.seconds)
 
+    def plus(self, other: Spent) -> Spent:
+        """Return the sum of two."""
+        usage = add_usage(self.usage, other.usage)
+        return Spent(self.calls + other.calls, usage, self.seconds + other.seconds)
+
     def after(self, seconds: float) -> Spent:
         """Return this with the time that the run has taken."""
         return replace(self, seconds=seconds)
+
+
+class Budgets(Struct, frozen=True):
+    """The block `agents.defaults.budget` (or an agent's own): what one run may use, and what all runs of a day may."""
+
+    run: Limits = Limits()
+    day: Limits = Limits()
+
+
+class Meter:
+    """Counts every model call that a turn causes: its answers, the summaries it needs, the saving of memory."""
+
+    def __init__(self, note: Callable[[Spent], None] = lambda _spent: None, today: Callable[[], Spent] = Spent) -> None:
+        self._note = note
+        self.today = today  # what all turns of the day used, this one with them
+        self.spent = Spent()
+
+    def add(self, usage: Usage) -> None:
+        """Count one call, at once: what a crash interrupts afterwards was paid for all the same."""
+        self.spent = self.spent.add(usage)
+        self._note(Spent(1, usage))
+
+    def took(self, seconds: float) -> None:
+        """Count how long the turn ran."""
+        self._note(Spent(seconds=seconds))
 
 
 class Exceeded(Struct, frozen=True):

@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any
 
 from homarus.agent.ports import Model
+from homarus.agent.services import Prepared
 from homarus.core.errors import Denied
 from homarus.core.messages import Message, Text, User
 from homarus.models.provider import Stop
@@ -17,9 +18,10 @@ _ALLOWED = frozenset({"read", "memory_retain", "memory_search", "write"})
 
 
 async def save_memory(
-    messages: tuple[Message, ...], prompt: str, *, model: Model, box: Toolbox, context: ToolContext, today: date
+    messages: tuple[Message, ...], prompt: str, *, model: Model, prepared: Prepared, today: date
 ) -> bool:
     """Let the model write down what is worth keeping; return whether it came to an end by itself."""
+    box, context = prepared.box, prepared.context
     note = f"memory/{today.isoformat()}.md"
     tools = {name: tool for name, tool in box.tools.items() if name in _ALLOWED}
     limited = Toolbox(tools, _only(note))
@@ -28,6 +30,7 @@ async def save_memory(
         reply = None
         async for event in model.stream(history, tools=True, cancel=context.cancel):
             if isinstance(event, Stop):
+                prepared.meter.add(event.message.usage)
                 if event.error is not None:
                     return False
                 reply = event.message

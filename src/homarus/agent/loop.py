@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from homarus.agent.batch import Batch, BatchEnd
-from homarus.agent.budget import Limits, Spent, exceeded
+from homarus.agent.budget import Budgets, Meter, Spent, exceeded
 from homarus.agent.outcome import Outcome, Status
 from homarus.agent.ports import Emit, Model, Steer, Window
 from homarus.core.cancel import Cancel
@@ -31,8 +31,7 @@ CLOSING_CALLS = 2
 class LoopSettings(Struct, frozen=True):
     """How this turn behaves; everything else is behind the ports."""
 
-    run: Limits = Limits()
-    day: Limits = Limits()
+    budgets: Budgets = Budgets()
     # Take every waiting message at a boundary, or one at a time.
     take_all: bool = False
     # The turn owes its reader words: silence after tools asks the model once more, without tools.
@@ -51,8 +50,8 @@ class Run(Struct, frozen=True, kw_only=True):
     emit: Emit
     clock: Clock
     cancel: Cancel
+    meter: Meter
     settle: Callable[[str], None] = lambda _key: None
-    spent_today: Callable[[], Spent] = Spent
 
 
 class Loop:
@@ -60,7 +59,6 @@ class Loop:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._spent = Spent()
         self._started = run.clock.monotonic()
         self._text = ""
         self._acted = False
@@ -98,9 +96,9 @@ class Loop:
         """Return the end of a turn that may not go on: stopped, or out of budget."""
         if self._run.cancel.cancelled:
             return self._ended(Status.ABORTED, self._run.cancel.reason)
-        settings = self._run.settings
-        reached = exceeded(self._now_spent(), settings.run, whose="this run's")
-        reached = reached or exceeded(self._run.spent_today(), settings.day, whose="today's")
+        budgets = self._run.settings.budgets
+        reached = exceeded(self._now_spent(), budgets.run, whose="this run's")
+        reached = reached or exceeded(self._run.meter.today(), budgets.day, whose="today's")
         if reached is None:
             return None
         return self._ended(Status.TIMEOUT if reached.what == "seconds" else Status.ERROR, reached.text)
@@ -134,7 +132,7 @@ class Loop:
             elif isinstance(event, ModelCalled | TextDelta | ThinkingDelta | Notice):
                 self._run.emit(event)
         assert stop is not None, "a stream ends with one Stop"
-        self._spent = self._spent.add(stop.message.usage)
+        self._run.meter.add(stop.message.usage)
         return stop
 
     def _store(self, reply: Assistant) -> None:
@@ -177,7 +175,7 @@ class Loop:
         return Outcome(status, self._text, error, self._now_spent())
 
     def _now_spent(self) -> Spent:
-        return self._spent.after(self._run.clock.monotonic() - self._started)
+        return self._run.meter.spent.after(self._run.clock.monotonic() - self._started)
 
 
 def _too_long(error: ModelError) -> ModelError:

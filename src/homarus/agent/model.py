@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
+from homarus.agent.budget import Meter
 from homarus.context.summarize import Ask
 from homarus.core.cancel import Cancel
 from homarus.core.events import ModelCalled, Notice
@@ -50,10 +51,11 @@ class ChainModel:
 class Summaries:
     """The turn's models as a summariser: no tools, no thinking, nothing kept."""
 
-    def __init__(self, client: ModelClient, chain: Chain, cancel: Cancel) -> None:
+    def __init__(self, client: ModelClient, chain: Chain, cancel: Cancel, meter: Meter) -> None:
         self._client = client
         self._chain = chain
         self._cancel = cancel
+        self._meter = meter
 
     async def __call__(self, ask: Ask) -> str:
         """Return the model's text, or raise its `ModelError`."""
@@ -67,6 +69,7 @@ class Summaries:
         text = ""
         async for event in self._client.stream(request, self._chain, cancel=self._cancel):
             if isinstance(event, Stop):
+                self._meter.add(event.message.usage)
                 if event.error is not None:
                     raise event.error
                 text = event.message.text

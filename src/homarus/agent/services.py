@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from homarus.agent.budget import Spent
+from homarus.agent.budget import Budgets, Meter
 from homarus.agent.ports import Emit
 from homarus.config.view import Config
 from homarus.context.engine import EngineHost
@@ -41,6 +41,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     box: Toolbox
     context: ToolContext
     guard: LoopGuard
+    meter: Meter
+    budgets: Budgets = Budgets()
     thinking: str = "off"
     window_tokens: int = 200_000
     params: dict[str, Any] = {}
@@ -111,6 +113,4 @@ class TurnServices(Struct, frozen=True, kw_only=True):
     compose: Callable[[ComposeRequest], Speech]
     engines: Callable[[str], EngineHost]
     today: Callable[[str], date]
-    spent_today: Callable[[str], Spent]
-    spent: Callable[[str, Spent], None]
     tell: Tell

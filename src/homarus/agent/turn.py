@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from homarus.agent.batch import Batch
-from homarus.agent.budget import Limits
 from homarus.agent.flush import save_memory
 from homarus.agent.live import Live, OpenSessions
 from homarus.agent.loop import Loop, LoopSettings, Run
@@ -63,8 +62,6 @@ class Turn(Struct, frozen=True, kw_only=True):
     # A turn that nobody reads along with: no first-run ritual.
     interactive: bool = True
     depth: int = 0
-    budget: Limits = Limits()
-    day: Limits = Limits()
     provenance: dict[str, Any] | None = None
     # Levels of this turn alone (reasoning, elevated, verbose, fast), over those of the session.
     levels: dict[str, str] = {}
@@ -194,7 +191,7 @@ class TurnRunner:
         run = Run(
             session=session,
             settings=LoopSettings(
-                run=turn.budget, day=turn.day, take_all=prepared.steer_all, must_answer=not turn.heartbeat
+                budgets=prepared.budgets, take_all=prepared.steer_all, must_answer=not turn.heartbeat
             ),
             model=model,
             window=window,
@@ -204,7 +201,7 @@ class TurnRunner:
             clock=services.clock,
             cancel=given.cancel,
             settle=given.settle,
-            spent_today=lambda: services.spent_today(turn.agent_id),
+            meter=prepared.meter,
         )
         before = live.entry.compaction_count
         try:
@@ -239,9 +236,7 @@ class TurnRunner:
         async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
             prompt = settings.memory_flush.prompt or FLUSH_PROMPT
             today = services.today(turn.agent_id)
-            return await save_memory(
-                shown, prompt, model=model, box=prepared.box, context=prepared.context, today=today
-            )
+            return await save_memory(shown, prompt, model=model, prepared=prepared, today=today)
 
         async def tell(moment: str, known: dict[str, Any]) -> list[str]:
             return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
@@ -249,7 +244,7 @@ class TurnRunner:
         ports = Ports(
             host=services.engines(turn.agent_id),
             cycle=Counts(live),
-            summarize=Summaries(prepared.client, prepared.chain, given.cancel),
+            summarize=Summaries(prepared.client, prepared.chain, given.cancel, prepared.meter),
             flush=flush,
             emit=given.emit,
             clock=services.clock,
@@ -282,7 +277,7 @@ class TurnRunner:
         if not turn.heartbeat:
             fields["last_interaction_at"] = now
         live.update(**fields)
-        self._services.spent(turn.agent_id, outcome.spent)
+        prepared.meter.took(outcome.spent.seconds)
 
 
 class Counts:

@@ -53,14 +53,14 @@ class Runtime(Home):
         self.tell = Telling(self.hooks, self)
         self.composer = Composer(config, env, clock, hooks=self.hooks)
         self.toolkit = Toolkit(config, env, clock=clock, ids=ids, memory_of=self.memory)
-        self.spending = Spending(self.today)
+        self.spending = Spending(config.paths.own_dir / "spending", self.today)
         self.lanes = Lanes(config.paths.own_dir / "inbox", self._open_lane, self._forget)
         self._listeners: dict[SessionKey, list[Listener]] = {}
         # One thing at a time in a session: a turn, a compaction by hand, or starting over.
         self._alone: dict[SessionKey, asyncio.Lock] = {}
         self._errands: dict[SessionKey, Cancel] = {}
         self._places = Places({"main": int(config.get("agents.defaults.maxConcurrent") or 4)})
-        preparer = Preparer(self, self.models, self.composer, self.toolkit)
+        preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending)
         self.turns = TurnRunner(
             TurnServices(
                 config=config,
@@ -71,8 +71,6 @@ class Runtime(Home):
                 compose=preparer.compose,
                 engines=self.engine,
                 today=self.today,
-                spent_today=self.spending.today,
-                spent=self.spending.add,
                 tell=self.tell,
             )
         )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from homarus.agent.budget import Meter
 from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
+from homarus.agent.settings import TurnSettings
 from homarus.agent.turn import Turn
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Trust
 from homarus.gateway.compose import Composer, PromptRequest
 from homarus.gateway.home import Home
 from homarus.gateway.marks import stored_override
+from homarus.gateway.spending import Spending
 from homarus.gateway.toolkit import Toolkit, who_of
 from homarus.models.access import Models
 from homarus.models.ref import ModelRef
@@ -29,11 +33,12 @@ DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
 class Preparer:
     """Answers what a turn asks before it runs. It changes nothing."""
 
-    def __init__(self, home: Home, models: Models, composer: Composer, toolkit: Toolkit) -> None:
+    def __init__(self, home: Home, models: Models, composer: Composer, toolkit: Toolkit, spending: Spending) -> None:
         self._home = home
         self._models = models
         self._composer = composer
         self._toolkit = toolkit
+        self._spending = spending
 
     async def prepare(self, turn: Turn, entry: SessionEntry, cancel: Cancel, emit: Emit) -> Prepared:
         """Resolve the models, the tools and the rules of a turn."""
@@ -78,6 +83,8 @@ class Preparer:
             ),
             context=context,
             guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
+            meter=Meter(partial(self._spending.add, turn.agent_id), partial(self._spending.today, turn.agent_id)),
+            budgets=agent.block("", TurnSettings).budget,
             thinking=self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or ""),
             window_tokens=info.window,
             params=self._params(turn, entry, ref),
