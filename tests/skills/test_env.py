@@ -9,9 +9,13 @@ import os
 import pytest
 
 from homarus.core.errors import ConfigError
-from homarus.skills.env import env_for_run
+from homarus.skills import env as skills_env
 from homarus.skills.settings import SkillEntry, SkillSettings
 from homarus.skills.snapshot import Snapshot, SnapshotSkill
+
+
+def env_for_run(*given, **options) -> dict[str, str]:
+    return skills_env.env_for_run(*given, **options).values
 
 
 def snapshot(*skills: SnapshotSkill) -> Snapshot:
@@ -112,3 +116,24 @@ async def test_runs_at_the_same_time_see_only_their_own():
         f"key-{number}" for number in range(5)
     ]
     assert dict(os.environ) == before
+
+
+def test_names_that_nobody_may_set_are_refused_and_named(caplog):
+    settings = SkillSettings(entries={"a": SkillEntry(env={"LD_PRELOAD": "x", "FINE": "y"})})
+    with caplog.at_level(logging.WARNING):
+        added = env_for_run(snapshot(SnapshotSkill("a")), settings, {}, str, closed=lambda name: name.startswith("LD_"))
+    assert added == {"FINE": "y"}
+    assert "LD_PRELOAD cannot be set" in caplog.text
+
+
+def test_keys_are_hidden_and_plain_settings_are_not():
+    env = {"LEDGER_URL": "https://x.example", "OTHER_TOKEN": "t-123456", "INDIRECT": {"source": "env", "id": "X"}}
+    settings = SkillSettings(entries={"a": SkillEntry(env=env, api_key="k-123456")})
+    given = skills_env.env_for_run(
+        snapshot(SnapshotSkill("a", "LEDGER_ID")),
+        settings,
+        {},
+        lambda value: value if isinstance(value, str) else "r-1",
+    )
+    assert set(given.values) == {"LEDGER_URL", "OTHER_TOKEN", "INDIRECT", "LEDGER_ID"}
+    assert given.hidden == ("t-123456", "r-1", "k-123456")

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.tools.context import context
 
 from homarus.core.cancel import Cancel
@@ -11,7 +12,7 @@ from homarus.core.errors import Cancelled, Denied, ToolError
 from homarus.core.messages import Image, Text, ToolCall
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.execute import STOPPED, Toolbox, execute
-from homarus.tools.result import bound, cut, limit_for
+from homarus.tools.result import bound, conceal, cut, limit_for
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -146,3 +147,19 @@ def test_images_are_counted(tmp_path: Path) -> None:
     parts, was_cut = bound((Text("a"), *images), 100, tmp_path / "f")
     assert was_cut
     assert len(parts) == 9
+
+
+async def test_a_result_never_shows_a_key_that_the_run_was_given(tmp_path: Path) -> None:
+    given = replace(context(tmp_path), hidden=("sk-123456", "sk-123456-long", "abc"))
+    result = await execute(call("one sk-123456-long two sk-123456 abc"), box(echo), given)
+    assert result.text == "one [hidden] two [hidden] abc"
+    long = await execute(call("sk-123456 " * 20_000), box(echo), given)
+    assert "sk-123456" not in long.text
+    (kept,) = given.overflow_dir.iterdir()
+    assert "sk-123456" not in kept.read_text()
+
+
+def test_parts_without_a_key_come_back_as_they_are() -> None:
+    parts = (Text("nothing"), Image("image/png", "sk-123456"))
+    assert conceal(parts, ("sk-123456",)) == parts
+    assert conceal(parts, ()) is parts

@@ -25,6 +25,7 @@ from homarus.models.select import Chain
 from homarus.prompt.sections.tooling import in_order
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
+from homarus.skills.snapshot import Snapshot
 from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard
 from homarus.tools.tool import ToolContext
@@ -40,6 +41,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     chain: Chain
     box: Toolbox
     context: ToolContext
+    # The skills of this turn, as the prompt lists them and as its commands get their variables.
+    skills: Snapshot
     guard: LoopGuard
     meter: Meter
     budgets: Budgets = Budgets()

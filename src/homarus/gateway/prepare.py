@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
 from homarus.agent.settings import TurnSettings
 from homarus.agent.turn import Turn
+from homarus.config.view import Config
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Trust
 from homarus.gateway.compose import Composer, PromptRequest
@@ -23,7 +25,12 @@ from homarus.models.rotation import Pin
 from homarus.prompt.facts import RuntimeFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
 from homarus.queue.settings import QueueSettings
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
+from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.row import SessionEntry
+from homarus.skills.agent import settings_of
+from homarus.skills.env import RunEnv, env_for_run
+from homarus.skills.snapshot import Snapshot
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.tool import Taint, ToolContext
 
@@ -49,6 +56,9 @@ class Preparer:
         workspace = self._home.workspace(turn.agent_id)
         queue = self._home.config.block("messages.queue", QueueSettings)
         seconds = float(turn.seconds if turn.seconds is not None else agent.get("timeoutSeconds", DEFAULT_SECONDS) or 0)
+        skills = self._composer.skills_for(turn.agent_id, entry.skills_snapshot)
+        sandbox = self._home.sandbox(turn.agent_id, turn.session)
+        given = command_env(self._home.config, skills, sandbox, self._home.env)
         context = ToolContext(
             agent_id=turn.agent_id,
             session=turn.session,
@@ -58,8 +68,9 @@ class Preparer:
             trust=turn.trust,
             workspace=workspace,
             cwd=workspace,
-            sandbox=self._home.sandbox(turn.agent_id, turn.session),
-            env={"HOME": str(self._home.config.paths.home)},
+            sandbox=sandbox,
+            env={**given.values, "HOME": str(self._home.config.paths.home)},
+            hidden=given.hidden,
             overflow_dir=self._home.config.paths.own_dir / "overflow" / (entry.session_id or "session"),
             clock=self._home.clock,
             ids=self._home.ids,
@@ -82,6 +93,7 @@ class Preparer:
                 who_of(turn.trust, ref.key, sandboxed=context.sandbox.enforced, depth=turn.depth),
             ),
             context=context,
+            skills=skills,
             guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
             meter=Meter(partial(self._spending.add, turn.agent_id), partial(self._spending.today, turn.agent_id)),
             budgets=agent.block("", TurnSettings).budget,
@@ -103,7 +115,6 @@ class Preparer:
     def compose(self, request: ComposeRequest) -> Speech:
         """Make the prompt of a turn."""
         prepared = request.prepared
-        skills = self._composer.skills_for(request.agent_id, request.entry.skills_snapshot)
         extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in request.notes)
         if request.pins:
             held = "\n".join(f"- {pin}" for pin in request.pins)
@@ -117,7 +128,7 @@ class Preparer:
                 agent_id=request.agent_id,
                 session=request.session,
                 tools=prepared.specs,
-                skills=skills,
+                skills=prepared.skills,
                 turn=TurnFacts(
                     runtime=runtime,
                     extras=extras,
@@ -132,4 +143,15 @@ class Preparer:
                 occasion=request.occasion,
             )
         )
-        return Speech(composed.prompt.system, composed.carrier, composed.context.carried, None, skills.to_json())
+        return Speech(
+            composed.prompt.system, composed.carrier, composed.context.carried, None, prepared.skills.to_json()
+        )
+
+
+def command_env(config: Config, skills: Snapshot, sandbox: SandboxSpec, outer: Mapping[str, str]) -> RunEnv:
+    """Return the variables that skills bring to a turn's commands, beyond what its sandbox lets them see anyway."""
+    settings = settings_of(config)
+    if not settings.entries:
+        return RunEnv()
+    seen = clean_environment(sandbox, outer, {})
+    return env_for_run(skills, settings, seen, config.resolve, closed=is_dangerous_variable)

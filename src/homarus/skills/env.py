@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
+from homarus.config.redact import is_reference, is_secret_key
 from homarus.core.errors import HomarusError
 from homarus.skills.settings import SkillSettings
 from homarus.skills.snapshot import Snapshot
@@ -28,17 +31,34 @@ _STEERING = re.compile(
 log = logging.getLogger("homarus.skills")
 
 
+class RunEnv(Struct, frozen=True):
+    """Variables for one run's commands. `hidden` are those of their values that must not be shown to anybody."""
+
+    values: dict[str, str] = {}
+    hidden: tuple[str, ...] = ()
+
+
 def env_for_run(
-    snapshot: Snapshot, settings: SkillSettings, env: Mapping[str, str], resolve: Callable[[Any], str]
-) -> dict[str, str]:
+    snapshot: Snapshot,
+    settings: SkillSettings,
+    env: Mapping[str, str],
+    resolve: Callable[[Any], str],
+    *,
+    closed: Callable[[str], bool] = lambda _name: False,
+) -> RunEnv:
     """Return what to add to a run's environment: only names that `env` does not have, the first skill's value winning.
 
     `resolve` turns a setting into text, following a reference to a secret; one that fails is logged and left out.
+    `closed` are the names that nobody may set for a command.
     """
     added: dict[str, str] = {}
+    hidden: list[str] = []
 
-    def offer(name: str, value: Any, key: str) -> None:
+    def offer(name: str, value: Any, key: str, *, secret: bool) -> None:
         if not _NAME.fullmatch(name) or env.get(name) or name in added or value is None or value == "":
+            return
+        if closed(name):
+            log.warning("skill %s: %s cannot be set for commands", key, name)
             return
         try:
             text = json.dumps(value) if isinstance(value, int | float) else resolve(value)
@@ -47,16 +67,18 @@ def env_for_run(
             return
         if text and "\0" not in text:
             added[name] = text
+            if secret or is_secret_key(name) or is_reference(value):
+                hidden.append(text)
 
     for skill in snapshot.skills:
         entry = settings.entry(skill.key, skill.name)
         if entry is None or entry.enabled is False:
             continue
         for name, value in entry.env.items():
-            offer(name, value, skill.key)
+            offer(name, value, skill.key, secret=False)
         if skill.primary_env and entry.api_key:
             if _STEERING.fullmatch(skill.primary_env):
                 log.warning("skill %s may not set %s", skill.key, skill.primary_env)
             else:
-                offer(skill.primary_env, entry.api_key, skill.key)
-    return added
+                offer(skill.primary_env, entry.api_key, skill.key, secret=True)
+    return RunEnv(added, tuple(hidden))

@@ -14,7 +14,7 @@ from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
 from homarus.core.messages import Text, ToolCall, ToolResult
 from homarus.core.text import single_line
-from homarus.tools.result import MAX_DETAIL_BYTES, bound, limit_for
+from homarus.tools.result import MAX_DETAIL_BYTES, bound, conceal, limit_for
 from homarus.tools.schema import fit
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
@@ -74,7 +74,8 @@ async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolRes
         output = _failed(
             f"{call.name} failed unexpectedly: {type(problem).__name__}: {single_line(str(problem))}", "bug"
         )
-    parts, cut = bound(output.parts, limit_for(context.window_tokens), context.overflow_dir / f"{_safe(call.id)}.txt")
+    shown = conceal(output.parts, context.hidden)
+    parts, cut = bound(shown, limit_for(context.window_tokens), context.overflow_dir / f"{_safe(call.id)}.txt")
     details = dict(output.details or {})
     if cut:
         details["truncated"] = True

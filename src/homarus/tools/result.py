@@ -11,12 +11,24 @@ from homarus.storage.atomic import create_new, ensure_dir
 
 MAX_IMAGES = 8
 MAX_DETAIL_BYTES = 32_000
+MIN_SECRET, HIDDEN = 6, "[hidden]"
 
 
 def limit_for(window_tokens: int) -> int:
     """Return how many characters one result may have in a window: more room, longer results, never 30 % of it."""
     steps = 16_000 if window_tokens < 100_000 else 32_000 if window_tokens < 200_000 else 64_000
     return max(1_000, min(steps, int(window_tokens * 0.3) * 4))
+
+
+def conceal(parts: tuple[Part, ...], secrets: tuple[str, ...]) -> tuple[Part, ...]:
+    """Return the parts without the secrets that a command was given and printed; short ones are too common to be found."""
+    # The longest first: one secret may be the beginning of another.
+    for secret in sorted((each for each in secrets if len(each) >= MIN_SECRET), key=len, reverse=True):
+        parts = tuple(
+            Text(part.text.replace(secret, HIDDEN)) if isinstance(part, Text) and secret in part.text else part
+            for part in parts
+        )
+    return parts
 
 
 def bound(parts: tuple[Part, ...], limit: int, overflow: Path) -> tuple[tuple[Part, ...], bool]:

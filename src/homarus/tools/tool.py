@@ -74,6 +74,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     # Whether a command may go on after its call: only where the process tool is there to look after it.
     background: bool = True
     window_tokens: int = 200_000
+    # Values among `env` that no result may show: keys that the run's commands were given.
+    hidden: tuple[str, ...] = ()
 
     @property
     def restricted(self) -> bool:
