@@ -56,6 +56,9 @@ class World:
     async def agents(self, ctx: ToolContext) -> list[dict[str, Any]]:
         return [{"id": "main"}]
 
+    def can_look(self, agent_id: str) -> bool:
+        return True
+
     async def look(self, ctx: ToolContext, data: bytes, kind: str, prompt: str) -> str:
         return f"{kind} {len(data)} {prompt}"
 
@@ -154,7 +157,7 @@ async def test_lists_and_histories_are_bounded_and_hold_no_secrets(tmp_path: Any
     assert '"truncated":' in text
     text = await say(tools, "sessions_history", wide, sessionKey="k", limit=3)
     assert "sk-aaa" not in text
-    assert "[secret]" in text
+    assert "[redacted]" in text
     assert "Signature" not in text
     assert len(text) < 3 * 4_200
 

@@ -56,6 +56,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     trust: Trust = Trust.OWNER
+    # What stands behind it that nobody trusted wrote: a message of another session hands its own on.
+    taint: tuple[str, ...] = ()
     model: Override | None = None
     thinking: str = ""
     heartbeat: bool = False

@@ -41,6 +41,8 @@ BLOCKS: dict[str, str] = {
     "tools.exec": "homarus.tools.gate:ExecSettings",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.settings:WebSettings",
+    "tools.sessions": "homarus.gateway.visible:VisibilitySettings",
+    "tools.agentToAgent": "homarus.gateway.visible:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
 }

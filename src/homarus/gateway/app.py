@@ -26,6 +26,7 @@ from homarus.gateway.home import Home
 from homarus.gateway.hooking import Telling, load_registry
 from homarus.gateway.lanes import Lanes
 from homarus.gateway.marks import lane_of, route_of
+from homarus.gateway.offers import offers_of
 from homarus.gateway.prepare import Preparer
 from homarus.gateway.setup import seed_agent
 from homarus.gateway.spending import Spending
@@ -52,7 +53,8 @@ class Runtime(Home):
         self.hooks = load_registry(config, env, self.workspace(config.default_agent.id))
         self.tell = Telling(self.hooks, self)
         self.composer = Composer(config, env, clock, hooks=self.hooks)
-        self.toolkit = Toolkit(config, env, clock=clock, ids=ids, memory_of=self.memory)
+        offers, self._peers = offers_of(self)
+        self.toolkit = Toolkit(config, env, clock=clock, ids=ids, offers=offers)
         self.spending = Spending(config.paths.own_dir / "spending", self.today)
         self.lanes = Lanes(config.paths.own_dir / "inbox", self._open_lane, self._forget)
         self._listeners: dict[SessionKey, list[Listener]] = {}
@@ -163,6 +165,7 @@ class Runtime(Home):
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
+        await self._peers.aclose()
         await self.lanes.close()
         await self.toolkit.aclose()
         self.turns.open.close()
@@ -180,13 +183,14 @@ class Runtime(Home):
         trust = newest.trust if newest else Trust.OWNER
         route = newest.route if newest else Route(key.agent_id, key)
         facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
+        items = batch.items if batch else ()
         return Turn(
             run_id=self.ids.uuid(),
             agent_id=key.agent_id,
             session=key,
             route=route,
             text=batch.text if batch else "",
-            keys=tuple(item.key for item in batch.items) if batch else (),
+            keys=tuple(item.key for item in items),
             images=batch.images if batch else (),
             trust=trust,
             model=Override(facts["model"]) if facts.get("model") else None,
@@ -194,6 +198,9 @@ class Runtime(Home):
             levels=dict(facts.get("levels") or {}),
             notes=tuple((str(name), str(text)) for name, text in facts.get("notes") or ()),
             seconds=facts.get("seconds"),
+            taint=tuple(
+                dict.fromkeys(source for item in items for source in (item.inbound.facts or {}).get("taint", ()))
+            ),
         )
 
     def _emitter(self, key: SessionKey) -> Emit:

@@ -16,13 +16,14 @@ from homarus.config.paths import resolve_paths
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids, epoch_ms
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted
 from homarus.core.messages import Image, Inbound, Trust, Usage
 from homarus.core.routes import SessionKey, normalize_agent_id
 from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
 from homarus.gateway.conversation import Conversation
+from homarus.gateway.follow import follow
 from homarus.gateway.handled import Handled
 from homarus.queue.modes import Overrides
 
@@ -139,36 +140,10 @@ class Agent:
             if handled.item is None:
                 yield RunEnded("", "ok")
                 return
-            async for event in self._follow(handled.item.key, events):
+            async for event in follow(self.runtime.lane(self.session), handled.item.key, events):
                 yield event
         finally:
             unlisten()
-
-    async def _follow(self, key: str, events: asyncio.Queue[RunEvent]) -> AsyncIterator[RunEvent]:
-        """Yield the session's events until the turn that took this message has ended."""
-        lane = self.runtime.lane(self.session)
-        idle = asyncio.ensure_future(lane.idle())
-        mine = False
-        try:
-            while True:
-                if events.empty():
-                    # A message that `stop` forgot before its turn began has no turn that could end.
-                    getter = asyncio.ensure_future(events.get())
-                    await asyncio.wait({getter, idle}, return_when=asyncio.FIRST_COMPLETED)
-                    if not getter.done():
-                        getter.cancel()
-                        yield RunEnded("", "aborted", error="stopped before it began")
-                        return
-                    event = getter.result()
-                else:
-                    event = events.get_nowait()
-                # The end of an earlier turn is not the end of this one.
-                mine = mine or (isinstance(event, UserAccepted) and event.message.idempotency_key == key)
-                yield event
-                if isinstance(event, RunEnded) and (mine or not self._waits(key)):
-                    return
-        finally:
-            idle.cancel()
 
     async def send(self, text: str, *, message_id: str = "", channel: str = "terminal") -> Handled:
         """Hand a message in and return at once; what happens then is told to those who `listen`."""
@@ -183,9 +158,6 @@ class Agent:
         return Inbound(
             id=message_id or self.runtime.ids.uuid(), channel=channel, text=text, trust=trust, timestamp=moment
         )
-
-    def _waits(self, key: str) -> bool:
-        return any(item.key == key for item in self.runtime.lane(self.session).waiting)
 
     def steer(self, text: str) -> bool:
         """Say something to the running turn; False when none runs, and then nothing was sent."""

@@ -59,6 +59,8 @@ class Preparer:
         skills = self._composer.skills_for(turn.agent_id, entry.skills_snapshot)
         sandbox = self._home.sandbox(turn.agent_id, turn.session)
         given = command_env(self._home.config, skills, sandbox, self._home.env)
+        who = who_of(turn.trust, ref.key, sandboxed=sandbox.enforced, depth=turn.depth)
+        box = self._toolkit.box(turn.agent_id, who)
         context = ToolContext(
             agent_id=turn.agent_id,
             session=turn.session,
@@ -75,10 +77,11 @@ class Preparer:
             clock=self._home.clock,
             ids=self._home.ids,
             cancel=cancel,
-            taint=Taint(() if turn.trust is Trust.OWNER else (f"sender:{turn.trust}",)),
+            taint=Taint((*turn.taint, *(() if turn.trust is Trust.OWNER else (f"sender:{turn.trust}",)))),
             depth=turn.depth,
             vision=info.sees,
             window_tokens=info.window,
+            background="process" in box.tools,
         )
         pin = (
             Pin(entry.auth_profile_override, by_user=entry.auth_profile_override_source == "user")
@@ -88,10 +91,7 @@ class Preparer:
         return Prepared(
             client=self._models.client(agent),
             chain=chain,
-            box=self._toolkit.box(
-                turn.agent_id,
-                who_of(turn.trust, ref.key, sandboxed=context.sandbox.enforced, depth=turn.depth),
-            ),
+            box=box,
             context=context,
             skills=skills,
             guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids
@@ -32,15 +33,12 @@ _DECISIONS: dict[str, Decision] = {
     "deny": "deny",
 }
 
-if TYPE_CHECKING:
-    from homarus.memory.memory import Memory
-
 
 class Toolkit:
     """All tools of one process, and what they share: running commands, approvals, the people who answer."""
 
     def __init__(
-        self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids, memory_of: Callable[[str], Memory]
+        self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids, offers: ToolServices | None = None
     ) -> None:
         self._config = config
         self.people = People()
@@ -49,7 +47,8 @@ class Toolkit:
         self.processes = ProcessManager(clock, ids, settings=settings.processes)
         granted = Granted()
         self._gate = PolicyGate(self.approvals, granted, env, approver=self.people, settings=self._exec)
-        services = ToolServices(processes=self.processes, grants=granted, env=env, memory_of=memory_of)
+        self._offers = offers or ToolServices()
+        services = replace(self._offers, processes=self.processes, grants=granted, env=env)
         self._tools = {tool.name: tool for tool in build_tools(services, settings)}
 
     def add(self, *tools: Tool) -> None:
@@ -59,7 +58,7 @@ class Toolkit:
     def box(self, agent_id: str = "", who: Who | None = None) -> Toolbox:
         """Return what is left of the tools for one turn; what policy takes away does not exist for the model."""
         agent = agent_id or self._config.default_agent.id
-        return Toolbox(_allowed(self._config, agent, who or Who(), self._tools), self._gate)
+        return Toolbox(_allowed(self._config, agent, who or Who(), self._tools, self._offers), self._gate)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""
@@ -104,19 +103,14 @@ def tool_settings(config: Config) -> ToolSettings:
 
 def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
-
-    class Closed:
-        def take(self, call_id: str, digest: str) -> None:
-            raise HomarusError("only the descriptions of the tools were asked for")
-
-    def closed(_agent_id: str) -> Memory:
-        raise HomarusError("only the descriptions of the tools were asked for")
-
     from homarus.core.clock import SystemClock, SystemIds
+    from homarus.gateway.offers import closed_offers
 
-    services = ToolServices(processes=ProcessManager(SystemClock(), SystemIds()), grants=Closed(), memory_of=closed)
+    offers = closed_offers(config)
+    processes = ProcessManager(SystemClock(), SystemIds())
+    services = replace(offers, processes=processes, grants=Granted())
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
-    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())
+    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, offers).values())
 
 
 def who_of(trust: Trust, model: str, *, sandboxed: bool, depth: int) -> Who:
@@ -125,8 +119,11 @@ def who_of(trust: Trust, model: str, *, sandboxed: bool, depth: int) -> Who:
     return Who(trust=trust, provider=provider, model=name, sandboxed=sandboxed, depth=depth)
 
 
-def _allowed(config: Config, agent_id: str, who: Who, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def _allowed(
+    config: Config, agent_id: str, who: Who, tools: Mapping[str, Tool], offers: ToolServices
+) -> dict[str, Tool]:
     everyone = config.block("tools", PolicySettings)
     own = config.agent(agent_id).block("tools", PolicySettings)
     names = allowed_tools(tools, layers_for(everyone, own, who)).names
-    return {name: tools[name] for name in names}
+    blind = offers.looker is not None and not offers.looker.can_look(agent_id)
+    return {name: tools[name] for name in names if not (blind and name == "image")}

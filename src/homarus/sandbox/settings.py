@@ -28,6 +28,8 @@ class SandboxSettings(Struct, frozen=True, rename="camel"):
     memory_mb: int = 2048
     processes: int = 256
     docker: DockerSettings = DockerSettings()
+    # What sandboxed sessions other than the main one may see of the conversations: only what they started, or all.
+    session_tools_visibility: Literal["spawned", "all"] = "spawned"
     # What OpenClaw keeps here and we do not use stays in the file untouched.
     scope: Any = None
 

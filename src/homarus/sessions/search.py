@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import zlib
@@ -130,17 +131,29 @@ class SessionSearch:
         return added
 
     def find(
-        self, text: str, *, limit: int = 20, roles: tuple[str, ...] = ("user", "assistant", "summary")
+        self,
+        text: str,
+        *,
+        limit: int = 20,
+        roles: tuple[str, ...] = ("user", "assistant", "summary"),
+        sessions: frozenset[str] | None = None,
     ) -> list[Hit]:
-        """Return the messages that hold all words of a query, the best first; if there are none, those with any."""
+        """Return the messages that hold all words of a query, the best first; if there are none, those with any.
+
+        `sessions` names the ids of the sessions to look in; None means all of them.
+        """
+        within = None if sessions is None else json.dumps(sorted(sessions))
         for query in _queries(text):
-            hits = [self._hit(row, text) for row in self._match(*query, roles, limit)]
+            hits = [self._hit(row, text) for row in self._match(*query, roles, limit, within)]
             if hits:
                 return hits
         return []
 
-    def _match(self, table: str, query: str, roles: tuple[str, ...], limit: int) -> Iterator[tuple[object, ...]]:
+    def _match(
+        self, table: str, query: str, roles: tuple[str, ...], limit: int, within: str | None
+    ) -> Iterator[tuple[object, ...]]:
         marks = ", ".join("?" * len(roles))
+        inside = "" if within is None else "AND f.session IN (SELECT value FROM json_each(?))"
         columns = "f.agent, f.session, f.name, d.entry, d.role, d.time, d.text"
         if table == "docs":
             where, order = "d.text LIKE ? ESCAPE '\\'", "d.time DESC"
@@ -150,8 +163,8 @@ class SessionSearch:
             source = f"{table} JOIN docs d ON d.id = {table}.rowid"
         yield from self._db.execute(
             f"SELECT {columns} FROM {source} JOIN files f ON f.id = d.file "  # noqa: S608 - names of this module's own tables
-            f"WHERE {where} AND d.role IN ({marks}) ORDER BY {order} LIMIT ?",
-            (query, *roles, limit),
+            f"WHERE {where} AND d.role IN ({marks}) {inside} ORDER BY {order} LIMIT ?",
+            (query, *roles, *([] if within is None else [within]), limit),
         )
 
     def _hit(self, row: tuple[object, ...], text: str) -> Hit:

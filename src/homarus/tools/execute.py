@@ -31,6 +31,8 @@ NAMES = {
     "edit_file": "edit",
     "list_dir": "ls",
 }
+# In a result's details: by then the turn had read what nobody trusted wrote.
+TAINTED = "tainted"
 STOPPED = "This call was stopped before it finished. What it had done by then stays done."
 
 
@@ -79,6 +81,8 @@ async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolRes
     details = dict(output.details or {})
     if cut:
         details["truncated"] = True
+    if context.taint:
+        details[TAINTED] = True
     return ToolResult(
         call_id=call.id,
         tool_name=call.name,

@@ -28,6 +28,8 @@ from homarus.tools.target import Target, target_of
 from homarus.tools.tool import Tool, ToolContext
 
 MAX_GRANTS = 1_000
+# What the gateway tool may do without a question.
+_LOOKS = frozenset({"config.get", "config.schema"})
 
 
 class ExecSettings(Struct, frozen=True, rename="camel"):
@@ -93,6 +95,8 @@ class Case(Struct, frozen=True):
     plan: Plan | None = None
     paths: tuple[str, ...] = ()
     target: Target | None = None
+    # For tools that can do several things: which one.
+    action: str = ""
     workspace: str = ""
     mode: str = "ask"
 
@@ -200,6 +204,9 @@ def _egress(case: Case, known: Known) -> Verdict:
 
 
 def _powers(case: Case, _: Known) -> Verdict:
+    if case.tool == "gateway" and case.action not in _LOOKS:
+        # The configuration decides what else is asked; a model does not change it alone, whoever speaks to it.
+        return Ask("the configuration would be changed")
     if not case.tainted:
         return Allow()
     if case.risk is Risk.ADMIN or (case.risk is Risk.SEND and case.target is None):
@@ -268,6 +275,7 @@ class PolicyGate:
             plan=plan,
             paths=touched(tool.name, arguments, context),
             target=target_of(tool.name, arguments, context.route),
+            action=str(arguments.get("action") or ""),
             workspace=str(context.workspace),
             mode=self._settings(context.agent_id).effective,
         )

@@ -92,6 +92,10 @@ class GatewayControl(Protocol):
 class Looker(Protocol):
     """A model that can see."""
 
+    def can_look(self, agent_id: str) -> bool:
+        """Say whether an agent has one; without it the image tool does not exist for the agent."""
+        ...
+
     async def look(self, context: ToolContext, data: bytes, mime_type: str, prompt: str) -> str:
         """Return what is in an image."""
         ...

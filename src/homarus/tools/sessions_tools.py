@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from homarus.core.errors import ToolError
 from homarus.core.tools import Risk, ToolSpec
+from homarus.memory.redact import redact_lines
 from homarus.tools.ports import SessionsSend, SessionsView, StatusSource
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LIST_BYTES, MAX_HISTORY_BYTES, MAX_TEXT = 65_536, 80_000, 4_000
-_SECRET = re.compile(
-    r"\b(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
-    re.DOTALL,
-)
+_HIDDEN = frozenset({"signature", "thinkingSignature", "image", "images", "data"})
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "integer"}
 
@@ -102,7 +98,7 @@ def _list(view: SessionsView) -> Any:
         query = {**arguments, "limit": _within(arguments, "limit", 100, 200)}
         query["messageLimit"] = _within(arguments, "messageLimit", 0, 20)
         rows = await view.rows(context, query)
-        return _rows(rows, MAX_LIST_BYTES, "sessions")
+        return _rows([_shown(row) for row in rows], MAX_LIST_BYTES, "sessions")
 
     return run
 
@@ -156,18 +152,14 @@ def _within(arguments: dict[str, Any], name: str, default: int, most: int) -> in
     return max(0, min(arguments.get(name, default), most)) or default
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row without secrets, images and signatures, its texts cut."""
-    kept = {}
-    for key, value in row.items():
-        if key in {"signature", "thinkingSignature", "image", "images", "data"}:
-            continue
-        if isinstance(value, str):
-            text = _SECRET.sub("[secret]", value)
-            kept[key] = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} […]"
-        else:
-            kept[key] = value
-    return kept
+def _shown(value: Any) -> Any:
+    """Return what may be shown of a row, however deep: no secrets, images and signatures, its texts cut."""
+    if isinstance(value, str):
+        text = "\n".join(redact_lines(value.split("\n")))
+        return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} […]"
+    if isinstance(value, dict):
+        return {key: _shown(inner) for key, inner in value.items() if key not in _HIDDEN}
+    return [_shown(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _rows(rows: list[dict[str, Any]], limit: int, what: str, *, newest_last: bool = False) -> ToolOutput:
