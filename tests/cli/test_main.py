@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from tests.cli.tree import every_command
 
 from homarus import __version__
+from homarus.cli.group import Group
 from homarus.cli.help import OPTIONS, page
 from homarus.cli.main import cli, run
 from homarus.cli.output import Output, width
@@ -35,6 +38,7 @@ def test_help_imports_no_command() -> None:
         "homarus.cli",
         "homarus.cli.main",
         "homarus.cli.app",
+        "homarus.cli.group",
         "homarus.cli.output",
         "homarus.cli.table",
         "homarus.cli.help",
@@ -74,23 +78,39 @@ def test_every_command_has_help_that_loads(name: str, capsys: pytest.CaptureFixt
     assert "Usage: homarus" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_no_command_loads_a_heavy_library_before_it_works(name: str) -> None:
-    code = f"import sys; from homarus.cli.main import run; run([{name!r}, '--help']); print('MODULES', *sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split("MODULES", 1)[1].split())
-    heavy = {
-        "numpy",
-        "wordllama",
-        "onnxruntime",
-        "httpx2",
-        "rich",
-        "prompt_toolkit",
-        "watchfiles",
-        "xllamacpp",
-        "asyncio",
-    }
-    assert not heavy & loaded
+# What prints no data: a conversation, a show, an editor, a script for a shell.
+WITHOUT_JSON = {("chat",), ("demo",), ("config", "edit"), ("completion",)}
+
+
+def test_every_command_that_prints_data_takes_json() -> None:
+    without = {path for path, command in every_command() if not any("--json" in param.opts for param in command.params)}
+    assert without == WITHOUT_JSON
+
+
+def test_the_bare_name_of_a_group_is_its_most_useful_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, entry in COMMANDS.items():
+        group = cli.get_command(click.Context(cli), name)
+        if not isinstance(group, click.Group):
+            continue
+        assert isinstance(group, Group), f"{entry.module}: use homarus.cli.group.Group"
+        assert run([name]) == 0
+        alone = capsys.readouterr().out
+        assert run([name, group.default or "--help"]) == 0
+        assert alone.splitlines()[0] == capsys.readouterr().out.splitlines()[0]
+        if group.default:
+            assert run([name, "--json"]) == 0
+            json.loads(capsys.readouterr().out)
+
+
+def test_a_wrong_command_of_a_group_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    for line, hint in ((["sessions", "lst"], "Did you mean 'homarus sessions list'?"), (["config", "q"], "There are:")):
+        assert run(line) == 2
+        err = capsys.readouterr().err
+        assert hint in err
+        assert err.count("\n") == 1
 
 
 def test_a_wrong_command_is_a_usage_error_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _PEERS = ("direct", "group", "channel", "room")
 
 
-@click.group(short_help="Who lives here, where, and who answers on which channel.")
+@click.group(cls=Group, default="list", short_help="Who lives here, where, and who answers on which channel.")
 def command() -> None:
     """Manage agents: each has a workspace, a character and sessions of its own.
 

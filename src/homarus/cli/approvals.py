@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
     from homarus.tools.approval import Approvals, Decision, Request
 
 
-@click.group("approvals", invoke_without_command=True)
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """Answer what the agent asks, and see what may always run."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_approvals)
+@click.group("approvals", cls=Group, default="list")
+def command() -> None:
+    """Answer what the agent asks, and see what may always run. Without a word: the list."""
 
 
 @command.command("list")

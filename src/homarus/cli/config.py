@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 from homarus.core.errors import ConfigError, HomarusError
 
@@ -21,7 +22,7 @@ CONFIGURATION = 78
 _PATCH_BYTES = 8 * 1024 * 1024
 
 
-@click.group(short_help="Read, change and check openclaw.json.")
+@click.group(cls=Group, short_help="Read, change and check openclaw.json.")
 def command() -> None:
     """Read, change and check openclaw.json.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 from homarus.cli.prompt import prompt_of, session_options
 
 
-@click.group("context")
+@click.group("context", cls=Group, default="list")
 def command() -> None:
-    """Show what a session's prompt is made of, with sizes."""
+    """Show what a session's prompt is made of, with sizes. Without a word: the list."""
 
 
 @command.command("list")

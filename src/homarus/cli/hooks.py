@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
@@ -14,12 +15,9 @@ if TYPE_CHECKING:
     from homarus.hooks.load import HookStatus
 
 
-@click.group("hooks", invoke_without_command=True)
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """List, enable and check hooks."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_hooks)
+@click.group("hooks", cls=Group, default="list")
+def command() -> None:
+    """List, enable and check hooks. Without a word: the list."""
 
 
 @command.command("list")
@@ -83,8 +81,9 @@ def info(app: App, name: str, as_json: bool) -> None:
 
 @command.command("enable")
 @click.argument("name")
+@json_option
 @pass_app
-def enable(app: App, name: str) -> None:
+def enable(app: App, name: str, as_json: bool) -> None:
     """Let a hook run from the next start of the gateway on."""
     status = _pick(_load(app)[1], name)
     if not status.able:
@@ -94,15 +93,16 @@ def enable(app: App, name: str) -> None:
             (f"{step.gate}: {step.detail}" for step in status.steps if not step.ok), "; ".join(status.hook.problems)
         )
         raise HomarusError(f"the hook '{status.hook.name}' cannot run here: {reason}", cure="mend that first")
-    _switch(app, status.hook, on=True)
+    _switch(app, status.hook, on=True, as_json=as_json)
 
 
 @command.command("disable")
 @click.argument("name")
+@json_option
 @pass_app
-def disable(app: App, name: str) -> None:
+def disable(app: App, name: str, as_json: bool) -> None:
     """Keep a hook from running."""
-    _switch(app, _pick(_load(app)[1], name).hook, on=False)
+    _switch(app, _pick(_load(app)[1], name).hook, on=False, as_json=as_json)
 
 
 @command.command("check")
@@ -153,7 +153,7 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
     return found, tuple(judge(hook, settings, facts) for hook in found.hooks)
 
 
-def _switch(app: App, hook: Hook, *, on: bool) -> None:
+def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
     from homarus.config.write import Operation, Planner, write
 
     config = app.config
@@ -163,6 +163,9 @@ def _switch(app: App, hook: Hook, *, on: bool) -> None:
         wishes.append(Operation("set", ("hooks", "internal", "enabled"), True))
     changes = Planner(config, app.env).changes(wishes)
     write(config, app.env, changes)
+    if as_json:
+        app.out.json({"name": hook.name, "enabled": on, "changed": bool(changes)})
+        return
     word = "enabled" if on else "disabled"
     already = "" if changes else "already "
     app.out.line(

@@ -13,12 +13,13 @@ import click
 
 from homarus import __version__
 from homarus.cli.app import App
+from homarus.cli.group import Group
 from homarus.cli.table import COMMANDS, Entry
 
 OK, FAILED, USAGE, CONFIGURATION = 0, 1, 2, 78
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that knows its commands by name and imports one only when it is called."""
 
     def __init__(self, *args: Any, table: dict[str, Entry], **kwargs: Any) -> None:
@@ -43,19 +44,6 @@ class LazyGroup(click.Group):
         from homarus.cli.help import page
 
         return page().rstrip()
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
-        name = args[0] if args else ""
-        if name and name not in self.table and not name.startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(name, self.table, n=1)
-            hint = f" Did you mean 'homarus {near[0]}'?" if near else " 'homarus --help' lists them."
-            raise click.UsageError(f"no command '{name}'.{hint}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 @click.group(

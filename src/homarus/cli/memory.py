@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(name="memory", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("memory", cls=Group, default="status")
 def command() -> None:
-    """Search, recall and look after the notes of an agent.
+    """Search, recall and look after the notes of an agent. Without a word: the status.
 
     Notes are Markdown: MEMORY.md, USER.md, memory/ and bank/ of the workspace. The index is derived from them and may be
     deleted at any time.
@@ -268,13 +269,17 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder with model.safetensors.",
 )
+@json_option
 @pass_app
-def export_minilm(app: App, target: Path | None, source: Path | None) -> None:
+def export_minilm(app: App, target: Path | None, source: Path | None, as_json: bool) -> None:
     """Make the int8 MiniLM file once; afterwards it runs on onnxruntime alone."""
     from homarus.memory.embed.export import export
 
     made = export(target or app.paths.models_dir / "minilm", source)
-    app.out.line(f"wrote {made}")
+    if as_json:
+        app.out.json({"path": str(made)})
+    else:
+        app.out.line(f"wrote {made}")
 
 
 @command.command()

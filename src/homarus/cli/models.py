@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
@@ -33,12 +34,9 @@ def _agent(app: App, agent_id: str | None) -> AgentConfig:
     return app.config.agent(agent_id)
 
 
-@click.group(name="models", invoke_without_command=True)
-@click.pass_context
-def command(ctx: click.Context) -> None:
+@click.group("models", cls=Group, default="status")
+def command() -> None:
     """Choose, fetch and test language models. Without a word: the status."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(status)
 
 
 @command.command(name="list")
@@ -166,14 +164,16 @@ def pull(app: App, name: str, sha256: str, unverified: bool, as_json: bool) -> N
         app.out.line(f"{path} is there (SHA-256 {digest}). Use it with: homarus models set local/{path.stem}")
 
 
-@command.group(invoke_without_command=True)
-@json_option
-@click.pass_context
-def aliases(ctx: click.Context, as_json: bool) -> None:
+@command.group(cls=Group, default="list")
+def aliases() -> None:
     """Short names for models. Without a word: the list."""
-    if ctx.invoked_subcommand is not None:
-        return
-    app = ctx.ensure_object(App)
+
+
+@aliases.command(name="list")
+@json_option
+@pass_app
+def list_aliases(app: App, as_json: bool) -> None:
+    """List the short names and what they stand for."""
     names = _open(app).names(app.config.default_agent)
     found = dict(sorted(names.aliases.items()))
     if as_json:
@@ -187,8 +187,9 @@ def aliases(ctx: click.Context, as_json: bool) -> None:
 @aliases.command(name="add")
 @click.argument("alias")
 @click.argument("model")
+@json_option
 @pass_app
-def add_alias(app: App, alias: str, model: str) -> None:
+def add_alias(app: App, alias: str, model: str, as_json: bool) -> None:
     """Let ALIAS stand for MODEL. A name that is taken moves to the new model."""
     from homarus.config.write import Operation, change
 
@@ -202,13 +203,17 @@ def add_alias(app: App, alias: str, model: str) -> None:
         # every other model.
         operations.append(Operation("set", ("agents", "defaults", "modelPolicy"), {}))
     change(app.config, app.env, operations)
-    app.out.line(f"{alias.strip()} now means {ref.key}.")
+    if as_json:
+        app.out.json({"alias": alias.strip(), "model": ref.key})
+    else:
+        app.out.line(f"{alias.strip()} now means {ref.key}.")
 
 
 @aliases.command(name="remove")
 @click.argument("alias")
+@json_option
 @pass_app
-def remove_alias(app: App, alias: str) -> None:
+def remove_alias(app: App, alias: str, as_json: bool) -> None:
     """Forget ALIAS; the model's other settings stay."""
     from homarus.config.write import Operation, change
     from homarus.core.errors import ConfigError
@@ -217,7 +222,10 @@ def remove_alias(app: App, alias: str) -> None:
     if not held:
         raise ConfigError(f"there is no alias '{alias}'", cure="`homarus models aliases` lists them")
     change(app.config, app.env, [Operation("unset", ("agents", "defaults", "models", key, "alias")) for key in held])
-    app.out.line(f"{alias} is no alias any more.")
+    if as_json:
+        app.out.json({"removed": alias, "models": held})
+    else:
+        app.out.line(f"{alias} is no alias any more.")
 
 
 def _holders(app: App, alias: str) -> list[str]:

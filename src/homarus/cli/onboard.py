@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 @click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
 @click.option("--model", metavar="REF", help="Use this model, for example anthropic/claude-sonnet-4-5, or auto.")
 @click.option("--non-interactive", is_flag=True, help="Ask nothing: take the options and the defaults.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, and ask nothing.")
 @pass_app
-def command(app: App, workspace: Path | None, model: str | None, non_interactive: bool) -> None:
+def command(app: App, workspace: Path | None, model: str | None, non_interactive: bool, as_json: bool) -> None:
     """Set up a home in a minute: where the files live, and which model answers.
 
     It finds keys in the environment and model servers on this machine. What exists is kept; running it again offers what is
@@ -30,7 +31,7 @@ def command(app: App, workspace: Path | None, model: str | None, non_interactive
     from homarus.gateway.setup import set_up
 
     out, config = app.out, app.config
-    ask = not non_interactive and _is_terminal(app)
+    ask = not non_interactive and not as_json and _is_terminal(app)
     current = str(config.agent(config.default_agent.id).get("model.primary") or "")
     if ask:
         out.line(f"{out.style('Welcome to homarus.', 'bold')} Two questions; Enter takes what is filled in.\n")
@@ -44,13 +45,18 @@ def command(app: App, workspace: Path | None, model: str | None, non_interactive
     chosen = workspace.expanduser().absolute() if workspace else None
     settings = {"agents.defaults.model.primary": model} if model and model != current else {}
     report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
+    answered = model or current or "the best model that is there"
+    if as_json:
+        from homarus.cli.setup import as_data
+
+        out.json(as_data(app, report) | {"model": model or current or "auto"})
+        return
     out.line()
     out.line(f"{'Created' if report.config_created else 'Kept'} {app.paths.config_path}.")
     for key in report.config_changed:
         out.line(f"Set {key}.")
     for item in report.workspaces:
         out.line(f"Your agent lives in {item.workspace}.")
-    answered = model or current or "the best model that is there"
     out.line(f"It answers with {out.style(answered, 'cyan')}.")
     out.line(f"\nSay hello: {out.style('homarus chat', 'bold', 'cyan')}")
 

@@ -67,6 +67,11 @@ class Output:
         """Print a value as JSON that both programs and people can read."""
         print(json.dumps(value, ensure_ascii=False, indent=2, default=str), file=self.out)
 
+    def json_lines(self, values: Iterable[Any]) -> None:
+        """Print values as JSON, one a line, for what has no end."""
+        for value in values:
+            print(json.dumps(value, ensure_ascii=False, default=str), file=self.out)
+
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left."""
         cells = [[_cell(value) for value in row] for row in rows]

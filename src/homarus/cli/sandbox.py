@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
     from homarus.sandbox.spec import SandboxSpec
 
 
-@click.group("sandbox", invoke_without_command=True)
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """See where commands run and what holds them."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(explain)
+@click.group("sandbox", cls=Group, default="explain")
+def command() -> None:
+    """See where commands run and what holds them. Without a word: what a session's commands may do."""
 
 
 @command.command("explain")

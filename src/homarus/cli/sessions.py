@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 from homarus.cli.sessions_show import export, show, tail
 from homarus.cli.sessions_usage import usage
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from homarus.sessions.store import SessionInfo
 
 
-@click.group(short_help="List, read, search and look after conversations.")
+@click.group(cls=Group, default="list", short_help="List, read, search and look after conversations.")
 def command() -> None:
-    """Look at conversations and after them.
+    """Look at conversations and after them. Without a word: the list.
 
     A session is named by its key (agent:main:main), its id or the beginning of it, or its label.
 

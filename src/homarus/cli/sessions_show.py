@@ -109,8 +109,9 @@ def _print_block(app: App, block: Block, zone: tzinfo, *, full: bool, ids: bool)
 @click.option("-n", "count", type=int, default=10, show_default=True, help="How many messages to begin with.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the conversation does; Ctrl-C ends it.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line: the entries as they are stored.")
 @pass_app
-def tail(app: App, session: str, agent: str, count: int, follow: bool, full: bool) -> None:
+def tail(app: App, session: str, agent: str, count: int, follow: bool, full: bool, as_json: bool) -> None:
     """Show the end of a conversation, and what comes."""
     from homarus.sessions.log import load_tail
     from homarus.sessions.places import visit
@@ -118,12 +119,20 @@ def tail(app: App, session: str, agent: str, count: int, follow: bool, full: boo
     place = _place(app, session, agent)
     with visit(place) as source:
         size = place.path.stat().st_size if place.path.exists() else 0
-        shown = [entry for entry in load_tail(source).entries if _is_shown(entry)]
-    _print(app, shown[-count:] if count > 0 else [], full=full, ids=False)
+        shown = [entry for entry in load_tail(source).entries if as_json or _is_shown(entry)]
+    _tell(app, shown[-count:] if count > 0 else [], full=full, as_json=as_json)
     if follow:
         for entry in new_entries(place.path, size, time.sleep):
-            _print(app, [entry], full=full, ids=False)
-            app.out.out.flush()
+            _tell(app, [entry], full=full, as_json=as_json)
+
+
+def _tell(app: App, entries: Iterable[Entry], *, full: bool, as_json: bool) -> None:
+    """Print entries at once, so that a reader at the other end of a pipe sees them as they come."""
+    if as_json:
+        app.out.json_lines(entry.data for entry in entries)
+    else:
+        _print(app, entries, full=full, ids=False)
+    app.out.out.flush()
 
 
 def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Iterator[Entry]:
@@ -154,6 +163,7 @@ def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Itera
     "--format", "form", type=click.Choice(["md", "json", "html"]), help="Default: by the name of --out, or md."
 )
 @click.option("--out", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not to the screen.")
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @pass_app
 def export(app: App, session: str, agent: str, form: str | None, target: Path | None, force: bool) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from homarus.cli.app import App, pass_app
 from homarus.cli.output import json_option
+
+if TYPE_CHECKING:
+    from homarus.gateway.setup import SetupReport
 
 
 @click.command("setup")
@@ -26,18 +30,7 @@ def command(app: App, workspace: Path | None, non_interactive: bool, as_json: bo
     chosen = workspace.expanduser().absolute() if workspace else None
     report = set_up(app.paths, app.env, app.clock, workspace=chosen)
     if as_json:
-        app.out.json(
-            {
-                "stateDir": str(app.paths.state_dir),
-                "configPath": str(app.paths.config_path),
-                "configCreated": report.config_created,
-                "configChanged": list(report.config_changed),
-                "workspaces": [
-                    {"path": str(item.workspace), "created": list(item.created), "git": item.git}
-                    for item in report.workspaces
-                ],
-            }
-        )
+        app.out.json(as_data(app, report))
         return
     out = app.out
     out.line(f"{'created' if report.config_created else 'kept   '}  {app.paths.config_path}")
@@ -51,3 +44,16 @@ def command(app: App, workspace: Path | None, non_interactive: bool, as_json: bo
     out.line(f"  {out.style('homarus onboard', 'cyan')}     choose a model; without one the offline notebook answers")
     out.line(f"  {out.style('homarus doctor', 'cyan')}      check that all is well")
     out.line(f"  {out.style('homarus prompt', 'cyan')}      see what your agent is told")
+
+
+def as_data(app: App, report: SetupReport) -> dict[str, Any]:
+    """Return what was made and what was there, for programs."""
+    return {
+        "stateDir": str(app.paths.state_dir),
+        "configPath": str(app.paths.config_path),
+        "configCreated": report.config_created,
+        "configChanged": list(report.config_changed),
+        "workspaces": [
+            {"path": str(item.workspace), "created": list(item.created), "git": item.git} for item in report.workspaces
+        ],
+    }

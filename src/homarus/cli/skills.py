@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus.cli.app import App, pass_app
+from homarus.cli.group import Group
 from homarus.cli.output import json_option
 
 if TYPE_CHECKING:
@@ -21,12 +22,9 @@ if TYPE_CHECKING:
 _agent_option = click.option("--agent", "agent_id", metavar="ID", help="An agent; the default one without this.")
 
 
-@click.group("skills", invoke_without_command=True)
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """Show the skills of an agent."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_skills)
+@click.group("skills", cls=Group, default="list")
+def command() -> None:
+    """Show the skills of an agent. Without a word: the list."""
 
 
 @command.command("list")

@@ -1,0 +1,177 @@
+"""What each command imports when it is really at work, and that a new command cannot slip past this list."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+from tests.cli.tree import every_command
+
+from homarus.cli.main import cli
+from homarus.cli.table import COMMANDS
+
+# The parser, records, JSON5 and YAML. Everything else that is installed must be asked for by a row below.
+LIGHT = {"click", "msgspec", "pyjson5", "yaml"}
+# Not ours: msgspec takes it where it is there, the others come with an environment's start.
+AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources", "coverage", "pytest_cov"}
+# Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
+VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
+
+
+class Row(NamedTuple):
+    """One command line at work, and what it may import beyond LIGHT because it uses it."""
+
+    line: str
+    uses: frozenset[str] = frozenset()
+    code: int = 0
+    text: str = ""
+
+
+# In this order, in one home: what a row makes, a later one reads.
+ROWS = [
+    Row("setup --non-interactive"),
+    Row("onboard --non-interactive"),
+    Row("configure --non-interactive"),
+    Row("agent -m 'Remember that the gate code is 4711.'"),
+    Row("agent -m 'What is the gate code?'", VECTORS),
+    Row("chat --plain", text="status\n"),
+    Row("demo", VECTORS),
+    Row("config file"),
+    Row("config get"),
+    Row("config set session.reset.mode daily"),
+    Row("config patch", text="{ session: { reset: { atHour: 5 } } }"),
+    Row("config unset session.reset"),
+    Row("config validate"),
+    Row("config schema"),
+    Row("config edit"),
+    Row("agents add work"),
+    Row("agents bind work telegram"),
+    Row("agents set-identity work --name Ada"),
+    Row("agents list"),
+    Row("agents unbind work telegram"),
+    Row("agents delete work --yes"),
+    Row("hooks list"),
+    Row("hooks check"),
+    Row("hooks info session-memory"),
+    Row("hooks enable session-memory"),
+    Row("hooks disable session-memory"),
+    Row("models list"),
+    Row("models status"),
+    Row("models set builtin/notebook"),
+    Row("models test"),
+    Row("models aliases add n builtin/notebook"),
+    Row("models aliases list"),
+    Row("models aliases remove n"),
+    Row("models pull no-such-model", code=78),
+    Row("status"),
+    Row("doctor"),
+    Row("prompt"),
+    Row("context list"),
+    Row("context detail"),
+    Row("context map"),
+    Row("sessions list"),
+    Row("sessions show"),
+    Row("sessions check"),
+    Row("sessions cleanup --dry-run"),
+    Row("sessions export"),
+    Row("sessions fork main other"),
+    Row("sessions import"),
+    Row("sessions repair main"),
+    Row("sessions search gate"),
+    Row("sessions tail"),
+    Row("sessions usage"),
+    Row("memory search gate --provider none"),
+    Row("memory search gate", VECTORS),
+    Row("memory recall gate --provider none"),
+    Row("memory recall gate", VECTORS),
+    Row("memory index", VECTORS),
+    Row("memory rebuild", VECTORS),
+    # It says which vectors are in use, and they are in use only if they load.
+    Row("memory status", VECTORS),
+    Row("memory doctor", VECTORS),
+    Row("memory explain gate memory/today.md#L1", VECTORS),
+    Row("memory bench --limit 1", VECTORS),
+    Row("memory get USER.md"),
+    Row("memory export-minilm --to minilm", code=1),
+    Row("approvals list"),
+    Row("approvals show a1", code=1),
+    Row("approvals allow a1", code=1),
+    Row("approvals deny a1", code=1),
+    Row("approvals revoke a1", code=1),
+    Row("sandbox explain"),
+    Row("sandbox probe"),
+    Row("skills list"),
+    Row("skills info memory-curator"),
+    Row("skills check"),
+    Row("completion bash"),
+]
+
+
+def words(line: str) -> list[str]:
+    """Return a line's words; quotes keep words together."""
+    return [quoted or plain for quoted, plain in re.findall(r"'([^']*)'|(\S+)", line)]
+
+
+def at_work(rows: list[Row], home: Path) -> list[dict[str, object]]:
+    """Run the rows in this home, without a key, a proxy or a name from outside."""
+    home.mkdir()
+    table = home / "rows.json"
+    table.write_text(json.dumps([[words(row.line), row.text] for row in rows]))
+    env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TMPDIR") if name in os.environ}
+    env |= {"HOME": str(home), "EDITOR": "true", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    driver = Path(__file__).with_name("import_driver.py")
+    done = subprocess.run(
+        [sys.executable, str(driver), str(table)], env=env, cwd=home, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def called(line: str) -> tuple[str, ...]:
+    """Return the words of a line that name its command."""
+    group: click.Command | None = cli
+    path: tuple[str, ...] = ()
+    for word in words(line):
+        group = group.get_command(click.Context(group), word) if isinstance(group, click.Group) else None
+        if group is None:
+            break
+        path = (*path, word)
+    return path
+
+
+def test_every_command_has_a_row():
+    there = {called(row.line) for row in ROWS}
+    assert [" ".join(path) for path, _ in every_command() if path not in there] == [], (
+        "say in ROWS how these are called"
+    )
+
+
+def test_no_command_at_work_imports_what_it_does_not_use(tmp_path: Path):
+    wrong = []
+    for row, result in zip(ROWS, at_work(ROWS, tmp_path / "home"), strict=True):
+        if result["code"] != row.code:
+            wrong.append(f"{row.line}: ended with {result['code']}, not {row.code}: {result['out']}")
+        extra = set(result["modules"]) - LIGHT - AMBIENT - row.uses
+        if extra:
+            wrong.append(f"{row.line}: imports {', '.join(sorted(extra))}")
+    assert wrong == []
+
+
+def test_the_rows_would_notice(tmp_path: Path):
+    (result,) = at_work([Row("memory search gate")], tmp_path / "home")
+    assert "click" in result["modules"]
+    pytest.importorskip("wordllama")
+    assert "numpy" in result["modules"], "a search by meaning uses vectors, and the list shows it"
+
+
+def test_help_of_a_command_imports_no_library_at_all(tmp_path: Path):
+    rows = [Row(f"{name} --help") for name in COMMANDS]
+    results = at_work(rows, tmp_path / "home")
+    assert {row.line: result["modules"] for row, result in zip(rows, results, strict=True)} == {
+        row.line: [name for name in result["modules"] if name in {"click", "msgspec"} | AMBIENT]
+        for row, result in zip(rows, results, strict=True)
+    }
