@@ -1,3 +1,5 @@
+"""`homarus demo` needs nothing, shows the real thing, and leaves nothing."""
+
 import os
 import re
 import subprocess

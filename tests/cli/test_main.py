@@ -142,3 +142,23 @@ def test_colours_need_a_terminal_and_consent(capsys: pytest.CaptureFixture[str])
     assert Output(color=True, env={"FORCE_COLOR": "1"}).style("x", "red") == "\x1b[31mx\x1b[0m"
     assert Output(color=True, env={"FORCE_COLOR": "1", "NO_COLOR": ""}).style("x", "red") == "x"
     assert Output(color=False, env={"FORCE_COLOR": "1"}).style("x", "red") == "x"
+
+
+def test_the_program_is_named_as_it_can_be_called_here(tmp_path: Path) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    script = tmp_path / ".venv" / "bin" / "homarus"
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom homarus.cli.main import run\nsys.exit(run(sys.argv[1:]))\n"
+    )
+    script.chmod(0o755)
+    env = {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def shown(path: str, cwd: Path) -> str:
+        line = [str(script)]
+        return subprocess.run(
+            line, env={**env, "PATH": path}, cwd=cwd, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "  .venv/bin/homarus onboard" in shown("/usr/bin", tmp_path)
+    assert f"  {script} onboard" in shown("/usr/bin", Path("/"))
+    assert "  homarus onboard" in shown(str(script.parent), tmp_path)

@@ -59,6 +59,18 @@ class App:
 
         return load_config(self.paths, self.env, notify=self._heard)
 
+    @cached_property
+    def program(self) -> str:
+        """Return what a person must type here to call this program: its name, or its path where a shell does not find it."""
+        import shutil
+        import sys
+
+        called = Path(sys.argv[0])
+        if called.name != "homarus" or shutil.which("homarus", path=self.env.get("PATH")):
+            return "homarus"
+        here = Path.cwd()
+        return str(called.relative_to(here) if called.is_relative_to(here) else called)
+
     def _heard(self, problem: Problem) -> None:
         if problem.severity != "info":
             self.out.warn(str(problem))

@@ -80,7 +80,7 @@ async def _talk(app: App, folder: Path, *, keep: bool) -> int:
     out.line(
         f"Kept in {folder}."
         if keep
-        else "The home is thrown away now; --keep keeps it. Next: homarus setup, homarus chat."
+        else f"The home is thrown away now; --keep keeps it. Next: {app.program} onboard, then {app.program} chat."
     )
     return 1 if failed else 0
 
@@ -89,4 +89,4 @@ def _indented(text: str, name: str) -> list[str]:
     first, *rest = text.splitlines() or [""]
     shown = rest[:12]
     more = [f"       … {len(rest) - 12} more lines"] if len(rest) > 12 else []
-    return [f"{name}  {first}", *(f"       {line}" for line in shown), *more]
+    return [f"{name}  {first}", *(f"       {line}".rstrip() for line in shown), *more]

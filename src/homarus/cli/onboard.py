@@ -58,7 +58,7 @@ def command(app: App, workspace: Path | None, model: str | None, non_interactive
     for item in report.workspaces:
         out.line(f"Your agent lives in {item.workspace}.")
     out.line(f"It answers with {out.style(answered, 'cyan')}.")
-    out.line(f"\nSay hello: {out.style('homarus chat', 'bold', 'cyan')}")
+    out.line(f"\nSay hello: {out.style(f'{app.program} chat', 'bold', 'cyan')}")
 
 
 configure = click.Command(

@@ -41,9 +41,12 @@ def command(app: App, workspace: Path | None, non_interactive: bool, as_json: bo
         out.line(f"{'created' if item.brand_new else 'kept   '}  {item.workspace} ({what})")
     out.line()
     out.line("Next:")
-    out.line(f"  {out.style('homarus onboard', 'cyan')}     choose a model; without one the offline notebook answers")
-    out.line(f"  {out.style('homarus doctor', 'cyan')}      check that all is well")
-    out.line(f"  {out.style('homarus prompt', 'cyan')}      see what your agent is told")
+    for name, use in (
+        ("onboard", "choose a model; without one the offline notebook answers"),
+        ("doctor", "check that all is well"),
+        ("prompt", "see what your agent is told"),
+    ):
+        out.line(f"  {out.style(f'{app.program} {name:<8}', 'cyan')}    {use}")
 
 
 def as_data(app: App, report: SetupReport) -> dict[str, Any]:

@@ -10,11 +10,11 @@ def welcome(app: App) -> None:
     out = app.out
     there = app.paths.state_dir.is_dir()
     steps = (
-        [("homarus chat", "talk to your agent"), ("homarus status", "see where things stand")]
+        [("chat", "talk to your agent"), ("status", "see where things stand")]
         if there
-        else [("homarus onboard", "set up a home in a minute"), ("homarus demo", "see what it does first")]
+        else [("onboard", "set up a home in a minute"), ("demo", "see what it does first")]
     )
     out.line(f"{out.style('homarus', 'bold', 'cyan')}: a personal agent that lives in a folder of Markdown files.\n")
     out.line(f"Your home is {app.paths.state_dir}.\n" if there else f"There is no home yet at {app.paths.state_dir}.\n")
-    for line, use in [*steps, ("homarus --help", "all commands")]:
-        out.line(f"  {out.style(f'{line:<18}', 'cyan')}  {use}")
+    for name, use in [*steps, ("--help", "all commands")]:
+        out.line(f"  {out.style(f'{app.program} {name:<10}', 'cyan')}  {use}")
