@@ -159,6 +159,8 @@ def test_the_program_is_named_as_it_can_be_called_here(tmp_path: Path) -> None:
             line, env={**env, "PATH": path}, cwd=cwd, capture_output=True, text=True, check=True
         ).stdout
 
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
     assert "  .venv/bin/homarus onboard" in shown("/usr/bin", tmp_path)
-    assert f"  {script} onboard" in shown("/usr/bin", Path("/"))
+    assert f"  {script} onboard" in shown("/usr/bin", elsewhere)
     assert "  homarus onboard" in shown(str(script.parent), tmp_path)

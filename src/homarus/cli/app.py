@@ -69,7 +69,7 @@ class App:
         if called.name != "homarus" or shutil.which("homarus", path=self.env.get("PATH")):
             return "homarus"
         here = Path.cwd()
-        return str(called.relative_to(here) if called.is_relative_to(here) else called)
+        return str(called.relative_to(here)) if called.is_relative_to(here) and called.parent != here else str(called)
 
     def _heard(self, problem: Problem) -> None:
         if problem.severity != "info":
