@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.models.levels import parse_level
 
 CLEAR = "default"
@@ -42,12 +43,12 @@ NAMES = {
 SHORTCUTS = {"help": "help", "commands": "commands", "status": "status", "whoami": "whoami", "id": "whoami"}
 EXEC_KEYS = ("host", "security", "ask", "node")
 
-_TOKEN = re.compile(r"(?<!\S)/([A-Za-z][\w.-]*)(?=[\s:]|$)")
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_INLINE = re.compile(r'(`+)[^\n]*?\1|(?<![^\s(\[])"[^"\n]*"')
-_WORD = re.compile(r"[ \t]*:?[ \t]*([^\s]+)")
-_TWO_WORDS = re.compile(r"[ \t]*:?[ \t]*([A-Za-z]+[ \t]+[A-Za-z]+)(?=\s|$)")
-_PAIR = re.compile(r"[ \t]*:?[ \t]*(host|security|ask|node)=(\S+)", re.IGNORECASE)
+_TOKEN = late(r"(?<!\S)/([A-Za-z][\w.-]*)(?=[\s:]|$)")
+_FENCE = late(r"^ {0,3}(`{3,}|~{3,})")
+_INLINE = late(r'(`+)[^\n]*?\1|(?<![^\s(\[])"[^"\n]*"')
+_WORD = late(r"[ \t]*:?[ \t]*([^\s]+)")
+_TWO_WORDS = late(r"[ \t]*:?[ \t]*([A-Za-z]+[ \t]+[A-Za-z]+)(?=\s|$)")
+_PAIR = late(r"[ \t]*:?[ \t]*(host|security|ask|node)=(\S+)", re.IGNORECASE)
 
 
 class Wishes(Struct, frozen=True):

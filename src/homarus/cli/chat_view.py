@@ -7,7 +7,6 @@ is the live tail. So what was printed is final, survives a resize, and can be sc
 from __future__ import annotations
 
 import json
-import re
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
@@ -32,12 +31,13 @@ from homarus.core.events import (
     ToolStarted,
     UserAccepted,
 )
+from homarus.core.patterns import late
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.stream import StreamFilter
 
 MAX_TOOLS = 100
 SHOWN_OUTPUT = 6_000
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+_FENCE = late(r"^ {0,3}(`{3,}|~{3,})")
 
 Kind = Literal["markdown", "tool", "failed", "thinking", "note", "warning", "error", "user", "detail"]
 

@@ -11,10 +11,11 @@ from homarus.config.keypath import KeyPath, lookup
 from homarus.config.redact import MARKER, is_reference, is_secret_key, redact, redact_text
 from homarus.config.scan import Node, ScanError, comments, scan
 from homarus.config.style import render_text
+from homarus.core.patterns import late
 
 _NEW = f"{MARKER} (new)"
-_WORD = re.compile(r"[^\s\"',;(){}\[\]]+")
-_COMMENTED_OUT = re.compile(r"""([\w-]+)(["']?\s*[:=]\s*)("[^"\r\n]*"|'[^'\r\n]*'|[^\s,}\]]+)""")
+_WORD = late(r"[^\s\"',;(){}\[\]]+")
+_COMMENTED_OUT = late(r"""([\w-]+)(["']?\s*[:=]\s*)("[^"\r\n]*"|'[^'\r\n]*'|[^\s,}\]]+)""")
 
 
 def unified_diff(before: str, after: str, name: str) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from homarus.config.keypath import KeyPath, lookup
+from homarus.core.patterns import late
 
-_VARIABLE = re.compile(r"\$(\$?)\{([A-Z_][A-Z0-9_]*)\}")
-_DOTENV = re.compile(
+_VARIABLE = late(r"\$(\$?)\{([A-Z_][A-Z0-9_]*)\}")
+_DOTENV = late(
     r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*
         (?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\r\n]*?))(?:[ \t]+\#[^\r\n]*)?[ \t]*\r?$""",
     re.VERBOSE | re.MULTILINE,

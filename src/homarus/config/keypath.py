@@ -7,12 +7,13 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from homarus.core.errors import ConfigError
+from homarus.core.patterns import late
 
 Step: TypeAlias = str | int
 KeyPath: TypeAlias = tuple[Step, ...]
 
-_PLAIN = re.compile(r"[^.\[\]\"'\s]+")
-_TOKEN = re.compile(
+_PLAIN = late(r"[^.\[\]\"'\s]+")
+_TOKEN = late(
     r"""(?P<dot>\.)?(?:(?P<name>[^.\[\]"']+)
         |\[\s*(?P<index>-?\d+)\s*\]
         |\[\s*(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*\]

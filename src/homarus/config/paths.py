@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from homarus.core.errors import ConfigError
+from homarus.core.patterns import late
 
 CONFIG_NAME = "openclaw.json"
-_PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
+_PROFILE = late(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
 
 
 class Paths(msgspec.Struct, frozen=True):

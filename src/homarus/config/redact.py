@@ -9,32 +9,33 @@ import re
 from typing import Any
 
 from homarus.core.errors import ConfigError
+from homarus.core.patterns import late
 
 MARKER = "__OPENCLAW_REDACTED__"
 
-_SECRET_KEY = re.compile(
+_SECRET_KEY = late(
     r"token$|pass(?:word|wd|phrase|code)|secret|api_?-?keys?$|access_?-?key|priv(?:ate)?_?-?key|_key$|^keys?$"
     r"|(?:encrypt|encryption|signing|auth|bot|license|shared)_?-?key$|credential|service_?account|authorization|bearer"
     r"|cookie|auth_?tag|^auth_?data$|identity_?data|certificate_?data|webhook_?url|^pin$|^otp|^jwt$|^psk$",
     re.IGNORECASE,
 )
 # Names that only sound like secrets: they say where one lies, or how it is used.
-_PLAIN_KEY = re.compile(
+_PLAIN_KEY = late(
     r"^secrets$|^(?:main|default|provider|row|primary|sort|cache|hot|idempotency|session)_keys?$"
     r"|(?:provider|source|mode|file|path|ref|name|env|env_?var|type|ttl|prefix(?:es)?)$",
     re.IGNORECASE,
 )
 # Objects whose every text may be one: request headers and variables.
-_SECRET_TABLE = re.compile(r"^(?:headers|env|vars|environment)$", re.IGNORECASE)
-_SECRET_VALUE = re.compile(
+_SECRET_TABLE = late(r"^(?:headers|env|vars|environment)$", re.IGNORECASE)
+_SECRET_VALUE = late(
     r"^(?:(?:sk|pk|rk|hf|gh[pousr]|github_pat|glpat|npm|tvly|gsk|nvapi|r8|xapp|xox[a-z])[-_](?=\S*\d)[-\w.]{12,}"
     r"|(?:AKIA|ASIA|AIza|ya29\.)[-\w]{12,}|eyJ[-\w]{8,}\.[-\w.]{8,}|\d{6,}:[-\w]{30,}|bearer\s+\S{8,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----",
     re.IGNORECASE,
 )
-_URL_PASSWORD = re.compile(r"(\w[\w+.-]*://[^\s/@:]*:)[^\s/@]+(@)")
-_URL_QUERY = re.compile(r"([?&](?:[\w-]*(?:token|key|secret|password|sig(?:nature)?))=)[^&#\s]+", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$(?:\{[A-Z_][A-Z0-9_]*\}|[A-Z][A-Z0-9_]{0,127})")
+_URL_PASSWORD = late(r"(\w[\w+.-]*://[^\s/@:]*:)[^\s/@]+(@)")
+_URL_QUERY = late(r"([?&](?:[\w-]*(?:token|key|secret|password|sig(?:nature)?))=)[^&#\s]+", re.IGNORECASE)
+_REFERENCE = late(r"\$(?:\{[A-Z_][A-Z0-9_]*\}|[A-Z][A-Z0-9_]{0,127})")
 
 
 def is_reference(value: Any) -> bool:

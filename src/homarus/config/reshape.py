@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from homarus.config.draft import GONE, Draft
 from homarus.config.keypath import KeyPath
 from homarus.config.resolve import merge
+from homarus.core.patterns import late
 from homarus.core.routes import normalize_agent_id
 
-_RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-|–|\.\.)\s*(\d{1,9})\s*")
-_SNAKE = re.compile(r"_([a-z0-9])")
+_RANGE = late(r"\s*(\d{1,9})\s*(?:-|–|\.\.)\s*(\d{1,9})\s*")
+_SNAKE = late(r"_([a-z0-9])")
 _RELOAD_MODES = {"hot": "hybrid", "restart": "hybrid"}
 
 

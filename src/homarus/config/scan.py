@@ -8,23 +8,23 @@ Offsets count characters of the text that was given.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pyjson5
 
 from homarus.config.keypath import KeyPath
+from homarus.core.patterns import late
 
 MAX_DEPTH = 100
 
 _SPACE = "\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_SKIP = re.compile(rf"(?:[{_SPACE}]+|//[^\n\r\u2028\u2029]*|/\*(?:[^*]|\*(?!/))*\*/)*")
-_COMMENT = re.compile(r"//[^\n\r\u2028\u2029]*|/\*[\s\S]*?\*/")
-_STRING = re.compile(r""""(?:[^"\\\n\r]|\\(?:\r\n|[\s\S]))*"|'(?:[^'\\\n\r]|\\(?:\r\n|[\s\S]))*'""")
-_WORD = re.compile(rf"[^{_SPACE},:{{}}\[\]\"'/]+")
-_PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_PLAIN_INT = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_SKIP = late(rf"(?:[{_SPACE}]+|//[^\n\r\u2028\u2029]*|/\*(?:[^*]|\*(?!/))*\*/)*")
+_COMMENT = late(r"//[^\n\r\u2028\u2029]*|/\*[\s\S]*?\*/")
+_STRING = late(r""""(?:[^"\\\n\r]|\\(?:\r\n|[\s\S]))*"|'(?:[^'\\\n\r]|\\(?:\r\n|[\s\S]))*'""")
+_WORD = late(rf"[^{_SPACE},:{{}}\[\]\"'/]+")
+_PLAIN_KEY = late(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_PLAIN_INT = late(r"-?(?:0|[1-9][0-9]*)")
 _QUOTES = ('"', "'")
 _LITERALS = {"true": True, "false": False, "null": None}
 # A number of more than 4300 digits is a ValueError of Python's own.

@@ -17,6 +17,7 @@ from homarus.config.keypath import lookup
 from homarus.config.paths import Paths, expand
 from homarus.config.redact import MARKER, is_reference, is_secret_key, redact, redact_text, restore
 from homarus.core.errors import ConfigError, StorageError
+from homarus.core.patterns import late
 from homarus.storage.boundary import Root
 
 __all__ = [
@@ -31,10 +32,10 @@ __all__ = [
     "restore",
 ]
 
-_ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
-_SHORTHAND = re.compile(r"\$(?:\{([A-Z_][A-Z0-9_]{0,127})\}|([A-Z][A-Z0-9_]{0,127}))")
-_EXEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/#-]{0,255}")
+_ALIAS = late(r"[a-z][a-z0-9_-]{0,63}")
+_VARIABLE = late(r"[A-Z][A-Z0-9_]{0,127}")
+_SHORTHAND = late(r"\$(?:\{([A-Z_][A-Z0-9_]{0,127})\}|([A-Z][A-Z0-9_]{0,127}))")
+_EXEC_ID = late(r"[A-Za-z0-9][A-Za-z0-9._:/#-]{0,255}")
 _DEFAULT_FILE = "secrets.json"
 MAX_BYTES = 1024 * 1024
 

@@ -5,7 +5,6 @@ Every function returns a new text in which all bytes outside the member and its 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -13,12 +12,13 @@ import msgspec
 from homarus.config.keypath import Step
 from homarus.config.scan import Member, Node, comments
 from homarus.config.style import Style, detect, line_start, margin_of, render, render_key
+from homarus.core.patterns import late
 
 Cut = tuple[int, int, str]
 
-_LINE_REST = re.compile(r"(?:[ \t]|/\*(?:[^*\r\n]|\*(?!/))*\*/)*(?://[^\r\n\u2028\u2029]*)?")
-_BLANKS = re.compile(r"[ \t]*")
-_NEWLINE = re.compile(r"\r\n|\n|\r")
+_LINE_REST = late(r"(?:[ \t]|/\*(?:[^*\r\n]|\*(?!/))*\*/)*(?://[^\r\n\u2028\u2029]*)?")
+_BLANKS = late(r"[ \t]*")
+_NEWLINE = late(r"\r\n|\n|\r")
 
 
 def replace(text: str, root: Node, node: Node, at: int, value: Any) -> str:

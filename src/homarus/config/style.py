@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from homarus.config.scan import Member, Node
+from homarus.core.patterns import late
 
-_BARE = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_ESCAPED = re.compile('[\x00-\x1f\x7f"\\\\\u2028\u2029]')
+_BARE = late(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_ESCAPED = late('[\x00-\x1f\x7f"\\\\\u2028\u2029]')
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f", "\\": "\\\\"}
 _WIDTH = 100
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 from homarus.core.messages import Assistant, Message, User
+from homarus.core.patterns import late
 from homarus.core.text import fold
 
 HEADINGS = ("Decisions", "Open TODOs", "Constraints/Rules", "Pending user asks", "Exact identifiers")
 MAX_IDENTIFIERS = 12
 MIN_CHARS = 80
-_WORD = re.compile(r"[^\W\d_]{4,}|\w*\d\w*", re.UNICODE)
-_IDENTIFIERS = re.compile(
+_WORD = late(r"[^\W\d_]{4,}|\w*\d\w*", re.UNICODE)
+_IDENTIFIERS = late(
     r"""(?x)
       https?://[^\s<>"')\]]+                                   # addresses
     | \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b

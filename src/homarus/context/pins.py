@@ -6,11 +6,11 @@ Destructive tools are held back by policy, not by this; a pin keeps the owner's 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from homarus.core.messages import Message, User
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.sessions.entry import Compaction, Custom, Entry
 
@@ -18,8 +18,8 @@ PIN = "homarus.pin"
 UNPIN = "homarus.unpin"
 MAX_PINS = 40
 MAX_CHARS = 500
-_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+(?=\s|$)|\n|$)")
-_STANDING = re.compile(
+_SENTENCE = late(r"[^.!?\n]+(?:[.!?]+(?=\s|$)|\n|$)")
+_STANDING = late(
     r"""(?xi)
       \b (?: from \s now \s on | always | never | under \s no \s circumstances | without \s (?:my|asking|checking|confirm\w*)
       | (?:do\ not|don['’]t|must\ not|mustn['’]t|stop) \b .* \b (?:until|unless|without|before|anymore|any\ more)
@@ -28,7 +28,7 @@ _STANDING = re.compile(
       | remember \s to | make \s sure \s (?:to|that|you) \s always ) \b
     """
 )
-_QUESTION = re.compile(r"\?\s*$")
+_QUESTION = late(r"\?\s*$")
 
 
 def pinned(entries: Sequence[Entry]) -> list[str]:

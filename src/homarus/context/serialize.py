@@ -8,17 +8,18 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
+from homarus.core.patterns import late
 from homarus.core.text import estimate_tokens, neutralize
 
 RESULT_CHARS = 2_000
 ERROR_TAIL_CHARS = 600
 THINKING_CHARS = 1_000
-_ERROR = re.compile(r"error|exception|traceback|failed|fatal|denied", re.IGNORECASE)
+_ERROR = late(r"error|exception|traceback|failed|fatal|denied", re.IGNORECASE)
 _READS = frozenset({"read", "grep", "image"})
 _WRITES = frozenset({"write", "edit", "apply_patch"})
-_FILES = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_FILES = late(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 MAX_FILES = 60
-_QUOTES = re.compile(r"(</?)(?=(?:conversation|previous-summary|wish)>)", re.IGNORECASE)
+_QUOTES = late(r"(</?)(?=(?:conversation|previous-summary|wish)>)", re.IGNORECASE)
 
 
 def inert(text: str) -> str:

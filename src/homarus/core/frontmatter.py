@@ -6,11 +6,12 @@ nothing here raises, whatever the bytes say, and no depth of nesting reaches the
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
+
+from homarus.core.patterns import late
 
 # A longer block is no header; YAML would spend seconds on it.
 MAX_HEADER_CHARS = 65_536
@@ -21,11 +22,12 @@ _MAX_KEYS = 100
 _OPENERS, _FEW = "-?[{", 300
 
 # What YAML refuses, takes for a line break, or gives a meaning of its own to.
-_KEY = re.compile(r"( *)([A-Za-z_][\w-]*):(?: +(.*))?")
-_ITEM = re.compile(r"( *)- +(.*)")
+_ODD = late("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_KEY = late(r"( *)([A-Za-z_][\w-]*):(?: +(.*))?")
+_ITEM = late(r"( *)- +(.*)")
 # A plain scalar that YAML reads as that very text: starts with a letter, holds no `: `, ` #` or quotes' meaning.
-_PLAIN = re.compile(r"[^\W\d_](?:[^:#]|:(?! |$)|(?<! )#)*")
-_WORDS = re.compile(r"\[ *(?:[A-Za-z][\w.-]*(?: *, *[A-Za-z][\w.-]*)*)? *\]")
+_PLAIN = late(r"[^\W\d_](?:[^:#]|:(?! |$)|(?<! )#)*")
+_WORDS = late(r"\[ *(?:[A-Za-z][\w.-]*(?: *, *[A-Za-z][\w.-]*)*)? *\]")
 _CONSTANTS = {
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
@@ -103,16 +105,10 @@ def _plain(value: Any, depth: int, seen: list[int]) -> Any:
     return str(value)
 
 
-@cache
-def _odd() -> re.Pattern[str]:
-    # Compiled on first need: a class this wide takes milliseconds, and most headers are plain ASCII.
-    return re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-
-
 def _simple(header: str) -> dict[str, Any]:
     """Read nested `key: scalar` lines and lists of scalars; raises _Unsure where YAML could mean anything else."""
     plain_ascii = header.isascii() and header.replace("\n", "").isprintable()
-    if not plain_ascii and _odd().search(header):
+    if not plain_ascii and _ODD.search(header):
         raise _Unsure
     root: dict[str, Any] = {}
     # One entry per open mapping: its indentation and itself.

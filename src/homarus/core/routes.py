@@ -5,7 +5,6 @@ The text of a key is what other programs read (`agent:<agentId>:…`); nothing h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -13,17 +12,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import ConfigError
+from homarus.core.patterns import late
 from homarus.core.text import printable
 
 DEFAULT_AGENT = "main"
 DEFAULT_ACCOUNT = "default"
 MAIN = "main"
 
-_AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_NOT_ID = re.compile(r"[^a-z0-9_-]+")
-_SUFFIX = re.compile(r"(?s)(.+):(thread|topic):(.+)")
-_RUN = re.compile(r"(?s)(.+):run:(.+)")
-_MARKS = re.compile(r":(?=(?:thread|topic|run):)")
+_AGENT_ID = late(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NOT_ID = late(r"[^a-z0-9_-]+")
+_SUFFIX = late(r"(?s)(.+):(thread|topic):(.+)")
+_RUN = late(r"(?s)(.+):run:(.+)")
+_MARKS = late(r":(?=(?:thread|topic|run):)")
 
 
 class SessionKind(StrEnum):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
 from zlib import crc32
 
+from homarus.core.patterns import late
+
 # C0 and C1 controls except tab and newline, the line and paragraph separators, and invisible direction marks.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
-_SPACES = re.compile(r"\s+")
+_CONTROLS = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+_SPACES = late(r"\s+")
+_CJK = late("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+# In UTF-8, whatever begins at U+2E80 or later.
+_FROM_2E80 = late(rb"[\xe3-\xf4]|\xe2[\xba-\xbf]")
 
 # What only the prompt itself may say. Group 1 and 2 meet where the break goes; the backslashes between them count.
-_TOKENS = re.compile(r"(?ai:(OPENCLAW\\*)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT)))")
-_FENCES = re.compile(r"(<\\*)(?ai:(/?file [0-9a-f]{8}>))")
-_POSES = re.compile(
+_TOKENS = late(r"(?ai:(OPENCLAW\\*)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT)))")
+_FENCES = late(r"(<\\*)(?ai:(/?file [0-9a-f]{8}>))")
+_POSES = late(
     r"""(?xai) ([ \t]*\\*)           # an indent, and the breaks that are already there
     ( \#{1,6} [ \t]+ (?: (?:dynamic [ \t]+)? project [ \t]+ context [ \t#]* [\s\x1c-\x1e\x85\u2028\u2029]* $   # the heading over all files
                        | ~?/ \S* [/.] \S* )                                    # the heading over one file
@@ -80,15 +84,11 @@ def fence(text: str, label: str) -> str:
     return f"<file {mark}>\n{text}\n</file {mark}>"
 
 
-@cache
-def _cjk() -> re.Pattern[str]:
-    # Compiled on first need: a class this wide takes milliseconds, and many runs never see such a text.
-    return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
-
-
 def estimate_tokens(text: str) -> int:
     """Return about how many tokens a model will count: four characters to one, a CJK character alone is one."""
-    cjk = len(_cjk().findall(text)) if not text.isascii() else 0
+    # The wide class takes milliseconds to compile, and most texts that are not ASCII have nothing but dashes and accents.
+    wide = not text.isascii() and _FROM_2E80.search(text.encode("utf-8", "surrogatepass"))
+    cjk = len(_CJK.findall(text)) if wide else 0
     return -(-(len(text) + 3 * cjk) // 4)
 
 

@@ -6,10 +6,12 @@ import re
 
 from msgspec import Struct
 
-_TAG = re.compile(r"\[\[\s*(reply_to_current|audio_as_voice|reply_to\s*:\s*([^\]\n]{1,200}?))\s*\]\]", re.IGNORECASE)
-_MEDIA = re.compile(r"^[ \t]*MEDIA:[ \t]*(\S.*?)[ \t]*$")
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_BLANKS = re.compile(r"\n{3,}")
+from homarus.core.patterns import late
+
+_TAG = late(r"\[\[\s*(reply_to_current|audio_as_voice|reply_to\s*:\s*([^\]\n]{1,200}?))\s*\]\]", re.IGNORECASE)
+_MEDIA = late(r"^[ \t]*MEDIA:[ \t]*(\S.*?)[ \t]*$")
+_FENCE = late(r"^ {0,3}(`{3,}|~{3,})")
+_BLANKS = late(r"\n{3,}")
 
 
 class Directives(Struct, frozen=True):

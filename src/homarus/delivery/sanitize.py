@@ -11,6 +11,7 @@ import re
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.delivery.directives import Directives, extract
 
 SILENT = "NO_REPLY"
@@ -19,18 +20,18 @@ ACK_CHARS = 300
 
 _EDGE = r"[\s*_`~\"'.,;:!?()\[\]{}<>|#-]*"
 _HTML = r"(?:</?[A-Za-z][^>]{0,40}>|&nbsp;)*"
-_SILENT_ONLY = re.compile(rf"(?i){_EDGE}(?:{SILENT}{_EDGE})+")
-_SILENT_TAIL = re.compile(rf"(?i)(?<![A-Za-z0-9])[\s*_`~\"'(\[{{]*(?<![A-Za-z0-9_]){SILENT}[\s*_`~\"'.,;:!?)\]}}-]*$")
-_HEARTBEAT_HEAD = re.compile(rf"(?i)^[\s*_`~\"'(\[]*{_HTML}[\s*_`~\"'(\[]*{HEARTBEAT}\b[*_`~\"')\]]*{_HTML}[.!,;:]*")
-_HEARTBEAT_TAIL = re.compile(rf"(?i)[*_`~\"'(\[]*{_HTML}[*_`~\"'(\[]*\b{HEARTBEAT}[*_`~\"')\].!]*{_HTML}[\s*_`~.!]*$")
-_THINK_OPEN = re.compile(r"<[ \t]*(think|thinking|thought)[ \t]*>", re.IGNORECASE)
-_THINK_BLOCK = re.compile(
+_SILENT_ONLY = late(rf"(?i){_EDGE}(?:{SILENT}{_EDGE})+")
+_SILENT_TAIL = late(rf"(?i)(?<![A-Za-z0-9])[\s*_`~\"'(\[{{]*(?<![A-Za-z0-9_]){SILENT}[\s*_`~\"'.,;:!?)\]}}-]*$")
+_HEARTBEAT_HEAD = late(rf"(?i)^[\s*_`~\"'(\[]*{_HTML}[\s*_`~\"'(\[]*{HEARTBEAT}\b[*_`~\"')\]]*{_HTML}[.!,;:]*")
+_HEARTBEAT_TAIL = late(rf"(?i)[*_`~\"'(\[]*{_HTML}[*_`~\"'(\[]*\b{HEARTBEAT}[*_`~\"')\].!]*{_HTML}[\s*_`~.!]*$")
+_THINK_OPEN = late(r"<[ \t]*(think|thinking|thought)[ \t]*>", re.IGNORECASE)
+_THINK_BLOCK = late(
     r"<[ \t]*(think|thinking|thought)[ \t]*>.*?<[ \t]*/[ \t]*\1[ \t]*>[ \t]*\n?", re.IGNORECASE | re.DOTALL
 )
-_STRAY_CLOSE = re.compile(r"<\s*/\s*(?:think|thinking|thought)\s*>", re.IGNORECASE)
-_FINAL = re.compile(r"<\s*final\s*>(.*?)(?:<\s*/\s*final\s*>|$)", re.IGNORECASE | re.DOTALL)
-_FINAL_TAG = re.compile(r"<\s*/?\s*final\s*>", re.IGNORECASE)
-_CODE = re.compile(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
+_STRAY_CLOSE = late(r"<\s*/\s*(?:think|thinking|thought)\s*>", re.IGNORECASE)
+_FINAL = late(r"<\s*final\s*>(.*?)(?:<\s*/\s*final\s*>|$)", re.IGNORECASE | re.DOTALL)
+_FINAL_TAG = late(r"<\s*/?\s*final\s*>", re.IGNORECASE)
+_CODE = late(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
 
 
 class Reply(Struct, frozen=True):

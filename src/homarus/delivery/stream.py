@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from homarus.core.patterns import late
 from homarus.delivery.sanitize import HEARTBEAT, SILENT, Reply, shape
 
 _TOKENS = f"{SILENT}|{HEARTBEAT}"
@@ -16,16 +17,14 @@ _PREFIXES = "|".join(
 _HTML = r"</?[A-Za-z][^<>\n]{0,40}>"
 _BEFORE, _AFTER = r"[\s*_`~\"'(\[{]", r"[\s*_`~\"'.,;:!?)\]}-]"
 # A tail that may become a token, with whatever dresses it before and after.
-_TOKEN_TAIL = re.compile(
-    rf"(?i)(?<![A-Za-z0-9])(?:{_BEFORE}|{_HTML})*(?:(?:{_TOKENS}){_AFTER}*)*(?:{_PREFIXES})?{_AFTER}*$"
-)
-_OPEN_THINK = re.compile(r"<\s*(?:think|thinking|thought|final)\s*>", re.IGNORECASE)
-_OPEN_TICK = re.compile(r"`[^`\n]*$")
-_TAG_TAIL = re.compile(r"<[^<>\n]{0,40}$")
-_DIRECTIVE_TAIL = re.compile(r"\[(?:\[[^\]\n]{0,220}\]?)?$")
-_MEDIA_LINE = re.compile(r"(?:^|\n)[ \t]*M(?:E(?:D(?:I(?:A(?::[^\n]*)?)?)?)?)?$")
-_JSON_START = re.compile(r'^\s*(?:\{[^}\n]{0,60}\}?|"[^"\n]{0,20}"?)\s*$')
-_CLOSE_THINK = re.compile(r"<\s*/\s*(?:think|thinking|thought|final)\s*>", re.IGNORECASE)
+_TOKEN_TAIL = late(rf"(?i)(?<![A-Za-z0-9])(?:{_BEFORE}|{_HTML})*(?:(?:{_TOKENS}){_AFTER}*)*(?:{_PREFIXES})?{_AFTER}*$")
+_OPEN_THINK = late(r"<\s*(?:think|thinking|thought|final)\s*>", re.IGNORECASE)
+_OPEN_TICK = late(r"`[^`\n]*$")
+_TAG_TAIL = late(r"<[^<>\n]{0,40}$")
+_DIRECTIVE_TAIL = late(r"\[(?:\[[^\]\n]{0,220}\]?)?$")
+_MEDIA_LINE = late(r"(?:^|\n)[ \t]*M(?:E(?:D(?:I(?:A(?::[^\n]*)?)?)?)?)?$")
+_JSON_START = late(r'^\s*(?:\{[^}\n]{0,60}\}?|"[^"\n]{0,20}"?)\s*$')
+_CLOSE_THINK = late(r"<\s*/\s*(?:think|thinking|thought|final)\s*>", re.IGNORECASE)
 _TAILS = (_TOKEN_TAIL, _TAG_TAIL, _DIRECTIVE_TAIL, _MEDIA_LINE, _OPEN_TICK)
 _TAIL = 260
 

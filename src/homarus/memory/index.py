@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
+from homarus.core.patterns import late
 from homarus.core.text import slug
 from homarus.memory.chunk import Chunk
 from homarus.memory.files import Found
@@ -20,7 +20,7 @@ from homarus.memory.schema import GAP
 from homarus.memory.terms import search_text
 from homarus.memory.transcripts import Tail
 
-_PATH_WORD = re.compile(r"[^\W_]+")
+_PATH_WORD = late(r"[^\W_]+")
 _LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities, text, terms"
 
 

@@ -8,6 +8,7 @@ from functools import cache
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet
 from homarus.memory.flags import CODE, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
 from homarus.memory.terms import measure
@@ -16,14 +17,14 @@ from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, pars
 SLICE = 2000  # a longer line becomes several units with one line number
 DATED = 500  # a longer paragraph speaks of many days, so it has none of its own
 
-_BULLET = re.compile(r"^\s*(?:>\s*)*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|^\s*(?:>\s*)+")
-_HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
-_FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})")
-_SPEAKER = re.compile(
+_BULLET = late(r"^\s*(?:>\s*)*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|^\s*(?:>\s*)+")
+_HEADING = late(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
+_FENCE = late(r"^\s{0,3}(`{3,}|~{3,})")
+_SPEAKER = late(
     r"^(?:\[?\d{1,2}:\d\d(?::\d\d)?(?:\s?[AaPp][Mm])?\]?[\s,–-]*)?(?:\*\*|__)?(?P<name>[^\W\d_][\w .'’-]{0,30}?)(?:\*\*|__)?:(?:\*\*|__)?\s"
 )
-_COMMENT = re.compile(r"^\s*<!--.*?-->\s*$")
-_WORDY = re.compile(r"[^\W_]")
+_COMMENT = late(r"^\s*<!--.*?-->\s*$")
+_WORDY = late(r"[^\W_]")
 
 
 class Unit(Struct):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
+
+from homarus.core.patterns import late
 
 STOP = frozenset(
     [
@@ -129,17 +130,17 @@ STOP = frozenset(
     ]
 )
 
-WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
+WORD = late(r"[^\W_]+(?:'[^\W\d_]+)?")
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff"
-_CJK_RUN = re.compile(f"[{_CJK}]+")
-_CJK_CHAR = re.compile(f"[{_CJK}]")
-_MIXED = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Za-z]\d|\d[A-Za-z]")
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_CJK_RUN = late(f"[{_CJK}]+")
+_CJK_CHAR = late(f"[{_CJK}]")
+_MIXED = late(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Za-z]\d|\d[A-Za-z]")
+_ASCII_WORD = late(r"[A-Za-z0-9]+")
 _CLASSES = bytes(
     ord("a") if chr(code).islower() else ord("A") if chr(code).isupper() else ord("0") if chr(code).isdigit() else 32
     for code in range(128)
 ) + bytes(32 for _ in range(128))
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PART = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 # One family of forms a line: the stemmer of the index cannot bring them together by cutting endings.
 _IRREGULAR = """be am is are was were been being|become became|begin began begun|bite bit bitten|blow blew blown

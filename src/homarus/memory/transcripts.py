@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.memory.lines import Unit, line_flags
 from homarus.memory.redact import redact_line
@@ -21,8 +22,8 @@ from homarus.memory.terms import measure
 MAX_MESSAGE = 8_000
 RECALL_OPEN, RECALL_CLOSE = "<recalled-memory>", "</recalled-memory>"
 _MARKED = ((RECALL_OPEN, RECALL_CLOSE), (CONTEXT_BEGIN, CONTEXT_END))
-_RECALLED = re.compile("|".join(f"{re.escape(a)}.*?(?:{re.escape(b)}|\\Z)" for a, b in _MARKED), re.DOTALL)
-_SILENT = re.compile(r"\W*(?:NO_REPLY|HEARTBEAT_OK)\W*")
+_RECALLED = late("|".join(f"{re.escape(a)}.*?(?:{re.escape(b)}|\\Z)" for a, b in _MARKED), re.DOTALL)
+_SILENT = late(r"\W*(?:NO_REPLY|HEARTBEAT_OK)\W*")
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
+from homarus.core.patterns import late
+
+_FENCE = late(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
 
 
 class BrokenArguments(ValueError):

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
+from homarus.core.patterns import late
 from homarus.core.tools import ToolSpec
 from homarus.models.wire import encode, inert
 
-_OPENING = re.compile(r'\s*\{\s*"reply"\s*:\s*"')
+_OPENING = late(r'\s*\{\s*"reply"\s*:\s*"')
 # An escape that is still being written, or the first half of a surrogate pair.
-_UNFINISHED = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
+_UNFINISHED = late(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 _KEPT = ("type", "properties", "required", "items", "enum", "const", "anyOf", "oneOf", "minimum", "maximum", "minItems", "maxItems")  # fmt: skip
 
 

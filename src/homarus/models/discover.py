@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.models.catalog import Catalog
 from homarus.models.http import HttpClient, HttpError
 
 SECONDS = 0.15
 MAX_BODY = 1 << 20
-_NO_CHAT = re.compile(r"embed|rerank|whisper|tts|bge-|clip|moderation", re.IGNORECASE)
+_NO_CHAT = late(r"embed|rerank|whisper|tts|bge-|clip|moderation", re.IGNORECASE)
 _WINDOW_KEYS = (
     "max_model_len",
     "context_length",

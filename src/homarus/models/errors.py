@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from homarus.core.errors import ModelError, ModelFailure
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 
 F = ModelFailure
@@ -24,7 +25,7 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE | re.DOTALL)
 
 
-_CEILING = re.compile(r"limit:?\s*([\d,_]+).{0,60}?requested:?\s*([\d,_]+)", re.IGNORECASE | re.DOTALL)
+_CEILING = late(r"limit:?\s*([\d,_]+).{0,60}?requested:?\s*([\d,_]+)", re.IGNORECASE | re.DOTALL)
 _CEILING_TOPIC = _any(r"request too large", r"tokens per min", r"\btpm\b", r"reduce your message size")
 _TPM = _any(r"tokens per min", r"\btpm\b")
 _REASONING = _any(
@@ -193,11 +194,11 @@ def error_text(value: Any) -> str:
     return " · ".join(texts) or msgspec.json.encode(value).decode()[:400]
 
 
-_WAIT = re.compile(
+_WAIT = late(
     r"(?:try again|retry|retry_?delay)\W{0,4}(?:in|after)?\W{0,4}((?:[\d.]+\s*(?:ms|milliseconds?|h|m|s|min|minutes?|hours?|seconds?)\s*)+)",
     re.IGNORECASE,
 )
-_SPAN = re.compile(r"([\d.]+)\s*(ms|milli|h|min|m|s)", re.IGNORECASE)
+_SPAN = late(r"([\d.]+)\s*(ms|milli|h|min|m|s)", re.IGNORECASE)
 _UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 

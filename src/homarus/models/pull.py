@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import ConfigError, HomarusError, StorageError
+from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.models.http import HttpClient, HttpError, Response
 from homarus.storage.atomic import ensure_dir
@@ -23,7 +24,7 @@ NAMES = Path(__file__).with_name("pull.json")
 MAX_REDIRECTS = 5
 BLOCK = 1 << 20
 SPARE = 256 * 1024 * 1024
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = late(r"[0-9a-f]{64}")
 Progress = Callable[[int, int | None], None]
 
 

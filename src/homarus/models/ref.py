@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from homarus.core.errors import ConfigError
+from homarus.core.patterns import late
 
 DEFAULT_PROVIDER = "anthropic"
 NOTEBOOK = "builtin/notebook"
@@ -24,17 +24,17 @@ _SYNONYMS = {
     "llama.cpp": "llamacpp",
     "llama-cpp": "llamacpp",
 }
-_QUOTED = re.compile(r"""\A(.+)@(?:"([^"]+)"|'([^']+)')\Z""")
+_QUOTED = late(r"""\A(.+)@(?:"([^"]+)"|'([^']+)')\Z""")
 
 # Short names that work without being configured, as long as a model of that family is.
 _FAMILIES = {
-    "opus": re.compile(r"anthropic/.*opus"),
-    "sonnet": re.compile(r"anthropic/.*sonnet"),
-    "haiku": re.compile(r"anthropic/.*haiku"),
-    "gpt-mini": re.compile(r"openai/gpt-.*(?:mini|terra|luna)"),
-    "gpt": re.compile(r"openai/gpt-(?!.*(?:mini|nano|terra|luna))"),
-    "gemini-flash": re.compile(r"google/gemini-.*flash(?!-lite)"),
-    "gemini": re.compile(r"google/gemini-(?!.*flash)"),
+    "opus": late(r"anthropic/.*opus"),
+    "sonnet": late(r"anthropic/.*sonnet"),
+    "haiku": late(r"anthropic/.*haiku"),
+    "gpt-mini": late(r"openai/gpt-.*(?:mini|terra|luna)"),
+    "gpt": late(r"openai/gpt-(?!.*(?:mini|nano|terra|luna))"),
+    "gemini-flash": late(r"google/gemini-.*flash(?!-lite)"),
+    "gemini": late(r"google/gemini-(?!.*flash)"),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from homarus.core.patterns import late
 from homarus.core.text import neutralize, printable, single_line
 
 # The titles of our sections; a heading in a file that says the same gets a backslash. A test keeps the list complete.
@@ -38,10 +39,10 @@ TITLES = (
 PATH_LIMIT = 1000
 
 _NAMES = "|".join(map(re.escape, TITLES))
-_TITLE = re.compile(rf"^([ \t]*)(#{{1,6}}[ \t]+(?:{_NAMES})[ \t#:]*)$", re.IGNORECASE | re.MULTILINE)
+_TITLE = late(rf"^([ \t]*)(#{{1,6}}[ \t]+(?:{_NAMES})[ \t#:]*)$", re.IGNORECASE | re.MULTILINE)
 # Bytes of a file name that are no UTF-8 come as these; no request could be encoded with one of them in it.
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_TOKEN = re.compile(r"(OPENCLAW)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT))", re.IGNORECASE)
+_SURROGATE = late("[\ud800-\udfff]")
+_TOKEN = late(r"(OPENCLAW)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT))", re.IGNORECASE)
 
 
 def seal(text: str) -> str:

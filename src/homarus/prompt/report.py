@@ -15,14 +15,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
 from homarus.prompt.build import Prompt
 from homarus.prompt.sections.tooling import in_order, tool_line, tool_notes
 from homarus.workspace.inject import BootstrapContext
 
-_SKILL = re.compile(r"<skill>.*?</skill>", re.DOTALL)
-_NAME = re.compile(r"<name>(.*?)</name>", re.DOTALL)
+_SKILL = late(r"<skill>.*?</skill>", re.DOTALL)
+_NAME = late(r"<name>(.*?)</name>", re.DOTALL)
 
 
 class Size(Struct, frozen=True, rename="camel"):

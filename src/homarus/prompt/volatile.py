@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
 from homarus.core.messages import User
+from homarus.core.patterns import late
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.prompt.guard import inline, seal
 from homarus.prompt.section import Section
@@ -22,9 +23,9 @@ Said = Mapping[str, str]
 
 WITHDRAWN = "No longer applies."
 _ONCE = " (this turn)"
-_CARRIER = re.compile(rf"^{re.escape(CONTEXT_BEGIN)}\n(.*?)\n{re.escape(CONTEXT_END)}$", re.MULTILINE | re.DOTALL)
-_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-_POSING = re.compile(r"^([ \t]*)(##[ \t])", re.MULTILINE)
+_CARRIER = late(rf"^{re.escape(CONTEXT_BEGIN)}\n(.*?)\n{re.escape(CONTEXT_END)}$", re.MULTILINE | re.DOTALL)
+_HEADING = late(r"^## (.+)$", re.MULTILINE)
+_POSING = late(r"^([ \t]*)(##[ \t])", re.MULTILINE)
 
 
 def render_volatile(sections: Iterable[Section], said: Said) -> tuple[str, dict[str, str]]:

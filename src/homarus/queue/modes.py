@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.core.patterns import late
 from homarus.queue.settings import (
     DEFAULT_CAP,
     DEFAULT_DEBOUNCE_MS,
@@ -30,7 +30,7 @@ _ALIASES = {
 } | {mode.value: mode for mode in Mode}
 _BACKLOG = frozenset({"steer-backlog", "steer+backlog"})
 _DROPS = {"summarise": Drop.SUMMARIZE} | {drop.value: drop for drop in Drop}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_DURATION = late(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _CLEAR = frozenset({"default", "reset", "clear"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +23,7 @@ from homarus.core.messages import (
     Usage,
     User,
 )
+from homarus.core.patterns import late
 from homarus.storage.record import encode
 
 Json = dict[str, Any]
@@ -43,7 +43,7 @@ _STOPS = {reason.value: reason for reason in StopReason} | {
     "max_tokens": StopReason.LENGTH,
 }
 _COUNTS = ("input", "output", "cacheRead", "cacheWrite")
-_FENCE = re.compile("`{3,}")
+_FENCE = late("`{3,}")
 
 
 def to_message(data: Mapping[str, Any], written: str = "") -> Message | None:

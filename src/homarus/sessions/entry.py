@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.messages import Message, Text, User
+from homarus.core.patterns import late
 from homarus.sessions.codec import Json, content_text, summary_text, to_message, to_ms
 from homarus.storage.record import decode, encode
 
@@ -18,8 +19,8 @@ RUNTIME_CONTEXT = "openclaw.runtime-context"
 MODEL_SNAPSHOT = "model-snapshot"
 BOOTSTRAP_MARKER = "openclaw:bootstrap-context:full"
 
-_MARK = re.compile(rb'\{"type":')
-_TOKEN = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
+_MARK = late(rb'\{"type":')
+_TOKEN = late(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 _MOST_GLUED = 64
 _HEAVIEST = 65_536
 # What stands for a picture that the model has seen some turns ago; the context engine writes the same words.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Literal
@@ -10,13 +9,14 @@ from typing import Literal
 from msgspec import Struct
 
 from homarus.core.clock import epoch_ms
+from homarus.core.patterns import late
 from homarus.core.routes import SessionKey
 from homarus.sessions.codec import Json
 from homarus.sessions.settings import ResetPolicy, SessionSettings
 
 DEFAULT_IDLE_MINUTES = 60.0  # January 2026; 2026.9 reads an unset value as never
 
-_MENTION = re.compile(r"\s*<?@[^\s>]{1,64}>?[,:]?(?=\s|$)")
+_MENTION = late(r"\s*<?@[^\s>]{1,64}>?[,:]?(?=\s|$)")
 
 # What belongs to one transcript and not to the conversation: it does not survive a new one.
 _PER_TRANSCRIPT = frozenset(

@@ -16,14 +16,15 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from homarus.core.errors import ConfigError
+from homarus.core.patterns import late
 from homarus.sessions.importers.sqlite import AgentDatabase
 from homarus.sessions.log import Source, identify, opened, session_id_of
 
 INDEX = "sessions.json"
-_ARCHIVE = re.compile(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
+_ARCHIVE = late(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
 # What OpenClaw keeps beside transcripts under a name that looks like one.
 _BESIDE = (".trajectory.", ".checkpoint.")
-_SAFE_ID = re.compile(r"[^/\\\x00-\x1f]{1,200}")
+_SAFE_ID = late(r"[^/\\\x00-\x1f]{1,200}")
 
 
 class Kind(StrEnum):

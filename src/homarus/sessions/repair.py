@@ -6,7 +6,6 @@ not be lost for that. `repair(repair(x)) == repair(x)`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -26,6 +25,7 @@ from homarus.core.messages import (
     Usage,
     User,
 )
+from homarus.core.patterns import late
 from homarus.sessions.codec import SYNTHETIC, is_synthetic
 
 MISSING_RESULT = (
@@ -36,9 +36,9 @@ EMPTY_USER = "(empty message)"
 EMPTY_RESULT = "(no output)"
 OPENING = "(The start of this conversation is not shown.)"
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
-_NOT_ID = re.compile(r"[^A-Za-z0-9_-]")
+_NAME = late(r"[A-Za-z0-9_.-]{1,64}")
+_ID = late(r"[A-Za-z0-9_-]{1,40}")
+_NOT_ID = late(r"[^A-Za-z0-9_-]")
 # Rows that record what was delivered; the answer itself stands beside them.
 _MIRRORS = frozenset({"delivery-mirror", "gateway-injected"})
 

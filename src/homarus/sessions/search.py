@@ -14,6 +14,7 @@ from typing import Self
 from msgspec import Struct
 
 from homarus.core.messages import ToolResult
+from homarus.core.patterns import late
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry
 from homarus.sessions.log import Source, read_entries, to_entries
 from homarus.sessions.places import Kind, Place, Visits
@@ -36,10 +37,10 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='docs', content_rowid='id', 
 CREATE VIRTUAL TABLE pieces USING fts5(text, tokenize='trigram');
 """
 # Scripts that write words without spaces between them: pieces of three characters stand for words.
-_UNSPACED = re.compile(
+_UNSPACED = late(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_WORD = re.compile(r"\w+")
+_WORD = late(r"\w+")
 
 
 class Hit(Struct, frozen=True):

@@ -7,11 +7,12 @@ from typing import Literal
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.routes import MAIN, DmScope
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.IGNORECASE)
+_DURATION = late(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(b|kb|mb|gb|tb|kib|mib|gib)?", re.IGNORECASE)
+_SIZE = late(r"(\d+(?:\.\d+)?)\s*(b|kb|mb|gb|tb|kib|mib|gib)?", re.IGNORECASE)
 _FACTORS = {
     "b": 1,
     "kb": 1 << 10,

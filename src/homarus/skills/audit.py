@@ -12,6 +12,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.skills.frontmatter import INVISIBLE, visible
 
 MAX_FINDINGS = 20
@@ -24,7 +25,7 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "pipe-to-shell",
         ("curl", "wget", "iex", "invoke-"),
-        re.compile(
+        late(
             rf"{_FETCH}[^\n|]{{0,300}}\|\s{{0,9}}(?:sudo\s{{1,9}}(?:-\S{{1,20}}\s{{1,9}}){{0,3}})?{_SHELL}"
             rf"|(?:\beval\b|\b{_SHELL}\s{{1,9}}(?:-\w{{1,9}}\s{{1,9}}){{0,3}})[\s\"']{{0,9}}(?:<\(|\$\(|`)\s{{0,9}}{_FETCH}"
             rf"|\biex\b[\s(]{{0,9}}{_FETCH}",
@@ -34,7 +35,7 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "decode-and-run",
         ("base64", "b64d", "xxd"),
-        re.compile(
+        late(
             rf"(?:base64\s{{1,9}}(?:-d|--decode)|xxd\s{{1,9}}-r)[^\n|]{{0,300}}\|\s{{0,9}}(?:sudo\s{{1,9}})?{_SHELL}"
             rf"|\b(?:eval|exec)\b{_REST}(?:b64decode|base64\s{{1,9}}(?:-d|--decode))|frombase64string",
             re.IGNORECASE,
@@ -43,7 +44,7 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "password-archive",
         ("passw", "pwd", " -p"),
-        re.compile(
+        late(
             rf"\bunzip\b{_REST}\s-P\s{{0,9}}\S|\b7z[ar]?\b{_REST}\s-p\S|\bunrar\b{_REST}\s-p\S"
             r"|(?i:password[- ]protected[^\n]{0,40}(?:zip|archive|7z|rar))"
             r"|(?i:(?:zip|7z|rar|archive)[^\n]{0,60}\b(?:password|passwd|pwd)\s?(?:is|:|=))"
@@ -52,14 +53,14 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "quarantine-removed",
         ("xattr", "spctl"),
-        re.compile(rf"xattr\b{_REST}quarantine|spctl\s{{1,9}}--master-disable", re.IGNORECASE),
+        late(rf"xattr\b{_REST}quarantine|spctl\s{{1,9}}--master-disable", re.IGNORECASE),
     ),
 )
-_HOST = re.compile(
+_HOST = late(
     r"(?:[^\s/@]{1,80}@)?(\[[0-9a-f:.]{2,45}\]|\d{1,3}(?:\.\d{1,3}){3}|\d{8,10}|0x[0-9a-f]{8})(?=[:/\s\"'`)>]|$)",
     re.IGNORECASE,
 )
-_RUN = re.compile(rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{_BLOB},}}")
+_RUN = late(rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{_BLOB},}}")
 _ASCII = bytes(range(128))
 # Joiners and selectors that belong to emoji; after an ASCII character they belong to nothing.
 _EMOJI_JOINTS = frozenset("\u200d\ufe0e\ufe0f")

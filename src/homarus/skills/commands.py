@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 
 from homarus.core.frontmatter import split
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.skills.discover import Skill
 
 MAX_NAME, MAX_DESCRIPTION, MAX_REFERENCES = 32, 100, 8
-_COMMAND = re.compile(r"/([^\s:]+)(?:\s*:)?(?:\s+(.*))?", re.DOTALL)
-_SKILL = re.compile(r"([^\s:]+)(?:\s*:)?(?:\s+(.*))?", re.DOTALL)
-_REFERENCE = re.compile(r"(?<![\w$])(\\?)\$([A-Za-z][A-Za-z0-9_-]*)")
+_COMMAND = late(r"/([^\s:]+)(?:\s*:)?(?:\s+(.*))?", re.DOTALL)
+_SKILL = late(r"([^\s:]+)(?:\s*:)?(?:\s+(.*))?", re.DOTALL)
+_REFERENCE = late(r"(?<![\w$])(\\?)\$([A-Za-z][A-Za-z0-9_-]*)")
 
 
 class SkillCommand(Struct, frozen=True):

@@ -15,12 +15,13 @@ from msgspec import Struct
 
 from homarus.config.redact import is_reference, is_secret_key
 from homarus.core.errors import HomarusError
+from homarus.core.patterns import late
 from homarus.skills.settings import SkillSettings
 from homarus.skills.snapshot import Snapshot
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = late(r"[A-Za-z_][A-Za-z0-9_]*")
 # A skill names its own `primaryEnv`. These names would let it decide what other programs load or where they look.
-_STEERING = re.compile(
+_STEERING = late(
     r"(?:LD|DYLD|OPENCLAW|HOMARUS)_.*|PYTHON.*|PERL5(?:OPT|LIB|DB)|RUBY(?:OPT|LIB)|NODE_(?:OPTIONS|PATH)|JAVA_TOOL_OPTIONS"
     r"|GIT_(?:SSH.*|CONFIG.*|EXEC_PATH|ASKPASS|PAGER|EDITOR|EXTERNAL_DIFF|PROXY_COMMAND)|PATH|HOME|SHELL|IFS|ENV|BASH_ENV"
     r"|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|EDITOR|VISUAL|PAGER|BROWSER|TMPDIR|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_.*"

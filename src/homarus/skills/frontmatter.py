@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from homarus.core.frontmatter import parse, split
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.hooks.manifest import Requires, flag, manifest, requirements, text_of, words
 
 # Characters that a person does not see but a model reads, and those that no XML may hold.
-INVISIBLE = re.compile(
+INVISIBLE = late(
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME = late(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 # The sizes that the open format allows.
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
-_TOOL = re.compile(r"[^\s,(]+(?:\([^)]*\))?")
+_TOOL = late(r"[^\s,(]+(?:\([^)]*\))?")
 
 
 class SkillHeader(Struct, frozen=True):

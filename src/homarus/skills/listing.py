@@ -6,11 +6,11 @@ the end, and a comment says so. Equal input gives equal bytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.text import escape_xml
 from homarus.skills.discover import Skill
 from homarus.skills.frontmatter import INVISIBLE
@@ -18,7 +18,7 @@ from homarus.skills.settings import SkillLimits
 
 LONGEST, SHORTEST = 220, 4
 _OPEN, _CLOSE = "<available_skills>\n", "</available_skills>"
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = late("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Part of emoji in folder names; the path must stay exactly as it is.
 _WITHOUT_JOINTS = dict.fromkeys(map(ord, "\u200d\ufe0e\ufe0f"))
 

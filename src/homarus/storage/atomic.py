@@ -6,7 +6,6 @@ import errno
 import fcntl
 import itertools
 import os
-import re
 import stat
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from homarus.core.errors import StorageError
+from homarus.core.patterns import late
 from homarus.storage.faults import (
     beside,
     explained,
@@ -27,7 +27,7 @@ from homarus.storage.faults import (
 )
 from homarus.storage.syscalls import rename_new
 
-_TEMP_NAME = re.compile(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
+_TEMP_NAME = late(r"\.homarus-\d+-[0-9a-f]{16}\.tmp")
 _COPY_BLOCK = 1 << 20
 
 

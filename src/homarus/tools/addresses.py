@@ -7,6 +7,7 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from homarus.core.errors import Denied, ToolError
+from homarus.core.patterns import late
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Ranges through which an inner IPv4 address could be reached, or that only look public.
@@ -46,7 +47,7 @@ _LOCAL = (
     "onion",
 )
 _PORTS = {80, 443}
-_HOST = re.compile(r"[A-Za-z0-9._:\[\]%-]+|[^\x00-\x7f]+")
+_HOST = late(r"[A-Za-z0-9._:\[\]%-]+|[^\x00-\x7f]+")
 
 
 def is_public(text: str) -> bool:

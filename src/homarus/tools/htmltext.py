@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+from homarus.core.patterns import late
+
 _SKIPPED = {
     "script",
     "style",
@@ -39,9 +41,7 @@ _BLOCKS = {
 }
 _BLOCKS |= {"blockquote", "pre", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "li"}
 _VOID = {"br", "hr", "img", "input", "meta", "link", "source", "wbr", "area", "base", "col", "embed", "track"}
-_HIDDEN = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?![.\d])", re.IGNORECASE
-)
+_HIDDEN = late(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?![.\d])", re.IGNORECASE)
 _MAX_DEPTH = 500
 
 

@@ -6,7 +6,6 @@ OpenClaw has these detectors off by default; a night of identical calls costs re
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.core.messages import ToolCall, ToolResult
+from homarus.core.patterns import late
 
 HISTORY = 30
 WARN, CRITICAL, UNKNOWN, BREAKER = 10, 20, 10, 30
@@ -24,8 +24,8 @@ COMPACTION_LOOP = "compaction_loop_persisted"
 
 _POLLS = {("process", "poll"), ("process", "log")}
 _VOLATILE = frozenset({"durationMs", "pid", "sessionId", "cwd", "messageId", "startedAt", "endedAt", "runId"})
-_NONCE = re.compile(r"\b(?:id|nonce)=[\"']?[0-9a-f]{6,}[\"']?|\b[0-9a-f]{8}-[0-9a-f-]{27}\b")
-_TIMING = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|seconds)\b")
+_NONCE = late(r"\b(?:id|nonce)=[\"']?[0-9a-f]{6,}[\"']?|\b[0-9a-f]{8}-[0-9a-f-]{27}\b")
+_TIMING = late(r"\b\d+(?:\.\d+)? ?(?:ms|s|seconds)\b")
 
 
 class LoopSettings(Struct, frozen=True, rename="camel"):

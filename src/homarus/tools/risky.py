@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
+from homarus.core.patterns import late
 from homarus.tools.command import SYSTEM, Plan
 
 _SHELLS = {
@@ -185,7 +185,7 @@ _PACKAGES |= {
 }
 _PACKAGES |= {"composer", "luarocks", "cpan", "cpanm", "easy_install", "rustup", "stack", "cabal", "corepack"}
 NEVER = frozenset(_SHELLS | _INTERPRETERS | _CARRIERS | _PACKAGES)
-_VERSION = re.compile(r"[-.]?\d[\d.]*$")
+_VERSION = late(r"[-.]?\d[\d.]*$")
 _RUNS = (
     "-exec",
     "-ok",

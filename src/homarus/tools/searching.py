@@ -10,11 +10,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 
-_RESULT = re.compile(r'<a[^>]+class="result__a"[^>]+href="([^"]+)"[^>]*>(.*?)</a>', re.DOTALL)
-_SNIPPET = re.compile(r'class="result__snippet"[^>]*>(.*?)</(?:a|div|td)>', re.DOTALL)
-_TAGS = re.compile(r"<[^>]*>")
+_RESULT = late(r'<a[^>]+class="result__a"[^>]+href="([^"]+)"[^>]*>(.*?)</a>', re.DOTALL)
+_SNIPPET = late(r'class="result__snippet"[^>]*>(.*?)</(?:a|div|td)>', re.DOTALL)
+_TAGS = late(r"<[^>]*>")
 
 
 class Hit(Struct, frozen=True):

@@ -6,13 +6,14 @@ words, quotes without expansion, and `|`. Everything else is "a shell command" a
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
+
 MAX_CHARS = 100_000
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_ASSIGNMENT = late(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _OPERATORS = {
     ";": "a list of commands",
     "&": "a list of commands or a background command",

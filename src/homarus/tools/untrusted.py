@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from homarus.core.patterns import late
 from homarus.core.text import neutralize, printable, single_line
 
 _MARK = "EXTERNAL_UNTRUSTED_CONTENT"
-_FORGED = re.compile(r"<<<\s*(?:END_)?EXTERNAL_UNTRUSTED_CONTENT[^>]*>>>", re.IGNORECASE)
+_FORGED = late(r"<<<\s*(?:END_)?EXTERNAL_UNTRUSTED_CONTENT[^>]*>>>", re.IGNORECASE)
 
 
 def wrapped(text: str, source: str, nonce: str) -> str:

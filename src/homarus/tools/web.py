@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from homarus.core.errors import ToolError
+from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.addresses import parse_url
 from homarus.tools.egress import Egress, Fetched, Limits
@@ -24,7 +24,7 @@ _TEXTUAL = (
     "application/rss",
     "application/atom",
 )
-_CHARSET = re.compile(r"charset=[\"']?([\w-]+)")
+_CHARSET = late(r"charset=[\"']?([\w-]+)")
 
 FETCH = ToolSpec(
     name="web_fetch",

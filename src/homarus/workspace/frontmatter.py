@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from homarus.core.frontmatter import split
+from homarus.core.patterns import late
 
-_KEY = re.compile(r"[A-Za-z0-9_][\w .-]*:(?:[ \t]|$)")
+_KEY = late(r"[A-Za-z0-9_][\w .-]*:(?:[ \t]|$)")
 
 
 def strip_front_matter(text: str) -> str:

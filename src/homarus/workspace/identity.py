@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from homarus.core.errors import StorageError
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.storage.boundary import Root
@@ -14,9 +14,9 @@ from homarus.workspace.names import IDENTITY
 from homarus.workspace.templates import template
 
 LABELS = ("Name", "Creature", "Vibe", "Theme", "Emoji", "Avatar")
-_ITEM = re.compile(r"(\s*[-*+][ \t]+)(\*\*|__)?([A-Za-z]+)(\*\*|__)?[ \t]*:(\*\*|__)?[ \t]*(.*)")
+_ITEM = late(r"(\s*[-*+][ \t]+)(\*\*|__)?([A-Za-z]+)(\*\*|__)?[ \t]*:(\*\*|__)?[ \t]*(.*)")
 # What a template leaves to be filled in: _(…)_, [..], <..>, (..), *..*
-_PLACEHOLDER = re.compile(r"(?:_.*_|\*[^*].*\*|\[.*\]|\(.*\)|<.*>)")
+_PLACEHOLDER = late(r"(?:_.*_|\*[^*].*\*|\[.*\]|\(.*\)|<.*>)")
 _MAX_VALUE = 300
 _MAX_BYTES = 1024 * 1024
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.text import neutralize, single_line
 from homarus.workspace import names
 from homarus.workspace.frontmatter import strip_front_matter
@@ -21,10 +22,10 @@ from homarus.workspace.trim import trim
 # With less than this left of the total, no further file is begun.
 MIN_REMAINING = 64
 NEAR = 0.85
-_TRAILING = re.compile(r"[ \t]+(?=\n)")
-_BLANKS = re.compile(r"\n{3,}")
-_TOOLS_HEADING = re.compile(r"^##[ \t]+tools\b", re.IGNORECASE | re.MULTILINE)
-_NOTHING = re.compile(r"#{1,6}(?:[ \t].*)?|[-*+](?:[ \t]+\[[ xX]?\])?|\d+[.)]|<!--.*-->|(?:```|~~~).*")
+_TRAILING = late(r"[ \t]+(?=\n)")
+_BLANKS = late(r"\n{3,}")
+_TOOLS_HEADING = late(r"^##[ \t]+tools\b", re.IGNORECASE | re.MULTILINE)
+_NOTHING = late(r"#{1,6}(?:[ \t].*)?|[-*+](?:[ \t]+\[[ xX]?\])?|\d+[.)]|<!--.*-->|(?:```|~~~).*")
 
 
 class ContextFile(Struct, frozen=True):

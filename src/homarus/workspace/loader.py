@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import StorageError
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.storage.boundary import Guarded, Root
 from homarus.storage.cache import BoundedCache
@@ -25,7 +25,7 @@ from homarus.workspace.settings import MAX_FILE_BYTES
 # A file system's clock ticks slowly: two writes within a tick leave the same times. So a file that changed this recently
 # is read again next time, whatever its fingerprint says.
 _TICK_MS = 100
-_NULS = re.compile("\x00+")
+_NULS = late("\x00+")
 _log = logging.getLogger("homarus.workspace")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.text import poses, single_line
 
 HEAD_SHARE, TAIL_SHARE = 0.70, 0.20
@@ -19,12 +20,12 @@ DIGEST_HEAD, DIGEST_SHARE, DIGEST_TAIL = 0.45, 0.35, 0.15
 # Less room than this beside the two-line mark, and the one-line mark takes its place.
 MIN_USABLE = 16
 
-_RULE_WORDS = re.compile(
+_RULE_WORDS = late(
     r"\b(?:must|never|always|do not|don't|cannot|only|forbidden|required|ask first|confirm|private|secret|stop)\b",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])[ \t]")
+_HEADING = late(r" {0,3}#{1,6}[ \t]")
+_ITEM = late(r"\s*(?:[-*+]|\d{1,3}[.)])[ \t]")
 
 
 class Cut(Struct, frozen=True):

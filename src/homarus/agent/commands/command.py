@@ -17,6 +17,7 @@ from homarus.agent.live import Live
 from homarus.config.view import Config
 from homarus.context.compact import Compacted
 from homarus.core.clock import Clock
+from homarus.core.patterns import late
 from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.models.access import Models
@@ -25,7 +26,7 @@ from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.skills.commands import SkillCommand
 
-_WHOLE = re.compile(r"\s*/([A-Za-z][\w-]*)(?:\s*:)?(?:[ \t]+|(?=\n)|$)(.*)", re.DOTALL)
+_WHOLE = late(r"\s*/([A-Za-z][\w-]*)(?:\s*:)?(?:[ \t]+|(?=\n)|$)(.*)", re.DOTALL)
 
 
 class Need(StrEnum):

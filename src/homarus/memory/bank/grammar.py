@@ -13,19 +13,20 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.text import fold
 from homarus.memory.flags import KINDS
 
 LETTERS = {name: letter for letter, name in KINDS.items()}
-RETAIN_HEADING = re.compile(r"^(#{2,3})\s+retain\s*:?\s*#*\s*$", re.IGNORECASE)
-_BULLET = re.compile(r"^\s{0,3}[-*+]\s+(?P<rest>\S.*)$")
-_KIND = re.compile(r"^(?P<kind>[WBOS])(?:\((?P<attrs>[^()]*)\))?(?=[\s:@]|$)\s*")
-_ENTITY = re.compile(r"^@(?:\{(?P<free>[^{}]{1,80})\}|(?P<slug>[^\W\d_](?:[\w.-]*\w)?))\s*")
-_INLINE = re.compile(r"(?<![\w@/.:`])@(?:\{([^{}]{1,80})\}|([^\W\d_](?:[\w.-]*\w)?)(?![\w/@]))")
-_CODE_SPAN = re.compile(r"(`+)(?:.+?)\1")
-_OPINION = re.compile(r"\b(?:prefers?|likes?|wants?|thinks?|should|hates?|loves?|dislikes?)\b", re.IGNORECASE)
-_FIRST_PERSON = re.compile(r"^(?:i|we|my|our)\b", re.IGNORECASE)
-_PRONOUN = re.compile(r"^(?:he|she|it|they|this|that|these|those|his|her|its|their)\b", re.IGNORECASE)
+RETAIN_HEADING = late(r"^(#{2,3})\s+retain\s*:?\s*#*\s*$", re.IGNORECASE)
+_BULLET = late(r"^\s{0,3}[-*+]\s+(?P<rest>\S.*)$")
+_KIND = late(r"^(?P<kind>[WBOS])(?:\((?P<attrs>[^()]*)\))?(?=[\s:@]|$)\s*")
+_ENTITY = late(r"^@(?:\{(?P<free>[^{}]{1,80})\}|(?P<slug>[^\W\d_](?:[\w.-]*\w)?))\s*")
+_INLINE = late(r"(?<![\w@/.:`])@(?:\{([^{}]{1,80})\}|([^\W\d_](?:[\w.-]*\w)?)(?![\w/@]))")
+_CODE_SPAN = late(r"(`+)(?:.+?)\1")
+_OPINION = late(r"\b(?:prefers?|likes?|wants?|thinks?|should|hates?|loves?|dislikes?)\b", re.IGNORECASE)
+_FIRST_PERSON = late(r"^(?:i|we|my|our)\b", re.IGNORECASE)
+_PRONOUN = late(r"^(?:he|she|it|they|this|that|these|those|his|her|its|their)\b", re.IGNORECASE)
 
 
 class Bullet(Struct, frozen=True):

@@ -8,19 +8,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.models.notebook.grammar import content_words
 
-CITATION = re.compile(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
+CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES = 3
 MAX_QUOTE = 300
 _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
 # A list mark with the kind of a retained fact behind it, or that kind alone (`W:`), as recall returns it.
 _KIND = r"[WBOS](?:\([^)]*\))?(?:\s+@\S+)*"
-_BULLET = re.compile(rf"\A\s*(?:(?:[-*+•]|\d+[.)])\s+(?:{_KIND}:?\s+)?|{_KIND}:\s+)")
+_BULLET = late(rf"\A\s*(?:(?:[-*+•]|\d+[.)])\s+(?:{_KIND}:?\s+)?|{_KIND}:\s+)")
 
 
-_TRAILER = re.compile(r"\s*\n\s*Source: [^\n]*\s*\Z")
+_TRAILER = late(r"\s*\n\s*Source: [^\n]*\s*\Z")
 
 
 class Quote(Struct, frozen=True):

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
+
 
 class Kind(StrEnum):
     """What the notebook can do with a sentence."""
@@ -32,62 +34,60 @@ class Intent(Struct, frozen=True):
 
 
 MAX_INTENTS = 6
-_END = re.compile(r"(?<=[.!?？。！؟])\s+|\n+")
+_END = late(r"(?<=[.!?？。！؟])\s+|\n+")
 
 _QUESTION_WORDS = (
     "what|what's|whats|when|when's|where|where's|who|who's|whom|whose|which|why|how|how's|do|does|did|is|are|am|was|were|"
     "can|could|should|would|will|has|have|had|wann|wo|wer|was|wie|warum|welche[rs]?|quand|où|qui|que|quel|quelle|comment|"
     "pourquoi|cuándo|dónde|quién|qué|cómo|cuál"
 )
-_QUESTION = re.compile(rf"(?:{_QUESTION_WORDS})\b", re.IGNORECASE)
-_ASKED = re.compile(r"[?？؟]\s*\Z")
-_KEEP = re.compile(
+_QUESTION = late(rf"(?:{_QUESTION_WORDS})\b", re.IGNORECASE)
+_ASKED = late(r"[?？؟]\s*\Z")
+_KEEP = late(
     r"(?:please\s+)?(?:can you\s+|could you\s+)?(?:remember|note(?: down)?|keep in mind|memori[sz]e|write down|make a note|"
     r"take a note|save|store|record|don'?t forget|do not forget|fyi|for the record|merk(?:e)? dir|notiere?)"
     r"(?:\s+(?:that|this|the fact that|dass|of))?\s*[:,-]?\s+(.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_SEARCH = re.compile(
+_SEARCH = late(
     r"(?:please\s+)?(?:search|look)\s+(?:my\s+|your\s+|the\s+)?(?:memory|notes?)?\s*(?:for|up|about)\s+(.+)"
     r"|(?:please\s+)?(?:recall|find|look up|tell me(?: again)?(?: about)?|what do you know about)\s+(.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_READ = re.compile(
+_READ = late(
     r"(?:please\s+)?(?:read|show(?: me)?|open|cat|print|display)\s+(?:me\s+)?(?:the\s+)?(?:file\s+)?[`'\"]?"
     r"([\w./~@-]*[\w-]+\.[A-Za-z0-9]{1,8}|(?:[\w.~-]+/)+[\w.-]+)[`'\"]?\s*[.!]?\Z",
     re.IGNORECASE,
 )
-_LIST = re.compile(
+_LIST = late(
     r"(?:please\s+)?(?:(?:list|show(?: me)?)\s+(?:all\s+|the\s+|my\s+|your\s+)*(?:files|folder|directory|workspace)(?:\s+(?:in|of|under)\s+)?"
     r"|ls\b|dir\b|(?:what|which) files (?:are|do)\b(?:\s+(?:there|here|you have|i have|we have))?(?:\s+(?:in|under)\s+)?)"
     r"\s*[`'\"]?([\w./~-]*)[`'\"]?\s*[.?!]?\Z",
     re.IGNORECASE,
 )
-_TIME = re.compile(
+_TIME = late(
     r"(?:what(?:'s| is)?|tell me|do you know)\s*(?:the\s+)?(?:current\s+)?(?:time|date|day|today'?s date)\b.{0,24}"
     r"|what (?:time|day|date) is (?:it|today)\b.{0,24}|(?:time|date)\s*[?]?",
     re.IGNORECASE,
 )
-_STATUS = re.compile(
+_STATUS = late(
     r"/?status\s*[.?!]?|(?:show|what(?:'s| is)) (?:the |your |my )?(?:session )?status\b.{0,16}", re.IGNORECASE
 )
-_HELP = re.compile(
+_HELP = late(
     r"/?help\s*[.?!]?|what can you do\b.*|who are you\b.*|what are you\b.*|(?:which|what) (?:model|llm|ai)\b.*|"
     r"are you (?:an? )?(?:ai|llm|gpt|claude|real|bot|human)\b.*|how (?:do|can) i (?:connect|add|use|set ?up|configure|change|switch)\b.*"
     r"(?:model|llm|key|provider|claude|gpt|ollama)\b.*|(?:connect|switch|change|use) (?:to )?(?:a |another )?(?:real )?model\b.*",
     re.IGNORECASE,
 )
-_GREET = re.compile(
+_GREET = late(
     r"(?:hi|hello|hey|good (?:morning|evening|afternoon|night)|hallo|moin|hola|bonjour|thanks?|thank you|thx|ok(?:ay)?|"
     r"great|cool|nice|bye|goodbye|cheers|yes|no|ping)\b[\s\w]{0,12}[.!]*",
     re.IGNORECASE,
 )
-_FORGET = re.compile(
-    r"(?:please\s+)?(?:forget|delete|remove|erase)\s+(?:that\s+|about\s+)?(.+)", re.IGNORECASE | re.DOTALL
-)
-_HEARTBEAT = re.compile(r"HEARTBEAT_OK")
-_FLUSH = re.compile(r"NO_REPLY")
-_FLUSH_TOPIC = re.compile(r"compact|durable|memory|nothing to (?:store|save|keep)|flush", re.IGNORECASE)
+_FORGET = late(r"(?:please\s+)?(?:forget|delete|remove|erase)\s+(?:that\s+|about\s+)?(.+)", re.IGNORECASE | re.DOTALL)
+_HEARTBEAT = late(r"HEARTBEAT_OK")
+_FLUSH = late(r"NO_REPLY")
+_FLUSH_TOPIC = late(r"compact|durable|memory|nothing to (?:store|save|keep)|flush", re.IGNORECASE)
 
 
 def read_message(text: str) -> tuple[Intent, ...]:
@@ -250,7 +250,7 @@ _STOP = frozenset(
         "est",
     ]
 )
-_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_WORD = late(r"[^\W_]+", re.UNICODE)
 
 
 def content_words(text: str) -> frozenset[str]:

@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import re
 
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 
 AUDITED = ("Decisions", "Open TODOs", "Constraints/Rules", "Pending user asks", "Exact identifiers")
 MAX_ITEMS, MAX_IDENTIFIERS, MAX_ITEM, MAX_CHARS = 8, 40, 240, 12_000
 
-_SPEAKER = re.compile(r"^\[(User|Assistant|Assistant thinking|Assistant tool calls|Tool result)\]:[ \t]?", re.MULTILINE)
-_HEADING = re.compile(r"^#{2,3}[ \t]+(.+?)[ \t]*$", re.MULTILINE)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SPEAKER = late(r"^\[(User|Assistant|Assistant thinking|Assistant tool calls|Tool result)\]:[ \t]?", re.MULTILINE)
+_HEADING = late(r"^#{2,3}[ \t]+(.+?)[ \t]*$", re.MULTILINE)
+_SENTENCE = late(r"(?<=[.!?])\s+|\n+")
 _RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("constraint", re.compile(r"\b(?:must|never|always|do not|don't|only|rule|require[sd]?|forbidden|prefers?|without)\b", re.IGNORECASE)),
-    ("decision", re.compile(r"\b(?:decid\w+|agreed?|chose|chosen|settled|going with|we(?:'ll| will) use|let's use|instead of)\b", re.IGNORECASE)),
-    ("todo", re.compile(r"\b(?:todo|to do|next|remaining|still (?:need|have)|need(?:s)? to|later|pending|follow[- ]?up|open)\b", re.IGNORECASE)),
+    ("constraint", late(r"\b(?:must|never|always|do not|don't|only|rule|require[sd]?|forbidden|prefers?|without)\b", re.IGNORECASE)),
+    ("decision", late(r"\b(?:decid\w+|agreed?|chose|chosen|settled|going with|we(?:'ll| will) use|let's use|instead of)\b", re.IGNORECASE)),
+    ("todo", late(r"\b(?:todo|to do|next|remaining|still (?:need|have)|need(?:s)? to|later|pending|follow[- ]?up|open)\b", re.IGNORECASE)),
 )  # fmt: skip
 _IDENTIFIERS = (
-    re.compile(r"https?://[^\s)>\]\"']+"),
-    re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+"),
-    re.compile(r"(?<![\w/])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w.-]+"),
-    re.compile(r"\b[\w-]+\.(?:py|md|json|toml|yaml|yml|ts|js|txt|sh|go|rs|html|css|sql|csv|pdf)\b"),
-    re.compile(r"\b[0-9a-f]{7,40}\b"),
-    re.compile(r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?\b"),
-    re.compile(r"\bv?\d+\.\d+(?:\.\d+)*\b"),
-    re.compile(r"\b[A-Za-z]+_[A-Za-z0-9_]+\b|\b[A-Z]{2,}-\d+\b|#\d+\b"),
+    late(r"https?://[^\s)>\]\"']+"),
+    late(r"[\w.+-]+@[\w-]+\.[\w.]+"),
+    late(r"(?<![\w/])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w.-]+"),
+    late(r"\b[\w-]+\.(?:py|md|json|toml|yaml|yml|ts|js|txt|sh|go|rs|html|css|sql|csv|pdf)\b"),
+    late(r"\b[0-9a-f]{7,40}\b"),
+    late(r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2})?\b"),
+    late(r"\bv?\d+\.\d+(?:\.\d+)*\b"),
+    late(r"\b[A-Za-z]+_[A-Za-z0-9_]+\b|\b[A-Z]{2,}-\d+\b|#\d+\b"),
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import words
@@ -18,10 +19,10 @@ from homarus.models.notebook.grammar import Intent, Kind, content_words, read_me
 from homarus.models.notebook.summary import summarize, wants_summary
 
 MAX_SHOWN_LINES, MAX_SHOWN = 80, 6_000
-_DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
-_CLOCK = re.compile(r"\b\d{1,2}:\d{2}\b")
-_OPINION = re.compile(r"\b(?:prefers?|likes?|loves?|hates?|wants?|thinks?|favou?rite|dislikes?)\b", re.IGNORECASE)
-_RETAIN = re.compile(r"^## Retain[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_DATE = late(r"\b\d{4}-\d{2}-\d{2}\b")
+_CLOCK = late(r"\b\d{1,2}:\d{2}\b")
+_OPINION = late(r"\b(?:prefers?|likes?|loves?|hates?|wants?|thinks?|favou?rite|dislikes?)\b", re.IGNORECASE)
+_RETAIN = late(r"^## Retain[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 # The names a parameter may have, by what we want to put into it.
 _TEXT = ("text", "content", "fact", "note", "statement")

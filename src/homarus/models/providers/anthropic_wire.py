@@ -7,12 +7,12 @@ The last one moves forward with the conversation; apart from it, a request's byt
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Any
 
 import msgspec
 
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, User
+from homarus.core.patterns import late
 from homarus.models.info import ModelInfo
 from homarus.models.levels import BUDGETS
 from homarus.models.provider import ModelRequest
@@ -26,7 +26,7 @@ LOOKBACK = 18
 MIN_BUDGET = 1_024
 ANSWER_ROOM = 4_096
 DEFAULT_MAX_TOKENS = 16_384
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID = late(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):

@@ -10,13 +10,14 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import TextDelta
 from homarus.core.messages import Assistant, Part, StopReason, Text, Usage
+from homarus.core.patterns import late
 from homarus.core.text import estimate_tokens
 from homarus.models.notebook.turn import Step, next_step
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.wire import encode
 
 PROVIDER, MODEL, API = "builtin", "notebook", "builtin"
-_CHUNK = re.compile(r".{1,40}(?:\s+|\Z)|.{1,40}", re.DOTALL)
+_CHUNK = late(r".{1,40}(?:\s+|\Z)|.{1,40}", re.DOTALL)
 
 
 class NotebookProvider:

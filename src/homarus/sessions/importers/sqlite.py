@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +13,7 @@ from typing import Self
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
+from homarus.core.patterns import late
 from homarus.sessions.codec import Json, to_ms
 from homarus.storage.record import decode
 from homarus.storage.sqlite import open_readonly
@@ -21,7 +21,7 @@ from homarus.storage.sqlite import open_readonly
 FILE = "openclaw-agent.sqlite"
 # The newest schema whose tables we know (2026.9.6). Columns are looked for, but a newer layout is not guessed at.
 NEWEST_SCHEMA = 23
-_COLD_NAME = re.compile(r"[a-f0-9]{64}\.jsonl\.zst")
+_COLD_NAME = late(r"[a-f0-9]{64}\.jsonl\.zst")
 
 
 class Foreign(Struct, frozen=True):
