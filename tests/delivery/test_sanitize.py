@@ -109,6 +109,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=12))
 @example(["NO", "_RE", "PLY"])
+@example([".", "NO_REPLY"])
 def test_a_stream_shows_what_the_whole_shows(pieces: list[str]) -> None:
     whole = "".join(pieces)
     stream = StreamFilter()

@@ -18,9 +18,9 @@ SILENT = "NO_REPLY"
 HEARTBEAT = "HEARTBEAT_OK"
 ACK_CHARS = 300
 
-_EDGE = r"[\s*_`~\"'.,;:!?()\[\]{}<>|#-]*"
+EDGE = r"[\s*_`~\"'.,;:!?()\[\]{}<>|#-]*"
 _HTML = r"(?:</?[A-Za-z][^>]{0,40}>|&nbsp;)*"
-_SILENT_ONLY = late(rf"(?i){_EDGE}(?:{SILENT}{_EDGE})+")
+_SILENT_ONLY = late(rf"(?i){EDGE}(?:{SILENT}{EDGE})+")
 _SILENT_TAIL = late(rf"(?i)(?<![A-Za-z0-9])[\s*_`~\"'(\[{{]*(?<![A-Za-z0-9_]){SILENT}[\s*_`~\"'.,;:!?)\]}}-]*$")
 _HEARTBEAT_HEAD = late(rf"(?i)^[\s*_`~\"'(\[]*{_HTML}[\s*_`~\"'(\[]*{HEARTBEAT}\b[*_`~\"')\]]*{_HTML}[.!,;:]*")
 _HEARTBEAT_TAIL = late(rf"(?i)[*_`~\"'(\[]*{_HTML}[*_`~\"'(\[]*\b{HEARTBEAT}[*_`~\"')\].!]*{_HTML}[\s*_`~.!]*$")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from homarus.core.patterns import late
-from homarus.delivery.sanitize import HEARTBEAT, SILENT, Reply, shape
+from homarus.delivery.sanitize import EDGE, HEARTBEAT, SILENT, Reply, shape
 
 _TOKENS = f"{SILENT}|{HEARTBEAT}"
 _PREFIXES = "|".join(
@@ -18,6 +18,8 @@ _HTML = r"</?[A-Za-z][^<>\n]{0,40}>"
 _BEFORE, _AFTER = r"[\s*_`~\"'(\[{]", r"[\s*_`~\"'.,;:!?)\]}-]"
 # A tail that may become a token, with whatever dresses it before and after.
 _TOKEN_TAIL = late(rf"(?i)(?<![A-Za-z0-9])(?:{_BEFORE}|{_HTML})*(?:(?:{_TOKENS}){_AFTER}*)*(?:{_PREFIXES})?{_AFTER}*$")
+# A beginning that is silent if a token comes, whatever dresses it.
+_MAYBE_SILENT = late(rf"(?i){EDGE}(?:(?:{_TOKENS}){EDGE})*(?:{_PREFIXES})?{EDGE}")
 _OPEN_THINK = late(r"<\s*(?:think|thinking|thought|final)\s*>", re.IGNORECASE)
 _OPEN_TICK = late(r"`[^`\n]*$")
 _TAG_TAIL = late(r"<[^<>\n]{0,40}$")
@@ -77,6 +79,8 @@ class StreamFilter:
 def _held(raw: str) -> int:
     """Return how many characters at the end may still turn out to be invisible."""
     if len(raw) <= 80 and _JSON_START.match(raw):
+        return len(raw)
+    if len(raw) <= _TAIL and _MAYBE_SILENT.fullmatch(raw):
         return len(raw)
     tail = raw[-_TAIL:]
     found = [match.start() - len(tail) for pattern in _TAILS if (match := pattern.search(tail))]
