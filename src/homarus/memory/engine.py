@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -21,8 +20,8 @@ from homarus.memory.choose import (
     superseded_lines,
     timestamp_of,
 )
-from homarus.memory.embed.base import Embedder, EmbedError
-from homarus.memory.embed.resolve import Choice, choose, stand_in
+from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.resolve import Choice, Embedders
 from homarus.memory.flags import kind_names
 from homarus.memory.pack import Packer, Range
 from homarus.memory.postings import Postings
@@ -91,11 +90,10 @@ class Request(Struct, frozen=True, kw_only=True):
 class Engine:
     """Ranks and packs. `forget` must be called whenever the index changed."""
 
-    def __init__(self, settings: MemorySettings, embedder: Embedder | None = None, models: Path | None = None) -> None:
+    def __init__(self, settings: MemorySettings, embedders: Embedders) -> None:
         self.settings = settings
+        self.embedders = embedders
         self.postings = Postings()
-        self._models = models
-        self._choice: Choice | None = Choice(embedder) if embedder is not None else None
         self._vectors: Vectors | None = None
         self._missing = 0
         self._names: list[tuple[str, tuple[str, ...]]] | None = None
@@ -104,15 +102,16 @@ class Engine:
 
     @property
     def choice(self) -> Choice:
-        """Return the embedder in use; it is looked for at the first question, not before."""
-        if self._choice is None:
-            self._choice = choose(self.settings, self._models)
-        if self._choice.embedder is not None and self._vectors is None:
+        """Return the embedder in use; the vectors always belong to it."""
+        choice = self.embedders.choice
+        if self._vectors is not None and self._vectors.embedder is not choice.embedder:
+            self._vectors = None
+        if choice.embedder is not None and self._vectors is None:
             from homarus.memory.vectors import Vectors
 
             cache = self.settings.cache
-            self._vectors = Vectors(self._choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries)
-        return self._choice
+            self._vectors = Vectors(choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries)
+        return choice
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -146,14 +145,8 @@ class Engine:
             self._give_up(choice, problem)
 
     def _give_up(self, choice: Choice, problem: EmbedError) -> None:
-        """Go on with the fallback, or by words alone; every answer from now on says so."""
-        wanted = choice.embedder.provider if choice.embedder else self.settings.provider
+        self.embedders.give_up(choice, problem)
         self._vectors = None
-        self._choice = (
-            stand_in(self.settings, self._models, wanted, problem)
-            if not choice.fallback
-            else Choice(fallback=choice.fallback, degraded=f"{choice.degraded}; {problem}; searching by words alone")
-        )
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Return the hits for a question."""

@@ -16,13 +16,15 @@ from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
 from homarus.memory.embed.base import Embedder
+from homarus.memory.embed.resolve import Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
-from homarus.memory.freshness import Freshness
+from homarus.memory.freshness import Freshness, watched
 from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
-from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store
+from homarus.memory.store import WAIT_INDEX_MS, WAIT_READ_MS, WAIT_SEARCH_MS, Store
 from homarus.memory.sync import Progress, Report, Synchroniser
+from homarus.storage.sqlite import Damaged, explain
 
 T = TypeVar("T")
 Day = date | str | None
@@ -62,7 +64,7 @@ class Memory:
             delta=self.settings.sync.sessions,
         )
         self._fresh = Freshness(self.notes, self._sync.sessions, self.clock.monotonic)
-        self._engine = Engine(self.settings, embedder, models)
+        self._engine = Engine(self.settings, Embedders(self.settings, models, embedder))
         self._lock = threading.RLock()
         self._stale = ""
         self._problems: tuple[str, ...] = ()
@@ -109,10 +111,13 @@ class Memory:
         `background` leaves transcripts that grew only a little for later, by the delta rules of the settings.
         """
         with self._lock:
-            report = self._index(wait=WAIT_INDEX_MS, rebuild=force, background=background, progress=progress)
-            conn, _ = self._store.connection()
-            self._engine.embed(conn, epoch_ms(self.clock.now()), progress)
-            return report
+            return self._healed(lambda: self._sync_once(force, background, progress))
+
+    def _sync_once(self, force: bool, background: bool, progress: Progress | None) -> Report:
+        report = self._index(wait=WAIT_INDEX_MS, rebuild=force, background=background, progress=progress)
+        conn, _ = self._store.connection()
+        self._engine.embed(conn, epoch_ms(self.clock.now()), progress)
+        return report
 
     def rebuild(self, *, progress: Progress | None = None) -> Report:
         """Build the whole index again. Searches elsewhere see the old one until the new one is complete."""
@@ -201,7 +206,21 @@ class Memory:
 
     def watched(self) -> list[Path]:
         """Return the folders whose changes concern this memory."""
-        return [*self.notes.folders(), *([self._sync.sessions] if self._sync.sessions else [])]
+        return watched(self.notes, self._sync.sessions)
+
+    def twin(self) -> Memory:
+        """Return a second memory over the same notes and index: one can work while the other answers."""
+        twin = Memory(
+            self.workspace,
+            self._store.path,
+            settings=self.settings,
+            clock=self.clock,
+            tz=self.tz,
+            sessions=self._sync.sessions,
+            home=self.notes.home,
+        )
+        twin._engine = Engine(self.settings, self._engine.embedders)
+        return twin
 
     def today(self) -> date:
         """Return the day that relative phrases count from, in the user's time zone."""
@@ -232,16 +251,24 @@ class Memory:
         )
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a question against one state of an index that is as fresh as the files; a damaged index is built anew."""
+        """Run a question against one state of an index that is as fresh as the files."""
         with self._lock:
-            try:
-                return self._read_once(work)
-            except sqlite3.DatabaseError as error:
-                self._store.heal(error)
-                return self._read_once(work)
+            return self._healed(lambda: self._read_once(work))
+
+    def _healed(self, work: Callable[[], T]) -> T:
+        """Run something on the index; one that turns out to be damaged is moved aside and built anew."""
+        try:
+            return work()
+        except (sqlite3.Error, Damaged) as error:
+            self._store.heal(error)
+        try:
+            return work()
+        except sqlite3.Error as error:
+            raise explain(error, self._store.path) from error
 
     def _read_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refresh()
+        self._store.wait(WAIT_READ_MS)
         with self._store.snapshot() as (conn, changed):
             if changed:
                 self._sync.forget()
@@ -262,11 +289,12 @@ class Memory:
             self._index(wait=WAIT_SEARCH_MS)
             conn, _ = self._store.connection()
             self._engine.embed(conn, epoch_ms(self.clock.now()), None, quick=True)
-        except Locked:
-            self._stale = "another process is writing the index; the newest notes may be missing"
-            self._fresh.doubt()
-        except StorageError as problem:
-            self._stale = f"the index could not be updated: {problem}"
+        except (StorageError, sqlite3.Error) as error:
+            problem = explain(error, self._store.path) if isinstance(error, sqlite3.Error) else error
+            if isinstance(problem, Damaged):
+                raise
+            busy = "another process is writing the index; the newest notes may be missing"
+            self._stale = busy if isinstance(problem, Locked) else f"the index could not be updated: {problem}"
             self._fresh.doubt()
 
     def _index(

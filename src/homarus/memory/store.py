@@ -9,29 +9,36 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from homarus.core.errors import StorageError
+from homarus.core.errors import Locked, StorageError
+from homarus.memory.salvage import save_cache
 from homarus.memory.schema import SCHEMA, VERSION
-from homarus.storage.sqlite import is_damage, open_database
+from homarus.storage.sqlite import Damaged, explain, open_database, set_aside
 
 WAIT_SEARCH_MS = 250  # how long a search waits for another writer before it answers from what is there
+WAIT_READ_MS = 10_000  # and for one that keeps readers out, as on a disk without a write-ahead log
 WAIT_INDEX_MS = 60_000
+RETRY_SECONDS = 30  # how often the disk is tried again while the index is kept in memory
+
+Opener = Callable[..., sqlite3.Connection]
 
 
 class Store:
     """One connection to one index, for one thread at a time."""
 
-    def __init__(self, path: Path, now: Callable[[], datetime]) -> None:
+    def __init__(self, path: Path, now: Callable[[], datetime], *, opener: Opener = open_database) -> None:
         self.path = path
         self._now = now
+        self._opener = opener
         self._conn: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._version = 0
+        self._failed_at: datetime | None = None
         self.problem = ""  # why the index is not on disk, if it is not
 
     def connection(self) -> tuple[sqlite3.Connection, bool]:
         """Return the connection and whether it is new or somebody else wrote since the last call."""
-        if self._conn is not None and self._identity is not None and self._identity != _identity(self.path):
-            self.close()  # deleted or replaced under us: the open file answers for nobody any more
+        if self._conn is not None and (self._is_replaced() or self._is_due()):
+            self.close()
         if self._conn is None:
             self._conn = self._open()
             self._version = self._data_version()
@@ -40,23 +47,43 @@ class Store:
         changed, self._version = version != self._version, version
         return self._conn, changed
 
+    def _is_replaced(self) -> bool:
+        """Say whether the file was deleted or replaced under us: the open one answers for nobody any more."""
+        return self._identity is not None and self._identity != _identity(self.path)
+
+    def _is_due(self) -> bool:
+        """Say whether an index that is kept in memory should try the disk again; the clock may have jumped either way."""
+        return self._failed_at is not None and abs((self._now() - self._failed_at).total_seconds()) >= RETRY_SECONDS
+
     def _data_version(self) -> int:
         assert self._conn is not None
         return int(self._conn.execute("PRAGMA data_version").fetchone()[0])
 
     def _open(self) -> sqlite3.Connection:
+        self._failed_at = None
         try:
-            conn = open_database(self.path, schema=SCHEMA, version=VERSION, now=self._now)
+            conn = self._opener(self.path, schema=SCHEMA, version=VERSION, now=self._now)
             self._identity = _identity(self.path)
             self.problem = ""
+        except Locked:
+            raise
         except StorageError as problem:
             conn = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             conn.executescript(SCHEMA)
             self._identity = None
+            self._failed_at = self._now()
             self.problem = f"the index is kept in memory only: {problem}"
         conn.execute("PRAGMA cache_size = -32000")
         conn.execute("PRAGMA wal_autocheckpoint = 4000")
+        if self._identity is not None:
+            self._save_cache(conn)
         return conn
+
+    def _save_cache(self, conn: sqlite3.Connection) -> None:
+        try:
+            save_cache(conn, self.path)
+        except StorageError:
+            pass  # what was not carried over is computed again
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
@@ -69,24 +96,22 @@ class Store:
             changed, self._version = changed or version != self._version, version
             yield conn, changed
         finally:
-            conn.execute("ROLLBACK")
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
 
     def wait(self, milliseconds: int) -> None:
-        """Set how long the next write waits for another process."""
+        """Set how long the next access waits for another process."""
         if self._conn is not None:
             self._conn.execute(f"PRAGMA busy_timeout = {milliseconds:d}")
 
-    def heal(self, error: sqlite3.DatabaseError) -> None:
-        """Let go of a damaged index, so that the next use moves it aside and builds a new one; other errors pass on."""
-        if not is_damage(error):
-            raise error
+    def heal(self, error: Exception) -> None:
+        """Move a damaged index aside, so that the next use builds a new one; other errors pass on in our words."""
+        problem = explain(error, self.path) if isinstance(error, sqlite3.Error) else error
+        identity = self._identity
+        if not isinstance(problem, Damaged) or identity is None:
+            raise problem from error
         self.close()
-        # Opening alone does not always see damage deep inside a file: make sure that it does.
-        try:
-            with self.path.open("r+b") as handle:
-                handle.write(b"damaged index, kept aside".ljust(100))
-        except OSError as problem:
-            raise error from problem
+        set_aside(self.path, identity, self._now)
 
     def close(self) -> None:
         """Let go of the index."""

@@ -131,10 +131,8 @@ def _open_prepared(path: Path, wanted: _Wanted) -> sqlite3.Connection:
             raise
         return conn
     except sqlite3.Error as error:
-        explained_error = _explain(error, path)
-        if isinstance(explained_error, Damaged):
-            raise _Unusable(explained_error, "damaged") from error
-        raise explained_error from error
+        problem = explain(error, path)
+        raise (_Unusable(problem, "damaged") if isinstance(problem, Damaged) else problem) from error
 
 
 def _look_first(path: Path) -> None:
@@ -220,25 +218,45 @@ def _statements(schema: str) -> Iterator[str]:
 
 def _rebuild(path: Path, wanted: _Wanted, now: Callable[[], datetime] | None) -> sqlite3.Connection:
     """Move the file aside and create a new one; two processes that find the damage together do it once."""
-    if now is None:
-        from homarus.core.clock import SystemClock
-
-        now = SystemClock().now
-    with explained("rebuild", path), open_folder(path.parent) as folder:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # ends with the descriptor
+    with _alone_beside(path):
         try:
             return _open(path, wanted)
         except _Unusable as error:
-            label = error.label
-        moment = now()
-        for name in (*(path.with_name(path.name + suffix) for suffix in _SIDECARS), path):
-            if name.exists():
-                move_aside(name, label, moment)
-                _forget_older(name, label)
+            _move_all_aside(path, error.label, now)
         try:
             return _open(path, wanted)
         except _Unusable as error:
             raise error.error from error
+
+
+def set_aside(path: Path, identity: tuple[int, int], now: Callable[[], datetime] | None = None) -> None:
+    """Move a database that answered with damage aside, for damage that no check of the whole file sees.
+
+    `identity` is the device and inode of that file: what lies there now may be new already, made by another process.
+    """
+    with _alone_beside(path):
+        found = path.stat() if path.exists() else None
+        if found and (found.st_dev, found.st_ino) == identity:
+            _move_all_aside(path, "damaged", now)
+
+
+@contextmanager
+def _alone_beside(path: Path) -> Iterator[None]:
+    with explained("rebuild", path), open_folder(path.parent) as folder:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # ends with the descriptor
+        yield
+
+
+def _move_all_aside(path: Path, label: str, now: Callable[[], datetime] | None) -> None:
+    if now is None:
+        from homarus.core.clock import SystemClock
+
+        now = SystemClock().now
+    moment = now()
+    for name in (*(path.with_name(path.name + suffix) for suffix in _SIDECARS), path):
+        if name.exists():
+            move_aside(name, label, moment)
+            _forget_older(name, label)
 
 
 def _forget_older(path: Path, label: str) -> None:
@@ -266,7 +284,7 @@ def open_readonly(path: Path, *, sleep: Callable[[float], None] = time.sleep) ->
             return _open_copy(path, sleep)
         return _connect(path, "mode=ro&immutable=1")
     except sqlite3.Error as error:
-        raise _explain(error, path) from error
+        raise explain(error, path) from error
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
@@ -348,7 +366,7 @@ def transaction(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
             yield conn
     except sqlite3.DatabaseError as error:
         if _code(error) in {*_BUSY, *_DAMAGE, *_CURES}:
-            raise _explain(error, Path(conn.execute("PRAGMA database_list").fetchone()[2] or ":memory:")) from error
+            raise explain(error, Path(conn.execute("PRAGMA database_list").fetchone()[2] or ":memory:")) from error
         raise
 
 
@@ -371,7 +389,8 @@ def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
-def _explain(error: sqlite3.Error, path: Path) -> StorageError:
+def explain(error: sqlite3.Error, path: Path) -> StorageError:
+    """Return an error of SQLite in our words: `Locked`, `Damaged`, or what to do about the disk."""
     code = _code(error)
     if code in _BUSY:
         return Locked(f"{shown(path)} is in use by another process", cure="wait until it ends, or stop it")

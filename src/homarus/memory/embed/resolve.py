@@ -22,6 +22,33 @@ class Choice(Struct):
     degraded: str = ""
 
 
+class Embedders:
+    """The embedder of one memory, looked for at the first question and given up together by all who share it."""
+
+    def __init__(self, settings: MemorySettings, models: Path | None = None, embedder: Embedder | None = None) -> None:
+        self._settings = settings
+        self._models = models
+        self._choice = Choice(embedder) if embedder is not None else None
+
+    @property
+    def choice(self) -> Choice:
+        """Return what is in use now."""
+        if self._choice is None:
+            self._choice = choose(self._settings, self._models)
+        return self._choice
+
+    def give_up(self, choice: Choice, problem: EmbedError) -> None:
+        """Go on with the fallback, or by words alone; every answer from now on says so."""
+        if self._choice is not choice:
+            return  # another who shares it was faster
+        wanted = choice.embedder.provider if choice.embedder else self._settings.provider
+        self._choice = (
+            stand_in(self._settings, self._models, wanted, problem)
+            if not choice.fallback
+            else Choice(fallback=choice.fallback, degraded=f"{choice.degraded}; {problem}; searching by words alone")
+        )
+
+
 def choose(settings: MemorySettings, models: Path | None = None) -> Choice:
     """Return the embedder of the settings, or the fallback, or none; with the reason whenever it is not the first."""
     wanted = settings.provider or "auto"

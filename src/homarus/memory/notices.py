@@ -1,0 +1,104 @@
+"""The kernel's notices about folders (inotify): asked for and read without a thread, a poll or a package. Linux only."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+_EVENTS = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # modify … move_self, create, delete
+_FOLDERS = 0x40000000 | 0x4000 | 0x8000 | 0x400 | 0x800  # is a folder, overflow, watch gone, self gone, self moved
+_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_WATCHES = 4_000
+
+
+class News(Struct):
+    """What was queued: names of files, and whether folders came, went or may have."""
+
+    names: set[str]
+    folders: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.names) or self.folders
+
+
+class Notices:
+    """An open watch over some folders, not over what lies below them. `fd` is readable when there is news."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    @classmethod
+    def open(cls, folders: Sequence[Path]) -> Notices | None:
+        """Watch these folders; None where the kernel cannot, or would not hear of every change."""
+        library = _libc()
+        if library is None or not folders or len(folders) > _MAX_WATCHES or any(map(_remote, folders[:1])):
+            return None
+        fd = library.inotify_init1(_FLAGS)
+        if fd < 0:
+            return None
+        for folder in folders:
+            if library.inotify_add_watch(fd, os.fsencode(folder), _EVENTS) < 0:
+                os.close(fd)
+                return None
+        return cls(fd)
+
+    def read(self) -> News:
+        """Return all that is queued; never waits."""
+        news = News(set())
+        try:
+            while data := os.read(self.fd, 65536):
+                _take(data, news)
+        except BlockingIOError:
+            pass
+        return news
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def _take(data: bytes, news: News) -> None:
+    at = 0
+    while at + 16 <= len(data):
+        _, mask, _, length = struct.unpack_from("iIII", data, at)
+        name = os.fsdecode(data[at + 16 : at + 16 + length].rstrip(b"\0"))
+        news.names.add(name)
+        news.folders = news.folders or bool(mask & _FOLDERS)
+        at += 16 + length
+
+
+def _libc() -> Any:
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        library.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+    except (OSError, AttributeError):
+        return None
+    return library
+
+
+def _remote(folder: Path) -> bool:
+    """Say whether a folder lies on a file system that other machines can change without this kernel noticing."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return True
+    place = os.path.realpath(folder)
+    best, kind = "", ""
+    for line in mounts:
+        fields = line.split(" ")
+        point = fields[1].replace("\\040", " ") if len(fields) > 2 else ""
+        if point and (place == point or place.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind.startswith(("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "gluster", "virtiofs", "vboxsf"))
