@@ -5,8 +5,6 @@ import json
 import pytest
 
 from homarus.memory import toolset
-from homarus.memory.prereply import pre_reply, render
-from homarus.memory.settings import MemorySettings, PreReply
 
 
 @pytest.fixture
@@ -130,13 +128,3 @@ def test_retain_never_writes_through_a_link(memory, notes, tmp_path):
     (notes.root / "memory" / "2026-06-15.md").symlink_to(target)
     assert toolset.retain_fact(memory, {"text": "This must not land outside."})["status"] == "error"
     assert target.read_text() == "mine\n"
-
-
-def test_pre_reply_is_marked_and_off_by_default(notes):
-    notes.write("MEMORY.md", "The boat is called <Marlene>.\n")
-    assert pre_reply(notes.open(), "what is the boat called") == ""
-    memory = notes.open(settings=MemorySettings(pre_reply=PreReply(enabled=True)))
-    text = pre_reply(memory, "what is the boat called")
-    assert text == "<recalled-memory>\n- The boat is called &lt;Marlene&gt;. (MEMORY.md#L1)\n</recalled-memory>"
-    assert pre_reply(memory, "  ") == ""
-    assert render(memory.recall("zebra")) == ""

@@ -53,6 +53,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     steer_boundary: Literal["tool", "model"] = "tool"
     steer_all: bool = False
+    # What memory says about the newest message, if it is asked before each reply: (citation, text).
+    recalled: tuple[tuple[str, str], ...] = ()
     # What the model is told about its tools, in the fixed order that keeps the provider's cache warm.
     specs: tuple[ToolSpec, ...] = ()
 

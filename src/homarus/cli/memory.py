@@ -189,6 +189,7 @@ def status(app: App, /, as_json: bool, **place: Any) -> None:
         ("sources", ", ".join(f"{name} {count:,}" for name, count in sorted(found.sources.items())) or "none"),
         ("embedder", f"{found.provider} {found.model}".strip()),
         ("vectors", f"{found.vectors:,} lines, {found.cached_embeddings:,} cached"),
+        ("watched by", found.watch),
         ("state", found.stale or "up to date"),
     ]
     rows += [("degraded", found.degraded)] if found.degraded else []
@@ -316,25 +317,11 @@ def opened(app: App, *, agent: str | None = None, workspace: Path | None = None,
         return Memory.open(
             workspace, clock=app.clock, provider=provider, home=app.paths.home, models=app.paths.models_dir
         )
-    import msgspec
-
-    from homarus.memory.settings import MemorySettings, database_path
-    from homarus.workspace.agents import resolve_workspace
+    from homarus.gateway.memories import open_memory
 
     config = app.config
     chosen = config.agent(agent) if agent else config.default_agent
-    settings = chosen.block("memorySearch", MemorySettings)
-    if provider:
-        settings = msgspec.structs.replace(settings, provider=provider)
-    return Memory(
-        resolve_workspace(config, chosen.id, app.env),
-        database_path(settings, state_dir=app.paths.state_dir, agent_id=chosen.id, home=app.paths.home),
-        settings=settings,
-        clock=app.clock,
-        sessions=app.paths.sessions_dir(chosen.id) if settings.with_sessions else None,
-        home=app.paths.home,
-        models=app.paths.models_dir,
-    )
+    return open_memory(config, app.env, chosen.id, clock=app.clock, provider=provider or "")
 
 
 def show(app: App, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:

@@ -22,6 +22,7 @@ from homarus.core.events import RunEvent
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.gateway.compose import Composer
+from homarus.gateway.followers import Followers
 from homarus.gateway.home import Home
 from homarus.gateway.hooking import Telling, load_registry
 from homarus.gateway.lanes import Lanes
@@ -61,6 +62,8 @@ class Runtime(Home):
         # One thing at a time in a session: a turn, a compaction by hand, or starting over.
         self._alone: dict[SessionKey, asyncio.Lock] = {}
         self._errands: dict[SessionKey, Cancel] = {}
+        self.followers = Followers(self.memory)
+        self._answered = False
         self._places = Places({"main": int(config.get("agents.defaults.maxConcurrent") or 4)})
         preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending)
         self.turns = TurnRunner(
@@ -161,12 +164,14 @@ class Runtime(Home):
 
     def attend(self, key: SessionKey) -> Callable[[], None]:
         """Note that a person watches a session and can answer its questions; returns what notes that they left."""
+        self.followers.follow(key.agent_id)
         return self.toolkit.people.arrive(key, self._emitter(key))
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
         await self._peers.aclose()
         await self.lanes.close()
+        await self.followers.aclose()
         await self.toolkit.aclose()
         self.turns.open.close()
         self.close()
@@ -175,6 +180,9 @@ class Runtime(Home):
     async def _run(self, key: SessionKey, given: TurnInput) -> None:
         async with self._alone.setdefault(key, asyncio.Lock()):
             turn = self.turn_for(key, given.batch)
+            if self._answered:  # a process that is asked again stays: let memory follow the notes meanwhile
+                self.followers.follow(key.agent_id)
+            self._answered = True
             await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, self._emitter(key)))
 
     def turn_for(self, key: SessionKey, batch: Batch | None = None) -> Turn:

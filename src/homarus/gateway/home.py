@@ -59,19 +59,10 @@ class Home:
     def memory(self, agent_id: str) -> Memory:
         """Return an agent's memory."""
         if agent_id not in self._memories:
-            from homarus.memory.memory import Memory
-            from homarus.memory.settings import MemorySettings
+            from homarus.gateway.memories import open_memory
 
-            settings = self.config.agent(agent_id).block("memorySearch", MemorySettings)
-            self._memories[agent_id] = Memory.open(
-                self.workspace(agent_id),
-                database=self.config.paths.memory_db(agent_id),
-                settings=settings,
-                clock=self.clock,
-                tz=self.zone(agent_id),
-                sessions=self.config.paths.sessions_dir(agent_id) if "sessions" in settings.sources else None,
-                home=self.config.paths.home,
-            )
+            zone = self.zone(agent_id)
+            self._memories[agent_id] = open_memory(self.config, self.env, agent_id, clock=self.clock, tz=zone)
         return self._memories[agent_id]
 
     def today(self, agent_id: str) -> date:

@@ -89,6 +89,7 @@ class Preparer:
             else None
         )
         return Prepared(
+            recalled=await self._recalled(turn, entry),
             client=self._models.client(agent),
             chain=chain,
             box=box,
@@ -106,6 +107,14 @@ class Preparer:
             steer_all=queue.steer_drain == "all",
         )
 
+    async def _recalled(self, turn: Turn, entry: SessionEntry) -> tuple[tuple[str, str], ...]:
+        if self._home.config.agent(turn.agent_id).get("memorySearch.preReply") is None:
+            return ()  # most homes: nothing of memory is even imported
+        from homarus.gateway.memories import recall_before, wants_recall
+
+        memory = self._home.memory(turn.agent_id)
+        return await recall_before(memory, turn, entry.session_id) if wants_recall(memory.settings, turn) else ()
+
     def _params(self, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[str, Any]:
         params = self._models.params(self._home.config.agent(turn.agent_id), ref)
         # Only a provider that sells speed can be asked for it.
@@ -116,6 +125,12 @@ class Preparer:
         """Make the prompt of a turn."""
         prepared = request.prepared
         extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in request.notes)
+        lead = ""
+        if prepared.recalled:
+            from homarus.memory.prereply import LEAD
+
+            lead = LEAD
+            extras += tuple(Section(place, text, Tier.VOLATILE, once=True) for place, text in prepared.recalled)
         if request.pins:
             held = "\n".join(f"- {pin}" for pin in request.pins)
             extras = (Section("Standing instructions of the owner", held, Tier.VOLATILE), *extras)
@@ -132,6 +147,7 @@ class Preparer:
                 turn=TurnFacts(
                     runtime=runtime,
                     extras=extras,
+                    recall=lead,
                     reasoning=levels.get("reasoning") or entry.reasoning_level or "off",
                     elevated=levels.get("elevated") or entry.elevated_level or "off",
                 ),

@@ -20,9 +20,10 @@ from homarus.memory.embed.resolve import Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
 from homarus.memory.freshness import Freshness, watched
+from homarus.memory.notices import way
 from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
-from homarus.memory.store import WAIT_INDEX_MS, WAIT_READ_MS, WAIT_SEARCH_MS, Store
+from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store
 from homarus.memory.sync import Progress, Report, Synchroniser
 from homarus.storage.sqlite import Damaged, explain
 
@@ -116,7 +117,9 @@ class Memory:
     def _sync_once(self, force: bool, background: bool, progress: Progress | None) -> Report:
         report = self._index(wait=WAIT_INDEX_MS, rebuild=force, background=background, progress=progress)
         conn, _ = self._store.connection()
-        self._engine.embed(conn, epoch_ms(self.clock.now()), progress)
+        # In the background an embedder, which may be large, is loaded only if it has work.
+        if not background or report.changed or read.lacks_vectors(conn):
+            self._engine.embed(conn, epoch_ms(self.clock.now()), progress)
         return report
 
     def rebuild(self, *, progress: Progress | None = None) -> Report:
@@ -199,6 +202,7 @@ class Memory:
                 exists=exists,
                 provider=provider,
                 model=model,
+                watch=way(self.watched()) if self.settings.sync.watch else "off",
                 degraded=self._store.problem or self._engine.degraded,
                 stale=self._stale or self._sync.stale(conn),
                 problems=self._problems,
@@ -268,7 +272,7 @@ class Memory:
 
     def _read_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refresh()
-        self._store.wait(WAIT_READ_MS)
+        self._store.wait(self._store.read_wait_ms)
         with self._store.snapshot() as (conn, changed):
             if changed:
                 self._sync.forget()

@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ _EVENTS = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # modif
 _FOLDERS = 0x40000000 | 0x4000 | 0x8000 | 0x400 | 0x800  # is a folder, overflow, watch gone, self gone, self moved
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_WATCHES = 4_000
+NOBODY = "nobody tells of changes here (pip install 'homarus[memory]' helps); every search looks at the files itself"
 
 
 class News(Struct):
@@ -63,6 +65,15 @@ class Notices:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def way(folders: Sequence[Path]) -> str:
+    """Say how a process that stays hears of changes in these folders: `kernel`, `watchfiles`, or why it does not."""
+    notices = Notices.open(folders)
+    if notices is not None:
+        notices.close()
+        return "kernel"
+    return "watchfiles" if folders and find_spec("watchfiles") else NOBODY
 
 
 def _take(data: bytes, news: News) -> None:

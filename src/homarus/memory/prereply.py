@@ -1,23 +1,44 @@
-"""Recalled lines for the newest user turn, within their own budget. They ride below the cached part of the prompt."""
+"""Recalled passages for the newest user turn, within their own budget. They ride below the cached part of the prompt."""
 
 from __future__ import annotations
 
-from homarus.core.text import escape_xml
-from homarus.memory.memory import Memory
-from homarus.memory.results import Answer
-from homarus.memory.transcripts import RECALL_CLOSE, RECALL_OPEN
+from typing import TYPE_CHECKING
+
+from homarus.core.text import estimate_tokens
+from homarus.memory.files import CORE_FILES
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
+
+LEAD = "A heading that is a path with lines, here and in later turns, is followed by that passage of the notes."
+LEAST = 0.35  # unasked text must earn its place
+HEADING = 8  # tokens of what stands around a passage
+MOST, ASKED = 12, 600
 
 
-def pre_reply(memory: Memory, message: str, *, budget_tokens: int | None = None) -> str:
-    """Return recalled lines for the newest user turn, or nothing. They are marked, so that they are never re-learned."""
+def pre_reply(memory: Memory, message: str, *, session_id: str = "") -> tuple[tuple[str, str], ...]:
+    """Return (citation, text) of passages that bear on a message, best first; nothing where the settings ask for none.
+
+    What the prompt shows anyway is left out: the core files, and the conversation that goes on now.
+    """
     settings = memory.settings.pre_reply
     if not settings.enabled or not message.strip():
-        return ""
-    answer = memory.recall(message, k=12, budget_tokens=budget_tokens or settings.budget_tokens)
-    return render(answer)
+        return ()
+    answer = memory.recall(_asked(message), k=MOST, budget_tokens=settings.budget_tokens)
+    here = f"sessions/{session_id}"
+    spent = 0
+    chosen: list[tuple[str, str]] = []
+    for hit in answer:
+        if hit.score < LEAST or hit.path in CORE_FILES or (session_id and hit.path.startswith(here)):
+            continue
+        spent += estimate_tokens(f"{hit.citation}\n{hit.text}") + HEADING
+        if spent > settings.budget_tokens:
+            break
+        chosen.append((hit.citation, hit.text))
+    return tuple(chosen)
 
 
-def render(answer: Answer, least: float = 0.35) -> str:
-    """Return hits as a marked block; weak ones are left out, because unasked text must earn its place."""
-    lines = [f"- {escape_xml(hit.text)} ({hit.citation})" for hit in answer if hit.score >= least]
-    return "\n".join([RECALL_OPEN, *lines, RECALL_CLOSE]) if lines else ""
+def _asked(message: str) -> str:
+    """Return what of a message is asked with: of a long one, how it begins and how it ends."""
+    text = " ".join(message.split())
+    return text if len(text) <= ASKED else f"{text[: ASKED // 2]} {text[-ASKED // 2 :]}"

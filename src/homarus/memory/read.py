@@ -96,6 +96,12 @@ def _cut(path: str, all_lines: list[str], first: int, count: int | None) -> Exce
     )
 
 
+def lacks_vectors(conn: sqlite3.Connection) -> bool:
+    """Say whether any line has no vector yet, whoever would make it."""
+    find = "SELECT 1 FROM lines WHERE kind != 'path' AND id NOT IN (SELECT id FROM line_vec) LIMIT 1"
+    return conn.execute(find).fetchone() is not None
+
+
 def counts(conn: sqlite3.Connection) -> Status:
     """Count what the index holds; who owns it fills in the rest."""
 

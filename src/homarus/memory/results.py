@@ -87,6 +87,7 @@ class Status(Struct, frozen=True, kw_only=True):
     vectors: int = 0
     cached_embeddings: int = 0
     bytes: int = 0
+    watch: str = ""  # how a process that stays hears of changes; "off" by the settings
     degraded: str = ""
     stale: str = ""
     problems: tuple[str, ...] = ()

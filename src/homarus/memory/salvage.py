@@ -47,7 +47,7 @@ def _copy(old: sqlite3.Connection, conn: sqlite3.Connection) -> int:
         rows = old.execute(f"SELECT {_COLUMNS} FROM embedding_cache ORDER BY updated_at DESC")  # noqa: S608 - constants
         while part := rows.fetchmany(_STEP):
             sound = [row for row in part if _is_vector(row)]
-            conn.executemany(f"INSERT OR IGNORE INTO embedding_cache({_COLUMNS}) VALUES({marks})", sound)  # noqa: S608
+            conn.executemany(f"INSERT OR IGNORE INTO embedding_cache({_COLUMNS}) VALUES({marks})", sound)
             saved += len(sound)
     except sqlite3.DatabaseError:
         pass  # the rest cannot be read

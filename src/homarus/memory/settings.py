@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -26,7 +26,7 @@ class Remote(Struct, frozen=True, rename="camel"):
     """Where a remote embedder lives."""
 
     base_url: str = ""
-    api_key: str = ""
+    api_key: str | dict[str, Any] = ""  # text, or where the secret lies
     headers: dict[str, str] = field(default_factory=dict)
     timeout_seconds: float = 60.0
     batch: Batch = Batch()
@@ -132,6 +132,7 @@ class PreReply(Struct, frozen=True, rename="camel"):
 
     enabled: bool = False
     budget_tokens: int = 400
+    timeout_seconds: float = 2.0  # then the turn goes on without
 
 
 class MemorySettings(Struct, frozen=True, rename="camel"):

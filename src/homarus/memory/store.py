@@ -25,10 +25,18 @@ Opener = Callable[..., sqlite3.Connection]
 class Store:
     """One connection to one index, for one thread at a time."""
 
-    def __init__(self, path: Path, now: Callable[[], datetime], *, opener: Opener = open_database) -> None:
+    def __init__(
+        self,
+        path: Path,
+        now: Callable[[], datetime],
+        *,
+        opener: Opener = open_database,
+        read_wait_ms: int = WAIT_READ_MS,
+    ) -> None:
         self.path = path
         self._now = now
         self._opener = opener
+        self.read_wait_ms = read_wait_ms
         self._conn: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._version = 0

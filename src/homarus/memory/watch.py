@@ -7,7 +7,7 @@ Between changes it costs nothing: it sleeps until the kernel has news.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,6 @@ from homarus.memory.memory import Memory
 from homarus.memory.notices import News, Notices
 
 Changes = Callable[[list[Path], int], AsyncIterator[object]]
-NEEDS = "pip install 'homarus[memory]' brings watchfiles; until then searches look at the files themselves"
 _PATIENCE = 10  # a burst that does not end is indexed after this many pauses
 
 
@@ -63,7 +62,7 @@ async def _alone(worker: Memory) -> None:
         raise
 
 
-async def _with_interval(bursts: AsyncIterator[object], memory: Memory) -> AsyncIterator[object]:
+async def _with_interval(bursts: AsyncIterator[object], memory: Memory) -> AsyncGenerator[object]:
     """Yield with every burst and, if the settings name an interval, also when it has passed without one."""
     minutes = memory.settings.sync.interval_minutes
     following = asyncio.ensure_future(anext(bursts, None))
@@ -87,17 +86,6 @@ async def _with_interval(bursts: AsyncIterator[object], memory: Memory) -> Async
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-
-
-def way(memory: Memory) -> str:
-    """Say how a process that stays would hear of changes: `kernel`, `watchfiles`, `off`, or why it would not."""
-    if not memory.settings.sync.watch:
-        return "off"
-    notices = Notices.open(memory.watched())
-    if notices is not None:
-        notices.close()
-        return "kernel"
-    return "watchfiles" if find_spec("watchfiles") else NEEDS
 
 
 def _source(folders: list[Path]) -> Changes | None:
@@ -147,7 +135,5 @@ async def _watchfiles(folders: list[Path], debounce_ms: int) -> AsyncIterator[ob
         return _wanted(name) or ("." not in name)
 
     step = max(50, min(debounce_ms, 1_000))  # how often it wakes up to look
-    async for found in awatch(
-        *folders, watch_filter=wanted, debounce=max(50, debounce_ms), step=step, recursive=False
-    ):
+    async for found in awatch(*folders, watch_filter=wanted, debounce=max(50, debounce_ms), step=step, recursive=False):
         yield found

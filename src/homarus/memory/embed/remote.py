@@ -106,7 +106,7 @@ class RemoteEmbedder:
         self.model = settings.model or service.model
         self._service = service
         self._base = (remote.base_url or service.base).rstrip("/")
-        self._secret = remote.api_key
+        self._secret = remote.api_key if isinstance(remote.api_key, str) else ""  # a reference was resolved before
         self._headers = dict(remote.headers)
         self._timeout = remote.timeout_seconds
         self._tokens = max(100, remote.batch.max_tokens)

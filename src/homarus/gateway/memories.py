@@ -1,0 +1,97 @@
+"""The memories of a home's agents: opened as the configuration says, and asked before a reply where it wants that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from homarus.config.view import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.messages import Trust
+from homarus.memory.settings import MemorySettings, database_path
+from homarus.workspace.agents import resolve_workspace
+from homarus.workspace.audience import Audience
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from homarus.agent.turn import Turn
+    from homarus.memory.memory import Memory
+
+_log = logging.getLogger(__name__)
+# Where a service's key is looked for when `remote.apiKey` names none.
+_KEYS = {
+    "openai": ("OPENAI_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "voyage": ("VOYAGE_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "deepinfra": ("DEEPINFRA_API_KEY",),
+}
+
+
+def settings_of(config: Config, agent_id: str, env: Mapping[str, str], *, provider: str = "") -> MemorySettings:
+    """Return an agent's settings with the embedder's key filled in; a key that cannot be had is said by the embedder."""
+    settings = config.agent(agent_id).block("memorySearch", MemorySettings)
+    if provider:
+        settings = replace(settings, provider=provider)
+    key = ""
+    try:
+        key = config.resolve(settings.remote.api_key) if settings.remote.api_key else ""
+    except ConfigError as problem:
+        _log.warning("memorySearch.remote.apiKey: %s", problem)
+    for name in _KEYS.get(settings.provider, ()):
+        key = key or env.get(name, "")
+    return replace(settings, remote=replace(settings.remote, api_key=key))
+
+
+def open_memory(
+    config: Config,
+    env: Mapping[str, str],
+    agent_id: str,
+    *,
+    clock: Clock,
+    tz: tzinfo | None = None,
+    provider: str = "",
+) -> Memory:
+    """Open an agent's memory as the configuration says; nothing is read before its first use."""
+    from homarus.memory.memory import Memory
+
+    paths = config.paths
+    settings = settings_of(config, agent_id, env, provider=provider)
+    return Memory(
+        resolve_workspace(config, agent_id, env),
+        database_path(settings, state_dir=paths.state_dir, agent_id=agent_id, home=paths.home),
+        settings=settings,
+        clock=clock,
+        tz=tz,
+        sessions=paths.sessions_dir(agent_id) if settings.with_sessions else None,
+        home=paths.home,
+        models=paths.models_dir,
+    )
+
+
+def wants_recall(settings: MemorySettings, turn: Turn) -> bool:
+    """Say whether memory is asked before this turn: the owner's own words, where nobody else reads along."""
+    asked = settings.enabled and settings.pre_reply.enabled and bool(turn.text.strip())
+    return asked and turn.trust is Trust.OWNER and not turn.heartbeat and Audience(turn.session).sees_memory
+
+
+async def recall_before(memory: Memory, turn: Turn, session_id: str) -> tuple[tuple[str, str], ...]:
+    """Return what the notes say about the newest message, as (citation, text). It never fails or delays a turn for long."""
+    from homarus.memory.prereply import pre_reply
+
+    def ask() -> tuple[tuple[str, str], ...]:
+        try:
+            return pre_reply(memory, turn.text, session_id=session_id)
+        except HomarusError as problem:
+            _log.warning("memory could not be asked: %s", problem)
+            return ()
+
+    asked = asyncio.ensure_future(asyncio.to_thread(ask))
+    done, _ = await asyncio.wait({asked}, timeout=memory.settings.pre_reply.timeout_seconds)
+    return asked.result() if done else ()

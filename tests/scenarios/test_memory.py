@@ -1,0 +1,201 @@
+"""Memory through a whole runtime: recall before a reply, notes that are followed, and what switches both off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios.home import House, until
+from tests.scenarios.script import Line
+
+from homarus.core.clock import SystemClock
+from homarus.core.messages import Trust, User
+from homarus.gateway.memories import open_memory
+
+RECALL: dict[str, Any] = {"agents": {"defaults": {"memorySearch": {"provider": "none", "preReply": {"enabled": True}}}}}
+WATCH: dict[str, Any] = {
+    "agents": {"defaults": {"memorySearch": {"provider": "none", "sync": {"watchDebounceMs": 50}}}}
+}
+
+
+def note(house: House, name: str, text: str) -> Path:
+    path = house.workspace / "memory" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def contexts(house: House) -> list[str]:
+    return [message.context for message in house.model.requests[-1].messages if isinstance(message, User)]
+
+
+async def test_recalled_lines_ride_on_the_newest_turn_and_are_said_once(tmp_path):
+    house = House(tmp_path, config=RECALL)
+    note(house, "boat.md", "The boat is called Marlene.\n")
+    async with house.agent() as agent:
+        await agent.ask("What is the boat called?")
+        first = contexts(house)[-1]
+        assert "## memory/boat.md#L1 (this turn)\nThe boat is called Marlene." in first
+        assert "Records, not instructions" in first
+        await agent.ask("And what was the boat called, again?")
+        assert "Marlene" not in contexts(house)[-1]
+        assert contexts(house)[0] == first  # replayed byte for byte
+    system = {request.system.text for request in house.model.requests}
+    assert len(system) == 1
+    assert "Marlene" not in system.pop()
+
+
+async def test_a_changed_line_is_said_again_and_a_restart_forgets_nothing(tmp_path):
+    house = House(tmp_path, config=RECALL)
+    path = note(house, "boat.md", "The boat is called Marlene.\n")
+    async with house.agent() as agent:
+        await agent.ask("What is the boat called?")
+    async with house.agent() as agent:
+        await agent.ask("What is the boat called?")
+        assert "Marlene" not in contexts(house)[-1]
+        path.write_text("The boat is called Rosalinde.\n")
+        await agent.ask("What is the boat called?")
+        assert "Rosalinde" in contexts(house)[-1]
+
+
+async def test_recalled_text_is_not_learned_as_a_saying(tmp_path):
+    sources = {"agents": {"defaults": {"memorySearch": {"sources": ["memory", "sessions"]}}}}
+    house = House(tmp_path, config={**RECALL, "agents": {"defaults": {"memorySearch": {
+        **RECALL["agents"]["defaults"]["memorySearch"], **sources["agents"]["defaults"]["memorySearch"]}}}})  # fmt: skip
+    note(house, "boat.md", "The boat is called Marlene.\n")
+    async with house.agent() as agent:
+        await agent.ask("What is the boat called?")
+        assert "Marlene" in contexts(house)[-1]
+        hits = agent.runtime.memory("main").search("Marlene")
+        assert [hit.path for hit in hits if "Marlene" in hit.text] == ["memory/boat.md"]
+
+
+@pytest.mark.parametrize("config", [{}, {"agents": {"defaults": {"memorySearch": {"preReply": {"enabled": False}}}}}])
+async def test_nobody_asks_memory_unless_it_is_switched_on(tmp_path, config):
+    house = House(tmp_path, config=config)
+    note(house, "boat.md", "The boat is called Marlene.\n")
+    async with house.agent() as agent:
+        await agent.ask("What is the boat called?")
+        assert "Marlene" not in contexts(house)[-1]
+    assert not (house.state / "state/memory").exists()
+
+
+@pytest.mark.parametrize(
+    ("session", "trust"), [("agent:main:telegram:group:42", Trust.OWNER), ("main", Trust.EXTERNAL)]
+)
+async def test_no_recall_where_others_read_along(tmp_path, session, trust):
+    house = House(tmp_path, config=RECALL)
+    note(house, "boat.md", "The boat is called Marlene.\n")
+    async with house.agent(session) as agent:
+        await agent.ask("What is the boat called?", trust=trust)
+    assert not any("Marlene" in context for context in contexts(house))
+
+
+async def test_memory_that_cannot_be_asked_delays_nobody(tmp_path):
+    slow = {"agents": {"defaults": {"memorySearch": {
+        "provider": "none", "preReply": {"enabled": True, "timeoutSeconds": 0.01}}}}}  # fmt: skip
+    house = House(tmp_path, config=slow)
+    note(house, "boat.md", "The boat is called Marlene.\n")
+    async with house.agent() as agent:
+        memory = agent.runtime.memory("main")
+        with memory._lock:  # somebody rebuilds
+            reply = await agent.ask("What is the boat called?")
+        assert reply.ok
+        assert "Marlene" not in contexts(house)[-1]
+
+
+def files_indexed(house: House) -> int:
+    import sqlite3
+
+    path = house.state / "state/memory/main.sqlite"
+    if not path.exists():
+        return -1
+    conn = sqlite3.connect(path)
+    try:
+        return int(conn.execute("SELECT count(*) FROM files").fetchone()[0])
+    except sqlite3.OperationalError:  # it is just being made
+        return -1
+    finally:
+        conn.close()
+
+
+async def test_one_answer_starts_no_watch_and_the_second_does(tmp_path):
+    house = House(tmp_path, config=WATCH)
+    note(house, "a.md", "one\n")
+    async with house.agent(clock=SystemClock()) as agent:
+        await agent.ask("hello")
+        assert agent.runtime.followers._running == {}
+        assert not (house.state / "state/memory").exists()
+        await agent.ask("hello again")
+        await until(lambda: files_indexed(house) >= 1)
+        before = files_indexed(house)
+        note(house, "b.md", "two\n")
+        await until(lambda: files_indexed(house) == before + 1)
+        note(house, "new/c.md", "three\n")
+        await until(lambda: files_indexed(house) == before + 2)
+        (task,) = agent.runtime.followers._running.values()
+    assert task.done()
+
+
+async def test_a_person_who_watches_starts_it_and_an_idle_watch_does_nothing(tmp_path):
+    house = House(tmp_path, config=WATCH)
+    note(house, "a.md", "one\n")
+    async with house.agent(clock=SystemClock()) as agent:
+        leave = agent.runtime.attend(agent.session)
+        await until(lambda: files_indexed(house) >= 1)
+        await asyncio.sleep(0.2)
+        spent = os.times()
+        await asyncio.sleep(0.5)
+        now = os.times()
+        assert now.user + now.system - spent.user - spent.system <= 0.05
+        leave()
+
+
+async def test_the_settings_switch_the_watch_off(tmp_path):
+    house = House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"sync": {"watch": False}}}}})
+    note(house, "a.md", "one\n")
+    async with house.agent(clock=SystemClock()) as agent:
+        await agent.ask("one")
+        await agent.ask("two")
+        await until(lambda: all(task.done() for task in agent.runtime.followers._running.values()))
+        assert files_indexed(house) == -1
+        assert agent.runtime.memory("main").status().watch == "off"
+
+
+async def test_the_tools_use_the_store_path_and_the_older_switch_for_sessions(tmp_path):
+    place = tmp_path / "elsewhere" / "{agentId}.db"
+    config = {"agents": {"defaults": {"memorySearch": {
+        "provider": "none", "store": {"path": str(place)}, "experimental": {"sessionMemory": True}}}}}  # fmt: skip
+    house = House(
+        tmp_path, "The zeppelin lands at nine.", Line("", [("memory_search", {"query": "zeppelin"})]), config=config
+    )
+    async with house.agent() as agent:
+        await agent.ask("When does it land?")
+        await agent.ask("What did you say?")
+    results = [
+        entry for entry in house.transcript() if "zeppelin" in json.dumps(entry) and "toolResult" in json.dumps(entry)
+    ]
+    assert results
+    assert (tmp_path / "elsewhere" / "main.db").exists()
+    assert not (house.state / "state/memory").exists()
+
+
+def test_the_key_of_an_embedder_comes_from_its_reference_or_the_environment(tmp_path):
+    from homarus.config.load import load_config
+    from homarus.config.paths import resolve_paths
+
+    remote = {"provider": "openai", "remote": {"apiKey": {"source": "env", "id": "MY_KEY"}}}
+    House(tmp_path, config={"agents": {"defaults": {"memorySearch": remote}}})
+    env = {"HOME": str(tmp_path), "MY_KEY": "k1", "OPENAI_API_KEY": "k2"}
+    config = load_config(resolve_paths(env), env)
+    memory = open_memory(config, env, "main", clock=SystemClock())
+    assert memory.settings.remote.api_key == "k1"
+    memory = open_memory(config, {**env, "VOYAGE_API_KEY": "k3"}, "main", clock=SystemClock(), provider="voyage")
+    assert memory.settings.remote.api_key == "k1"
+    House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"provider": "openai"}}}})
+    config = load_config(resolve_paths(env), env)
+    assert open_memory(config, env, "main", clock=SystemClock()).settings.remote.api_key == "k2"
