@@ -1,10 +1,12 @@
 """What `homarus prompt` prints is what a model gets, byte for byte."""
 
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.scenarios.home import House
 
 from homarus.cli.app import App
 from homarus.cli.main import run
@@ -51,3 +53,57 @@ def test_the_command_prints_the_tools_too(
     capsys.readouterr()
     assert run(["context", "list"]) == 0
     assert "Tool schemas" in capsys.readouterr().out
+
+
+async def test_a_run_leaves_its_figures_with_the_session(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with house.agent() as agent:
+        assert "System prompt (estimate):" in (await agent.ask("/context list")).text
+        await agent.ask("hello")
+        kept = house.row()["systemPromptReport"]
+        assert kept["source"] == "run"
+        assert (kept["provider"], kept["model"]) == ("script", "model")
+        assert kept["sessionId"] == house.row()["sessionId"]
+        assert kept["systemPrompt"]["chars"] == len(house.model.requests[0].system.text)
+        assert [row["name"] for row in kept["tools"]["entries"]] == [
+            tool.name for tool in house.model.requests[0].tools
+        ]
+        house.clock.advance(3600)
+        await agent.ask("again")
+        assert house.row()["systemPromptReport"] == kept
+        shown = (await agent.ask("/context detail")).text
+        assert f"System prompt (run): {kept['systemPrompt']['chars']:,} chars" in shown
+        assert "Sections:" in shown
+        (house.workspace / "SOUL.md").write_text("Somebody else.")
+        shown = (await agent.ask("/context list")).text
+        assert f"System prompt (run): {kept['systemPrompt']['chars']:,} chars" in shown
+        assert "changed since: the next turn's would be" in shown
+        await agent.ask("who are you?")
+    after = house.row()["systemPromptReport"]
+    assert after["generatedAt"] > kept["generatedAt"]
+    assert after["systemPrompt"]["stableSha256"] != kept["systemPrompt"]["stableSha256"]
+    async with house.agent() as agent:
+        await agent.ask("and after a restart?")
+    assert house.row()["systemPromptReport"] == after
+
+
+async def test_the_command_line_shows_the_last_run_or_an_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house = House(tmp_path)
+    async with house.agent() as agent:
+        await agent.ask("hello")
+    (house.workspace / "SOUL.md").write_text("Somebody else.")
+    for name, value in house.env.items():
+        monkeypatch.setenv(name, value)
+
+    def chars(*options: str) -> tuple[str, int]:
+        assert run(["context", "list", "--json", *options]) == 0
+        document = json.loads(capsys.readouterr().out)
+        return document["source"], document["systemPrompt"]["chars"]
+
+    sent = len(house.model.requests[0].system.text)
+    assert chars() == ("run", sent)
+    assert chars("--estimate")[0] == chars("--mode", "minimal")[0] == "estimate"
+    assert chars("--estimate")[1] < sent
+    assert chars("--session", "agent:main:telegram:group:1")[0] == "estimate"

@@ -87,7 +87,8 @@ class Speech(Struct, frozen=True):
     system: SystemPrompt
     carrier: Callable[[Mapping[str, str]], tuple[str, dict[str, str]]]
     carried: str = "none"
-    report: dict[str, Any] | None = None
+    # Given the report that the session keeps, returns the one of this run: the same object where nothing changed.
+    report: Callable[[Any], Any] = lambda kept: kept
     skills: dict[str, Any] | None = None
 
 

@@ -273,11 +273,11 @@ class TurnRunner:
             "context_tokens": prepared.window_tokens,
             "model_provider": ref.provider,
             "model": ref.model,
-            "system_prompt_report": speech.report,
             "skills_snapshot": speech.skills,
         }
         if not turn.heartbeat:
             fields["last_interaction_at"] = now
+            fields["system_prompt_report"] = speech.report(entry.system_prompt_report)
         live.update(**fields)
         prepared.meter.took(outcome.spent.seconds)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from homarus.cli.app import App, pass_app
@@ -15,46 +18,46 @@ def command() -> None:
     """Show what a session's prompt is made of, with sizes. Without a word: the list."""
 
 
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    estimate = click.option("--estimate", is_flag=True, help="Measure the next turn's prompt, not the last run's.")
+    return session_options(estimate(json_option(pass_app(function))))
+
+
 @command.command("list")
-@session_options
-@json_option
-@pass_app
-def list_command(app: App, mode: str | None, session_key: str | None, agent_id: str | None, as_json: bool) -> None:
+@_options
+def list_command(app: App, **options: Any) -> None:
     """Show the files, the skills and the tools that fill the prompt."""
-    _show(app, "list", as_json, mode=mode, session_key=session_key, agent_id=agent_id)
+    _show(app, "list", **options)
 
 
 @command.command("detail")
-@session_options
-@json_option
-@pass_app
-def detail_command(app: App, mode: str | None, session_key: str | None, agent_id: str | None, as_json: bool) -> None:
+@_options
+def detail_command(app: App, **options: Any) -> None:
     """Show every section, skill and tool on top of the list."""
-    _show(app, "detail", as_json, mode=mode, session_key=session_key, agent_id=agent_id)
+    _show(app, "detail", **options)
 
 
 @command.command("map")
-@session_options
-@json_option
-@pass_app
-def map_command(app: App, mode: str | None, session_key: str | None, agent_id: str | None, as_json: bool) -> None:
+@_options
+def map_command(app: App, **options: Any) -> None:
     """Show the window as bars."""
-    _show(app, "map", as_json, mode=mode, session_key=session_key, agent_id=agent_id)
+    _show(app, "map", **options)
 
 
-def _show(
-    app: App, what: str, as_json: bool, *, mode: str | None, session_key: str | None, agent_id: str | None
-) -> None:
+def _show(app: App, what: str, *, as_json: bool, estimate: bool, mode: str | None, **chosen: str | None) -> None:
     from homarus.gateway.estimate import window_of
+    from homarus.prompt.kept import last_run
     from homarus.prompt.report import About
     from homarus.prompt.show import detail_lines, list_lines, map_lines
 
-    shown = prompt_of(app, mode=mode, session_key=session_key, agent_id=agent_id)
+    shown = prompt_of(app, mode=mode, session_key=chosen["session_key"], agent_id=chosen["agent_id"])
     composed, past = shown.composed, shown.past
     agent = app.config.agent(composed.session.agent_id)
     window = window_of(agent, composed.facts.turn.runtime.model)
     about = About(window=window, session_tokens=past.tokens, messages=past.messages)
     report = shown.composer.report_for(composed, about=about, said=past.said)
+    if not estimate and mode is None:
+        report = last_run(past.report, report)
     if as_json:
         app.out.json(report.to_json())
         return

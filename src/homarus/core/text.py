@@ -45,6 +45,11 @@ def escape_xml(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
+def unescape_xml(text: str) -> str:
+    """Return what `escape_xml` was given."""
+    return text.replace("&quot;", '"').replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
+
+
 def neutralize(text: str) -> str:
     """Return text in which nothing can move the prompt's cache line, close a fence or pose as a line of the prompt.
 

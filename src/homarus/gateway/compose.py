@@ -151,12 +151,15 @@ class Composer:
         from homarus.prompt.report import About, measure
 
         request, agent = composed.request, composed.agent
+        named = composed.facts.turn.runtime.model
+        provider, _, model = named.partition("/") if "/" in named else ("", "", named)
         filled = replace(
             about or About(),
             generated_at=epoch_ms(self._clock.now()),
             session_id=request.session_id,
             session_key=str(composed.session),
-            model=composed.facts.turn.runtime.model,
+            provider=provider,
+            model=model,
             workspace_dir=composed.facts.stable.workspace,
             bootstrap_max_chars=agent.settings.limits.file,
             bootstrap_total_max_chars=agent.settings.limits.total,

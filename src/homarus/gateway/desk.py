@@ -27,6 +27,7 @@ from homarus.gateway.errands import ask_aside, call_tool, compact_now
 from homarus.gateway.past import past_of
 from homarus.models.access import Models
 from homarus.models.ref import split_ref
+from homarus.prompt.kept import last_run
 from homarus.prompt.report import About, Report
 from homarus.sessions.codec import to_ms
 from homarus.sessions.lifecycle import Age, policy_for, stale
@@ -149,8 +150,8 @@ class Desk:
         """Return the tools of the session's next turn."""
         return tuple(tool.spec for tool in self.runtime.toolkit.box(key.agent_id).tools.values())
 
-    def report(self, key: SessionKey) -> Report:
-        """Measure the prompt of the session's next turn."""
+    def report(self, key: SessionKey, *, fresh: bool = False) -> Report:
+        """Return the figures of the last run's prompt; `fresh`, or where there was none, those of the next turn's."""
         past = past_of(self.config, self.clock, key)
         request = PromptRequest(
             agent_id=key.agent_id,
@@ -166,7 +167,8 @@ class Desk:
         ref = split_ref(composed.facts.turn.runtime.model)
         window = self.models.info(ref).window if ref else 0
         about = About(window=window, session_tokens=past.tokens, messages=past.messages)
-        return self.runtime.composer.report_for(composed, about=about, said=past.said)
+        report = self.runtime.composer.report_for(composed, about=about, said=past.said)
+        return report if fresh else last_run(past.report, report)
 
     def skills(self, agent_id: str) -> tuple[SkillCommand, ...]:
         """Return the skills that a person may call by name."""

@@ -37,6 +37,8 @@ class Past(Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     messages: dict[str, int] = {}
     skills: Any = None
+    # What the session keeps of its last run's prompt: see `prompt.kept`.
+    report: Any = None
     turn: TurnFacts = TurnFacts()
 
 
@@ -51,6 +53,7 @@ def past_of(config: Config, clock: Clock, key: SessionKey) -> Past:
         session_id=info.entry.session_id,
         tokens=info.entry.total_tokens or None,
         skills=info.entry.skills_snapshot,
+        report=info.entry.system_prompt_report,
         turn=_turn(info.entry),
     )
     try:

@@ -14,7 +14,7 @@ from homarus.agent.turn import Turn
 from homarus.config.view import Config
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Trust
-from homarus.gateway.compose import Composer, PromptRequest
+from homarus.gateway.compose import Composed, Composer, PromptRequest
 from homarus.gateway.home import Home
 from homarus.gateway.marks import stored_override
 from homarus.gateway.spending import Spending
@@ -31,6 +31,7 @@ from homarus.sessions.row import SessionEntry
 from homarus.skills.agent import settings_of
 from homarus.skills.env import RunEnv, env_for_run
 from homarus.skills.snapshot import Snapshot
+from homarus.storage.cache import BoundedCache
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.tool import Taint, ToolContext
 
@@ -45,6 +46,8 @@ class Preparer:
         self._models = models
         self._composer = composer
         self._toolkit = toolkit
+        # What the last report of each session was made from.
+        self._reported: BoundedCache[str, tuple[object, ...]] = BoundedCache(64)
         self._spending = spending
 
     async def prepare(self, turn: Turn, entry: SessionEntry, cancel: Cancel, emit: Emit) -> Prepared:
@@ -159,9 +162,21 @@ class Preparer:
                 occasion=request.occasion,
             )
         )
-        return Speech(
-            composed.prompt.system, composed.carrier, composed.context.carried, None, prepared.skills.to_json()
-        )
+        report = partial(self._report, composed)
+        system, carried = composed.prompt.system, composed.context.carried
+        return Speech(system, composed.carrier, carried, report, prepared.skills.to_json())
+
+    def _report(self, composed: Composed, kept: Any) -> Any:
+        """Return what the session keeps of this run's prompt, measured only if the prompt is not the one before."""
+        request, key = composed.request, str(composed.session)
+        made = (composed.prompt.system, request.tools, request.session_id, composed.facts.turn.runtime.model)
+        if kept and self._reported.get(key) == made:
+            return kept
+        from homarus.prompt.kept import keep, same_prompt
+
+        self._reported.put(key, made)
+        report = self._composer.report_for(composed)
+        return kept if same_prompt(kept, report) else keep(report)
 
 
 def command_env(config: Config, skills: Snapshot, sandbox: SandboxSpec, outer: Mapping[str, str]) -> RunEnv:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from html import unescape
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.core.text import estimate_tokens
+from homarus.core.text import estimate_tokens, unescape_xml
 from homarus.core.tools import ToolSpec
 from homarus.prompt.build import Prompt
 from homarus.prompt.sections.tooling import in_order, tool_line, tool_notes
@@ -128,11 +127,18 @@ class Report(Struct, frozen=True, rename="camel", kw_only=True):
     tool_rows: tuple[ToolRow, ...]
     near_limit: tuple[str, ...]
     omitted: int
+    # What the next run's system message would have, where that differs from this run's.
+    since: Size | None = None
 
     @property
     def total(self) -> Size:
         """Return the system message, the schemas and the carrier together."""
         return self.system + self.tool_schemas + self.turn
+
+    @property
+    def model(self) -> str:
+        """Return the model with its provider, as people name it."""
+        return "/".join(part for part in (self.about.provider, self.about.model) if part)
 
     @property
     def files_chars(self) -> int:
@@ -244,4 +250,4 @@ def _file_rows(context: BootstrapContext) -> tuple[FileRow, ...]:
 
 def _skill_rows(listing: str) -> list[SkillRow]:
     blocks = [(block, _NAME.search(block)) for block in _SKILL.findall(listing)]
-    return [SkillRow(unescape(name[1].strip()), len(block)) for block, name in blocks if name]
+    return [SkillRow(unescape_xml(name[1].strip()), len(block)) for block, name in blocks if name]

@@ -37,13 +37,14 @@ def list_lines(report: Report) -> list[str]:
     """Return the overview."""
     about = report.about
     return [
-        f"Context of {about.session_key or 'a new session'}" + (f" with {about.model}" if about.model else ""),
+        f"Context of {about.session_key or 'a new session'}" + (f" with {report.model}" if report.model else ""),
         f"Workspace: {about.workspace_dir or '-'}",
         f"Bootstrap max/file: {about.bootstrap_max_chars:,} chars",
         f"Bootstrap total: {report.files_chars:,} of {about.bootstrap_total_max_chars:,} chars"
         + _share(report.files_chars, about.bootstrap_total_max_chars),
         f"Sandbox: mode={about.sandbox_mode} sandboxed={'true' if about.sandboxed else 'false'}",
         f"System prompt ({about.source}): {_size(report.system)} (Project Context {_size(report.project)})",
+        *([f"  changed since: the next turn's would be {_size(report.since)}"] if report.since else []),
         f"  above the cache line: {_size(report.stable)}, sha256 {report.stable_sha256[:16]}",
         f"  below the cache line: {_size(report.session)}; on the next user turn: {_size(report.turn)}",
         "",
@@ -65,8 +66,9 @@ def list_lines(report: Report) -> list[str]:
 
 def detail_lines(report: Report) -> list[str]:
     """Return the overview and everything behind it."""
-    lines = [*list_lines(report), "", "Sections:"]
-    lines += [f"- {row.name} [{row.tier}]: {_size(row.size)}" for row in report.sections]
+    lines = list_lines(report)
+    if report.sections:
+        lines += ["", "Sections:", *(f"- {row.name} [{row.tier}]: {_size(row.size)}" for row in report.sections)]
     if report.skill_rows:
         lines += ["", f"Skills by size (top {TOP}):"]
         ranked = sorted(report.skill_rows, key=lambda row: (-row.block_chars, row.name))

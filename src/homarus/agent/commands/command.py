@@ -99,8 +99,8 @@ class Host(Protocol):
         """Summarise the older part of a session now."""
         ...
 
-    def report(self, key: SessionKey) -> Report:
-        """Measure the prompt of the session's next turn."""
+    def report(self, key: SessionKey, *, fresh: bool = False) -> Report:
+        """Return the figures of the last run's prompt; `fresh`, or where there was none, those of the next turn's."""
         ...
 
     def tools(self, key: SessionKey) -> tuple[ToolSpec, ...]:

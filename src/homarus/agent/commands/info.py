@@ -84,7 +84,7 @@ async def status(ctx: CommandContext) -> CommandReply:
 
 def tokens_in_window(ctx: CommandContext) -> int:
     """Return about how many tokens the next request of this session starts with."""
-    report = ctx.host.report(ctx.session)
+    report = ctx.host.report(ctx.session, fresh=True)
     with ctx.host.opened(ctx.session) as live:
         boundary = live.writer.view.boundary
         fixed = report.system.tokens + report.tool_schemas.tokens
