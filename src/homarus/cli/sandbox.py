@@ -54,19 +54,9 @@ def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = Fal
 @pass_app
 def probe_command(app: App, agent_id: str, as_json: bool) -> None:
     """Run a command inside and see whether anything leaks."""
-    import asyncio
-    import tempfile
-    from pathlib import Path
+    from homarus.sandbox.probe import try_out
 
-    from msgspec.structs import replace
-
-    from homarus.sandbox.probe import probe
-
-    spec = _spec(app, agent_id, "")
-    with tempfile.NamedTemporaryFile(prefix="homarus-probe-") as secret, tempfile.TemporaryDirectory() as spare:
-        if not Path(spec.workspace).is_dir():
-            spec = replace(spec, workspace=spare)
-        found = asyncio.run(probe(spec, app.env, Path(secret.name)))
+    found = try_out(_spec(app, agent_id, ""), app.env)
     if as_json:
         app.out.json(
             {"backend": found.backend, "holds": found.holds, "leaks": list(found.leaks), "failure": found.failure}

@@ -41,6 +41,7 @@ BLOCKS: dict[str, str] = {
     "tools.exec": "homarus.tools.gate:ExecSettings",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.settings:WebSettings",
+    "tools.elevated": "homarus.tools.wish:ElevatedSettings",
     "tools.sessions": "homarus.gateway.visible:VisibilitySettings",
     "tools.agentToAgent": "homarus.gateway.visible:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",

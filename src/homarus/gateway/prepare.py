@@ -18,7 +18,7 @@ from homarus.gateway.compose import Composed, Composer, PromptRequest
 from homarus.gateway.home import Home
 from homarus.gateway.marks import stored_override
 from homarus.gateway.spending import Spending
-from homarus.gateway.toolkit import Toolkit, who_of
+from homarus.gateway.toolkit import Toolkit, who_of, wish_of
 from homarus.models.access import Models
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
@@ -85,6 +85,7 @@ class Preparer:
             vision=info.sees,
             window_tokens=info.window,
             background="process" in box.tools,
+            wish=wish_of(self._home.config, turn, entry),
         )
         pin = (
             Pin(entry.auth_profile_override, by_user=entry.auth_profile_override_source == "user")

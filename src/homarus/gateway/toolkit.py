@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from homarus.agent.turn import Turn
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import HomarusError
@@ -15,6 +16,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.gateway.people import People
 from homarus.prompt.gather import docs_path
+from homarus.sessions.row import SessionEntry
 from homarus.tools.approval import Approvals, Decision, approvals_path
 from homarus.tools.execute import Toolbox
 from homarus.tools.gate import ExecSettings, Granted, PolicyGate
@@ -24,6 +26,7 @@ from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools
 from homarus.tools.settings import WebSettings
 from homarus.tools.tool import Tool
+from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
 _DECISIONS: dict[str, Decision] = {
     "once": "allow-once",
@@ -117,6 +120,23 @@ def who_of(trust: Trust, model: str, *, sandboxed: bool, depth: int) -> Who:
     """Return whose turn it is, in the words of policy."""
     provider, _, name = model.partition("/")
     return Who(trust=trust, provider=provider, model=name, sandboxed=sandboxed, depth=depth)
+
+
+def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
+    """Return what a session asks for its commands, as far as the settings of everyone and of the agent grant it."""
+    wish = ExecWish(
+        elevated=turn.levels.get("elevated") or entry.elevated_level or "off",
+        host=entry.exec_host or "",
+        security=entry.exec_security or "",
+        ask=entry.exec_ask or "",
+    )
+    if wish == ExecWish():
+        return wish
+    agent = config.agent(turn.agent_id)
+    gates = [config.block("tools.elevated", ElevatedSettings)]
+    if agent.get("tools.elevated") is not None:
+        gates.append(agent.block("tools.elevated", ElevatedSettings))
+    return granted(wish, gates, turn.trust, channel=turn.route.channel, sender=turn.route.to)
 
 
 def _allowed(

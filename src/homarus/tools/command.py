@@ -58,7 +58,8 @@ def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping
     command = arguments["command"]
     if not command.strip() or "\x00" in command:
         raise ToolError("the command is empty or holds a NUL byte", cure="give a command such as ls -l")
-    spec = _spec(context.sandbox, arguments.get("host", ""))
+    outside = "host" if context.wish.outside and context.sandbox.enforced else ""
+    spec = _spec(context.sandbox, arguments.get("host", outside))
     if context.restricted:
         spec = replace(spec, locked=tuple(sorted({*spec.locked, *LOCKED, *LOCKED_FOLDERS})))
     cwd = _folder(context, arguments.get("workdir", ""), spec)

@@ -26,6 +26,7 @@ from homarus.tools.protected import is_private, is_protected, touched
 from homarus.tools.risky import may_last
 from homarus.tools.target import Target, target_of
 from homarus.tools.tool import Tool, ToolContext
+from homarus.tools.wish import stricter
 
 MAX_GRANTS = 1_000
 # What the gateway tool may do without a question.
@@ -99,6 +100,8 @@ class Case(Struct, frozen=True):
     action: str = ""
     workspace: str = ""
     mode: str = "ask"
+    # What the session asked for and policy granted: see `wish`.
+    elevated: str = "off"
 
 
 Known = Callable[[str, str], bool]
@@ -148,7 +151,7 @@ def _on_host(case: Case, known: Known) -> Verdict:
         return Deny("commands on the host are switched off (tools.exec.mode)")
     if case.tainted:
         return Ask("a command would run on the host after untrusted text was read")
-    if case.mode == "full" and not case.sandbox.enforced:
+    if case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full"):
         return Allow()
     subject = rule_subject(plan)
     lasting = may_last(plan)
@@ -277,7 +280,8 @@ class PolicyGate:
             target=target_of(tool.name, arguments, context.route),
             action=str(arguments.get("action") or ""),
             workspace=str(context.workspace),
-            mode=self._settings(context.agent_id).effective,
+            mode=stricter(self._settings(context.agent_id).effective, context.wish),
+            elevated=context.wish.elevated,
         )
         verdict = decide(case, lambda kind, subject: self._approvals.permitted(kind, subject, context.agent_id))
         if isinstance(verdict, Deny):

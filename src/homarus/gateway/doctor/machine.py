@@ -8,9 +8,11 @@ from importlib.util import find_spec
 from homarus.core.errors import Denied, HomarusError
 from homarus.core.routes import main_session
 from homarus.gateway.doctor.finding import Finding, Home, Severity, ok
+from homarus.sandbox.probe import try_out
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import SandboxSpec
 from homarus.workspace.agents import resolve_workspace
 
 _EXTRAS = {
@@ -44,12 +46,26 @@ def check_sandbox(home: Home) -> list[Finding]:
                 Finding("sandbox.config", Severity.ERROR, f"agent '{agent.id}': {problem.message}", cure=problem.cure)
             )
             continue
-        if not spec.enforced:
+        if spec.enforced:
+            findings += _probed(home, agent.id, spec)
+        else:
             message = f"agent '{agent.id}' runs commands on this machine without a sandbox"
             findings.append(
                 Finding("sandbox.off", Severity.WARNING, message, cure="remove sandbox.mode, or set it to 'all'")
             )
     return findings or ok("sandbox", "commands run in a sandbox; a probe inside it was held")
+
+
+def _probed(home: Home, agent_id: str, spec: SandboxSpec) -> list[Finding]:
+    """Look from inside of an agent's own sandbox: what it promises is not what counts."""
+    found = try_out(spec, home.env)
+    if found.failure:
+        message = f"agent '{agent_id}': no command can run in its sandbox: {found.failure}"
+        return [Finding("sandbox.probe", Severity.ERROR, message, cure="see: homarus sandbox probe")]
+    return [
+        Finding("sandbox.leak", Severity.ERROR, f"agent '{agent_id}': {leak}", cure="see: homarus sandbox explain")
+        for leak in found.leaks
+    ]
 
 
 def check_extras(_home: Home) -> list[Finding]:
