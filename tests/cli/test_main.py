@@ -164,3 +164,23 @@ def test_the_program_is_named_as_it_can_be_called_here(tmp_path: Path) -> None:
     assert "  .venv/bin/homarus onboard" in shown("/usr/bin", tmp_path)
     assert f"  {script} onboard" in shown("/usr/bin", elsewhere)
     assert "  homarus onboard" in shown(str(script.parent), tmp_path)
+
+
+def test_what_waits_for_the_end_of_the_process_still_runs() -> None:
+    code = (
+        "import atexit, sys; sys.argv = ['homarus', 'nonsense']; atexit.register(lambda: print('last words'));"
+        " from homarus.__main__ import main; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "last words\n")
+    assert "nonsense" in done.stderr
+
+
+def test_a_thread_that_still_works_is_waited_for() -> None:
+    code = (
+        "import sys, threading, time; sys.argv = ['homarus', 'nonsense'];"
+        " threading.Thread(target=lambda: (time.sleep(0.3), print('done'))).start();"
+        " from homarus.__main__ import main; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "done\n")

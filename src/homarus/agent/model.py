@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from homarus.agent.budget import Meter
-from homarus.context.summarize import Ask
 from homarus.core.cancel import Cancel
 from homarus.core.events import ModelCalled, Notice
 from homarus.core.messages import Message, Text, User
@@ -16,6 +16,9 @@ from homarus.models.client import ModelClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
+
+if TYPE_CHECKING:
+    from homarus.context.summarize import Ask
 
 
 class ChainModel:

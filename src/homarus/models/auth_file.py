@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -70,6 +69,8 @@ def _from_database(path: Path) -> dict[str, Any]:
     """Read profiles and state from the database of a 2026.7 or later OpenClaw, without changing a byte of it."""
     if not path.is_file():
         return {}
+    import sqlite3
+
     from homarus.storage.sqlite import open_readonly
 
     document: dict[str, Any] = {}

@@ -79,10 +79,12 @@ def docs_path(package: Path = _PACKAGE) -> str:
 
 def find_zone(name: str) -> tzinfo | None:
     """Return a time zone by its name, None if this machine knows none of that name."""
+    if not name or name == "UTC":
+        return UTC if name else None
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
-        return ZoneInfo(name) if name else None
+        return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
 

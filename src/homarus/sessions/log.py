@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -127,6 +125,9 @@ def opened(path: Path) -> Iterator[Source]:
     if path.suffix != ".zst":
         yield identify(path)
         return
+    import shutil
+    import tempfile
+
     folder = tempfile.mkdtemp(prefix="homarus-read-")
     try:
         plain = Path(folder, path.name.removesuffix(".zst"))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from homarus.core.errors import ConfigError
 from homarus.core.patterns import late
-from homarus.sessions.importers.sqlite import AgentDatabase
 from homarus.sessions.log import Source, identify, opened, session_id_of
+
+if TYPE_CHECKING:
+    from homarus.sessions.importers.sqlite import AgentDatabase
 
 INDEX = "sessions.json"
 _ARCHIVE = late(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
@@ -67,6 +67,8 @@ class Visits:
     def database(self, path: Path) -> AgentDatabase:
         """Return the open database."""
         if path not in self._databases:
+            from homarus.sessions.importers.sqlite import AgentDatabase
+
             self._databases[path] = AgentDatabase(path)
         return self._databases[path]
 
@@ -77,6 +79,9 @@ class Visits:
             with opened(place.path) as source:
                 yield source
             return
+        import shutil
+        import tempfile
+
         folder = tempfile.mkdtemp(prefix="homarus-read-")
         try:
             plain = Path(folder, "transcript.jsonl")

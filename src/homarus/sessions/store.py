@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,8 +19,8 @@ from homarus.core.errors import ConfigError, StorageError
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
+from homarus.sessions.importers import FILE
 from homarus.sessions.importers.snapshot import Snapshot
-from homarus.sessions.importers.sqlite import FILE, Foreign
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.lifecycle import Age, fresh_row, policy_for, stale
 from homarus.sessions.log import WINDOW, Source, load_branch
@@ -32,6 +32,9 @@ from homarus.sessions.writer import SessionWriter
 from homarus.storage.atomic import create_new, ensure_dir, move_aside
 from homarus.storage.faults import explained
 from homarus.storage.record import decode, encode
+
+if TYPE_CHECKING:
+    from homarus.sessions.importers.sqlite import Foreign
 
 
 class SessionInfo(Struct, frozen=True):

@@ -12,7 +12,8 @@ from homarus.core.errors import ConfigError
 from homarus.core.routes import SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
 from homarus.sessions.home import SessionHome
-from homarus.sessions.importers.sqlite import FILE, AgentDatabase
+from homarus.sessions.importers import FILE
+from homarus.sessions.importers.sqlite import AgentDatabase
 from homarus.sessions.log import Form, session_id_of
 from homarus.sessions.places import Kind, Place, files_in, visit
 from homarus.sessions.store import SessionStore

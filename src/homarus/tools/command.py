@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -114,6 +113,8 @@ def _program(name: str, cwd: str) -> str:
     if "/" in name:
         found = os.path.normpath(Path(cwd, name))
         return found if os.access(found, os.X_OK) else name
+    import shutil
+
     found_path = shutil.which(name, path=PATH)
     if found_path is None:
         raise ToolError(

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -357,4 +356,6 @@ async def _blocks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 @cache
 def _ripgrep() -> str:
+    import shutil
+
     return shutil.which("rg", path=_PATH) or ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html import unescape
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
@@ -90,6 +89,8 @@ def _json_hits(path: str, title: str, url: str, text: str) -> Callable[[bytes], 
 
 
 def _duckduckgo_hits(body: bytes) -> list[Hit]:
+    from html import unescape
+
     page = body.decode("utf-8", "replace")
     texts = _SNIPPET.findall(page)
     hits = []
@@ -105,4 +106,7 @@ def _hit(title: object, url: object, text: object) -> Hit:
 
 
 def _plain(text: object, limit: int) -> str:
+    # Its table of names costs a millisecond, and most turns search nothing.
+    from html import unescape
+
     return single_line(unescape(_TAGS.sub("", str(text or ""))), limit)

@@ -9,7 +9,6 @@ from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.addresses import parse_url
 from homarus.tools.egress import Egress, Fetched, Limits
-from homarus.tools.htmltext import readable
 from homarus.tools.searching import Backend, Hit
 from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
@@ -105,6 +104,8 @@ def as_text(page: Fetched) -> str:
     except LookupError:
         text = page.body.decode("utf-8", "replace")
     if "html" in kind or (not kind and "<html" in text[:500].lower()):
+        from homarus.tools.htmltext import readable
+
         title, body = readable(text)
         return f"{title}\n\n{body}".strip() if title else body
     return text

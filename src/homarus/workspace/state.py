@@ -7,7 +7,6 @@ newer OpenClaw. All are read; only the JSON file is ever written, and keys we do
 from __future__ import annotations
 
 import json
-import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from homarus.core.clock import iso_ms
 from homarus.core.errors import StorageError
 from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
 from homarus.storage.boundary import Guarded, Root
-from homarus.storage.sqlite import open_readonly
 from homarus.workspace.names import LEGACY_STATE_FILE, STATE_FILE
 
 _MAX_BYTES = 65_536
@@ -46,6 +44,10 @@ def read_shared_state(database: Path, workspace: Path) -> SetupState:
     """Return what a newer OpenClaw wrote about this workspace into its shared database; nothing if it has none."""
     if not database.is_file():
         return SetupState()
+    import sqlite3
+
+    from homarus.storage.sqlite import open_readonly
+
     query = "SELECT bootstrap_seeded_at, setup_completed_at FROM workspace_setup_state WHERE workspace_path IN (?, ?)"
     try:
         conn = open_readonly(database)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from homarus.sessions.importers.sqlite import AgentDatabase, Foreign
+if TYPE_CHECKING:
+    from homarus.sessions.importers.sqlite import Foreign
 
 
 class Content(Struct, frozen=True):
@@ -29,6 +31,9 @@ class Snapshot:
         if not stamp:
             return Content()
         if self._seen is None or self._seen[0] != stamp:
+            # Most homes have no such database, and SQLite is not loaded for those.
+            from homarus.sessions.importers.sqlite import AgentDatabase
+
             with AgentDatabase(self.path) as database:
                 sessions = tuple(database.sessions())
                 current = {one.session_id for one in sessions}

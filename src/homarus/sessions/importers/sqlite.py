@@ -18,7 +18,6 @@ from homarus.sessions.codec import Json, to_ms
 from homarus.storage.record import decode
 from homarus.storage.sqlite import open_readonly
 
-FILE = "openclaw-agent.sqlite"
 # The newest schema whose tables we know (2026.9.6). Columns are looked for, but a newer layout is not guessed at.
 NEWEST_SCHEMA = 23
 _COLD_NAME = late(r"[a-f0-9]{64}\.jsonl\.zst")
