@@ -9,7 +9,8 @@ from tests.fixtures.homes import snapshot, unpack
 from tests.sessions.lines import header, says, user
 
 from homarus.core.errors import StorageError
-from homarus.sessions.importers.sqlite import FILE, AgentDatabase
+from homarus.sessions.importers import FILE
+from homarus.sessions.importers.sqlite import AgentDatabase
 from homarus.storage import zstd
 
 EVENTS = [json.dumps(row) for row in (header(version=4), user("a", None), says("b", "a"), user("c", "b"))]
