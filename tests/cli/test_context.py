@@ -13,15 +13,12 @@ from homarus.cli.main import run
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    workspace = tmp_path / ".openclaw" / "workspace"
-    workspace.mkdir(parents=True)
+def home(own_home):
+    workspace = own_home / ".openclaw" / "workspace"
+    workspace.mkdir()
     (workspace / "AGENTS.md").write_text("Rules.\n")
     (workspace / "SOUL.md").write_text("long " * 10_000)
-    for name in ("OPENCLAW_STATE_DIR", "OPENCLAW_HOME", "OPENCLAW_PROFILE", "OPENCLAW_CONFIG_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
+    return own_home
 
 
 def test_list(home, capsys):

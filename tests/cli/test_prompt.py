@@ -9,6 +9,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from tests.cli.helpers import configure
 from tests.fixtures.homes import HOMES, snapshot, unpack
 
 from homarus.cli.main import run
@@ -26,19 +27,15 @@ from homarus.prompt.sections.tooling import command_line
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    workspace = tmp_path / ".openclaw" / "workspace"
-    workspace.mkdir(parents=True)
+def home(own_home):
+    workspace = own_home / ".openclaw" / "workspace"
+    workspace.mkdir()
     (workspace / "SOUL.md").write_text("Calm.\n")
     (workspace / "MEMORY.md").write_text("Ada likes tea.\n")
-    agents = [{"id": "main"}, {"id": "work", "workspace": str(tmp_path / "work")}]
+    agents = [{"id": "main"}, {"id": "work", "workspace": str(own_home / "work")}]
     # What this machine has for a sandbox must not show in these tests.
-    config = {"agents": {"defaults": {"sandbox": {"mode": "off"}}, "list": agents}}
-    (tmp_path / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
-    for name in ("OPENCLAW_STATE_DIR", "OPENCLAW_HOME", "OPENCLAW_PROFILE", "OPENCLAW_CONFIG_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
+    configure(own_home, json.dumps({"agents": {"defaults": {"sandbox": {"mode": "off"}}, "list": agents}}))
+    return own_home
 
 
 def system_text(home, key: str = "main", **request) -> str:

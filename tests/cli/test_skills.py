@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.cli.helpers import configure
 from tests.fixtures import homes
 from tests.skills.helpers import write_skill
 
@@ -14,23 +15,8 @@ BUNDLED = ["daily-review", "memory-curator", "skill-creator"]
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    for name in (
-        "OPENCLAW_STATE_DIR",
-        "OPENCLAW_HOME",
-        "OPENCLAW_PROFILE",
-        "OPENCLAW_CONFIG_PATH",
-        "OPENCLAW_WORKSPACE_DIR",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("NO_COLOR", "1")
-    (tmp_path / ".openclaw").mkdir()
-    return tmp_path
-
-
-def configure(home, text: str) -> None:
-    (home / ".openclaw" / "openclaw.json").write_text(text)
+def home(own_home):
+    return own_home
 
 
 def listed(capsys, *args: str) -> dict[str, dict]:
