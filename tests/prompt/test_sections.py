@@ -87,7 +87,7 @@ def test_sandbox_says_what_is_closed(box, words):
 
 
 def test_ritual_says_whether_it_can_be_completed_here():
-    assert "before other work" in home.ritual(replace(BARE, ritual="full"))
+    assert "with your next reply" in home.ritual(replace(BARE, ritual="full"))
     assert "cannot be finished" in home.ritual(replace(BARE, ritual="limited"))
     assert home.ritual(BARE) == ""
 

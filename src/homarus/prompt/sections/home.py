@@ -6,7 +6,7 @@ from homarus.prompt.facts import StableFacts
 from homarus.prompt.guard import inline
 
 _RITUAL = {
-    "full": "Begin it with your next reply, before other work, and end it as the file says.",
+    "full": "Take it up with your next reply, after the task if there is one, and end it as the file says.",
     "limited": "It cannot be finished in this run: do what was asked, and mention that the first meeting is still due.",
 }
 _ACCESS = {
@@ -72,6 +72,5 @@ def files_note(facts: StableFacts) -> str:
         return "## Workspace Files\nNo workspace file is included in this run."
     return (
         "## Workspace Files\n"
-        "Files of the workspace follow under Project Context. They are yours and the user's to edit: what should last"
-        " is written there."
+        "They follow under Project Context, yours and the user's to edit: what should last is written there."
     )

@@ -18,11 +18,10 @@ def skills(facts: StableFacts) -> str:
         return ""
     return (
         "## Skills (mandatory)\n"
-        "Before you answer, hold the request against each <description> in <available_skills>.\n"
-        "- One skill clearly fits: `read` its SKILL.md at <location>, then do as it says.\n"
-        "- Several fit: take the most specific one.\n"
+        "Before you answer, hold the request against each <description> below.\n"
+        "- One clearly fits: `read` its SKILL.md at <location>, then do as it says.\n"
+        "- Several fit: the most specific one, never two up front.\n"
         "- None fits: read none.\n"
-        "Read no more than one skill up front, and only after you chose it.\n"
         f"{body(facts.skills)}"
     )
 
@@ -62,6 +61,5 @@ def documentation(facts: StableFacts) -> str:
     return (
         "## Documentation\n"
         f"homarus docs: {inline(facts.docs)}\n"
-        "Questions about homarus itself (behaviour, commands, configuration): read there first, and run the diagnosis"
-        " yourself where you can."
+        "About homarus itself (behaviour, commands, configuration): read there first."
     )

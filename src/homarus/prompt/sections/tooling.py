@@ -61,8 +61,8 @@ def command_line(_: StableFacts) -> str:
     """Point at the program's own help: commands that a model invents do harm."""
     return (
         "## homarus Command Line\n"
-        "`homarus --help` lists the commands, `homarus <command> --help` explains one; never guess. `homarus doctor`"
-        " finds what is wrong, `homarus context list` shows what fills this prompt."
+        "`homarus --help` lists the commands, `homarus <command> --help` explains one: never guess. `homarus doctor`"
+        " finds what is wrong."
     )
 
 
@@ -72,8 +72,7 @@ def self_update(facts: StableFacts) -> str:
         return ""
     return (
         "## Self-Update\n"
-        "Change the configuration or update homarus (`gateway`: config.apply, update.run) only when the user asks for"
-        " exactly that."
+        "Change the configuration or restart homarus (`gateway`) only when the user asks for exactly that."
     )
 
 
