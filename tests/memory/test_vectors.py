@@ -109,7 +109,7 @@ def test_a_remote_embedder_never_embeds_notes_inside_a_search(notes):
     memory = notes.open(provider=embedder)
     answer = memory.search("dog sleeps")
     assert answer.hits
-    assert "43 lines have no vectors yet" in answer.degraded
+    assert "43 passages have no vectors yet" in answer.degraded
     assert [call for call in embedder.calls if len(call) > 1] == []
     memory.sync()
     assert memory.search("dog sleeps").degraded == ""
@@ -129,29 +129,6 @@ def test_vectors_do_not_hide_words(notes):
     fill(notes)
     notes.write("memory/x.md", "the serial number is XK-4711-Z\n")
     assert notes.open(provider=FakeEmbedder()).search("XK-4711-Z", 3)[0].citation == "memory/x.md#L1"
-
-
-def test_chunks_as_the_seeds_rank_them(notes):
-    import msgspec
-
-    fill(notes)
-    notes.write("memory/2020-01-01.md", "the yacht is red\n")
-    notes.write("memory/2026-06-14.md", "the yacht is blue and old\n")
-    text = '{"query":{"ranking":"hybrid","minScore":%s,"hybrid":{"mmr":{"enabled":%s},"temporalDecay":{"enabled":%s}}}}'
-
-    def search(decay, mmr="false", least="0.1", **options):
-        settings = msgspec.json.decode((text % (least, mmr, decay)).encode(), type=MemorySettings)
-        return notes.open(settings=settings, provider=options.get("provider", FakeEmbedder()))
-
-    plain = search("false").search("red yacht")
-    assert plain.mode == "hybrid-chunks"
-    assert plain[0].path == "memory/2020-01-01.md"
-    assert plain[0].kind == "chunk"
-    faded = [hit.path for hit in search("true", least="0.0").search("red yacht")]
-    assert faded.index("memory/2026-06-14.md") < faded.index("memory/2020-01-01.md")
-    assert len(search("false", "true").search("yacht")) >= 2
-    assert search("false", provider="none").search("red yacht").mode == "fts-only"
-    assert search("true", least="0.99").search("red yacht")[0].path in {"memory/2020-01-01.md", "memory/2026-06-14.md"}
 
 
 def test_vectors_are_stored_small(notes):

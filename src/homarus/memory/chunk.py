@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 from msgspec import Struct
@@ -33,11 +34,16 @@ def chunk_lines(lines: list[str], *, tokens: int = 400, overlap: int = 80) -> li
     A line longer than a chunk is cut into slices that all keep its number. Every line is in at least one chunk, and no
     range ends after the last line.
     """
+    return chunk_numbered(enumerate(lines, 1), tokens=tokens, overlap=overlap)
+
+
+def chunk_numbered(lines: Iterable[tuple[int, str]], *, tokens: int = 400, overlap: int = 80) -> list[Chunk]:
+    """Cut lines that bring their numbers with them, as the messages of a transcript do."""
     limit, carry = max(SMALLEST_CHUNK, tokens * CHARS_PER_TOKEN), max(0, overlap) * CHARS_PER_TOKEN
     chunks: list[Chunk] = []
     buffer: list[tuple[int, str]] = []
     size = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         for start in range(0, max(1, len(line)), limit):
             piece = line[start : start + limit]
             if buffer and size + len(piece) + 1 > limit:

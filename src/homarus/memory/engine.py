@@ -35,6 +35,7 @@ from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
 
 if TYPE_CHECKING:
+    from homarus.memory.chunk_vectors import ChunkVectors
     from homarus.memory.vectors import Vectors
 
 UNBOUNDED = 1 << 40
@@ -124,7 +125,7 @@ class Engine:
         """Say what is missing from the best answer that the settings ask for."""
         reasons = [self.choice.degraded]
         if self._missing:
-            reasons.append(f"{self._missing:,} lines have no vectors yet; run 'homarus memory index'")
+            reasons.append(f"{self._missing:,} passages have no vectors yet; run 'homarus memory index'")
         return "; ".join(reason for reason in reasons if reason)
 
     def forget(self) -> None:
@@ -141,6 +142,8 @@ class Engine:
             return
         try:
             self._missing = self._vectors.fill(conn, now_ms, progress, quick=quick)
+            if self._ranks_chunks:
+                self._missing += self._chunk_vectors(self._vectors).fill(conn, now_ms, progress, quick=quick)
         except EmbedError as problem:
             self._give_up(choice, problem)
 
@@ -150,7 +153,7 @@ class Engine:
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Return the hits for a question."""
-        if request.budget is None and self.settings.query.ranking == "hybrid":
+        if request.budget is None and self._ranks_chunks:
             return self._chunks(conn, request)
         ranked = self.rank(conn, request)
         texts = Texts(conn)
@@ -177,23 +180,31 @@ class Engine:
             degraded=self.degraded,
         )
 
+    @property
+    def _ranks_chunks(self) -> bool:
+        return self.settings.query.ranking == "hybrid"
+
+    def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
+        from homarus.memory.chunk_vectors import ChunkVectors
+
+        return ChunkVectors(vectors.embedder, vectors.cache)
+
     def _chunks(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Answer with whole chunks, as the seeds do."""
-        from homarus.memory.hybrid import search_chunks
+        from homarus.memory.hybrid import Wanted, search_chunks
 
         query = self.analyse(conn, request)
         settings = self.settings.query
         if request.min_score is not None:
             settings = structs.replace(settings, min_score=request.min_score)
         choice = self.choice
-        vectors = self._vectors if settings.hybrid.enabled else None
+        vectors = self._chunk_vectors(self._vectors) if self._vectors else None
+        wanted = Wanted(limit=request.limit, today=request.today, sources=request.sources)
         try:
-            hits = search_chunks(conn, query, settings, request.limit, request.today, vectors)
+            hits = search_chunks(conn, query, settings, wanted, vectors)
         except EmbedError as problem:
             self._give_up(choice, problem)
-            hits = search_chunks(conn, query, settings, request.limit, request.today, None)
-        if request.sources:
-            hits = [hit for hit in hits if hit.source in request.sources]
+            hits = search_chunks(conn, query, settings, wanted, None)
         provider, model = self.identity
         mode = "hybrid-chunks" if self._vectors else "fts-only"
         return Answer(

@@ -6,20 +6,21 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import date
+from datetime import UTC, date, datetime
 from math import exp, log
 
 from msgspec import Struct
 
+from homarus.memory.chunk_vectors import ChunkVectors
 from homarus.memory.lines import note_day
 from homarus.memory.query import Query
 from homarus.memory.results import Hit
-from homarus.memory.settings import QuerySettings
+from homarus.memory.settings import Hybrid, QuerySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.terms import match_expression, words
-from homarus.memory.vectors import Vectors
 
 MOST = 200
+_COLUMNS = "c.path, c.source, c.start_line, c.end_line, c.text, f.mtime"
 EVERGREEN = ("MEMORY.md", "memory.md", "USER.md")
 
 
@@ -31,72 +32,110 @@ class Scored(Struct):
     start_line: int
     end_line: int
     text: str
+    mtime: float
     words: float = 0.0
     vector: float = 0.0
     score: float = 0.0
 
 
+class Wanted(Struct, frozen=True, kw_only=True):
+    """How much is asked for, and from where."""
+
+    limit: int
+    today: date
+    sources: frozenset[str] = frozenset()
+
+
 def search_chunks(
-    conn: sqlite3.Connection, query: Query, settings: QuerySettings, limit: int, today: date, vectors: Vectors | None
+    conn: sqlite3.Connection, query: Query, settings: QuerySettings, wanted: Wanted, vectors: ChunkVectors | None
 ) -> list[Hit]:
-    """Return chunks by `vectorWeight * cosine + textWeight * bm25`, decayed and diversified as the settings say."""
+    """Return chunks by `vectorWeight * cosine + textWeight * bm25`, decayed and diversified as the settings say.
+
+    With `hybrid.enabled: false` vectors alone decide, and words bring in only what matches exactly; without an embedder
+    it is words alone.
+    """
     knobs = settings.hybrid
-    wanted = min(MOST, max(1, limit * max(1, knobs.candidate_multiplier)))
-    found = _by_words(conn, query, wanted)
+    count = min(MOST, max(1, int(wanted.limit * max(1.0, knobs.candidate_multiplier))))
+    found = _by_words(conn, query, count)
     if vectors is not None:
-        _by_vectors(conn, query, vectors, found, wanted)
+        _by_vectors(conn, query, vectors, found, count)
+    meaning, said = _weights(knobs, with_vectors=vectors is not None)
     for chunk in found.values():
-        chunk.score = knobs.vector_weight * chunk.vector + knobs.text_weight * chunk.words if vectors else chunk.words
+        chunk.score = meaning * chunk.vector + said * chunk.words
         if knobs.temporal_decay.enabled:
-            chunk.score *= decay(chunk.path, today, knobs.temporal_decay.half_life_days)
-    ranked = sorted(found.values(), key=lambda chunk: (-chunk.score, chunk.path, chunk.start_line))
+            chunk.score *= decay(chunk, wanted.today, knobs.temporal_decay.half_life_days)
+    ranked = sorted(
+        (chunk for chunk in found.values() if not wanted.sources or chunk.source in wanted.sources),
+        key=lambda chunk: (-chunk.score, chunk.path, chunk.start_line),
+    )
     if knobs.mmr.enabled:
         ranked = mmr(ranked, knobs.mmr.lambda_)
-    kept = [c for c in ranked if c.score >= settings.min_score or _exact(c, query)] or [
-        c for c in ranked if c.words > 0
+    exact = {id(chunk) for chunk in ranked if _exact(chunk, query)}
+    kept = [chunk for chunk in ranked if chunk.score >= settings.min_score or id(chunk) in exact] or [
+        chunk for chunk in ranked if chunk.words > 0
     ]
-    return [_hit(chunk, query) for chunk in kept[:limit]]
+    return [_hit(chunk, query) for chunk in _quota(kept, wanted.limit, settings.sessions_share)[: wanted.limit]]
 
 
-def _by_words(conn: sqlite3.Connection, query: Query, wanted: int) -> dict[str, Scored]:
+def _weights(knobs: Hybrid, *, with_vectors: bool) -> tuple[float, float]:
+    """Return what meaning and words count, together 1, so that a least score means the same with any weights."""
+    if not with_vectors:
+        return 0.0, 1.0
+    if not knobs.enabled:
+        return 1.0, 0.0
+    meaning, said = max(0.0, knobs.vector_weight), max(0.0, knobs.text_weight)
+    return (meaning / (meaning + said), said / (meaning + said)) if meaning + said > 0 else (0.7, 0.3)
+
+
+def _quota(ranked: list[Scored], limit: int, share: float) -> list[Scored]:
+    """Let transcripts fill at most their share of the places, as long as notes can fill the rest."""
+    allowed = max(1, round(limit * share))
+    talk = [chunk for chunk in ranked if chunk.source == "sessions"]
+    late = {id(chunk) for chunk in talk[allowed:]}
+    return [chunk for chunk in ranked if id(chunk) not in late] + talk[allowed:]
+
+
+def _by_words(conn: sqlite3.Connection, query: Query, count: int) -> dict[str, Scored]:
     if not query.terms:
         return {}
     expression = " OR ".join(f"({match_expression(term)})" for term in query.terms)
     try:
         rows = conn.execute(
-            "SELECT c.id, c.path, c.source, c.start_line, c.end_line, c.text, bm25(chunks_fts) FROM chunks_fts"
-            " JOIN chunks c ON c.rowid = chunks_fts.rowid WHERE chunks_fts MATCH ? ORDER BY rank LIMIT ?",
-            (expression, wanted),
+            f"SELECT c.id, {_COLUMNS}, bm25(chunks_fts) FROM chunks_fts JOIN chunks c ON c.rowid = chunks_fts.rowid"  # noqa: S608
+            " JOIN files f USING(source, path) WHERE chunks_fts MATCH ? ORDER BY rank LIMIT ?",
+            (expression, count),
         ).fetchall()
     except sqlite3.OperationalError:
         return {}
-    best = max((-row[6] for row in rows), default=0.0) or 1.0  # bm25() is negative: more negative is better
-    found = {row[0]: Scored(*row[1:6]) for row in rows}
+    best = max((-row[-1] for row in rows), default=0.0) or 1.0  # bm25() is negative: more negative is better
+    found = {row[0]: Scored(*row[1:-1]) for row in rows}
     for row in rows:
-        found[row[0]].words = max(0.0, -row[6]) / best
+        found[row[0]].words = max(0.0, -row[-1]) / best
     return found
 
 
 def _by_vectors(
-    conn: sqlite3.Connection, query: Query, vectors: Vectors, found: dict[str, Scored], wanted: int
+    conn: sqlite3.Connection, query: Query, vectors: ChunkVectors, found: dict[str, Scored], count: int
 ) -> None:
-    """Score chunks by their nearest line: a chunk is as close to the question as the best thing it says."""
-    nearest = vectors.nearest(conn, query, wanted)
-    for number, cosine in nearest:
-        rows = conn.execute(
-            "SELECT c.id, c.path, c.source, c.start_line, c.end_line, c.text FROM lines JOIN files ON files.id = lines.file"
-            " JOIN chunks c ON c.source = files.source AND c.path = files.path AND lines.line BETWEEN c.start_line AND c.end_line"
-            " WHERE lines.id = ?",
-            (number,),
-        )
-        for row in rows.fetchall():
-            chunk = found.setdefault(row[0], Scored(*row[1:]))
-            chunk.vector = max(chunk.vector, cosine)
+    nearest = dict(vectors.nearest(conn, query.text, count))
+    new = [number for number in nearest if number not in found]
+    marks = ",".join("?" * len(new))
+    rows = conn.execute(
+        f"SELECT c.id, {_COLUMNS} FROM chunks c JOIN files f USING(source, path) WHERE c.id IN ({marks})",  # noqa: S608
+        new,
+    )
+    found.update((row[0], Scored(*row[1:])) for row in rows)
+    for number, cosine in nearest.items():
+        if number in found:
+            found[number].vector = max(0.0, cosine)
 
 
-def decay(path: str, today: date, half_life: float) -> float:
-    """Return what age leaves of a score; notes without a day in their name never fade."""
-    day = None if path in EVERGREEN else note_day(path)
+def decay(chunk: Scored, today: date, half_life: float) -> float:
+    """Return what age leaves of a score; notes without a day in their name never fade, a transcript ages as its file."""
+    if chunk.source == "sessions":
+        day: date | None = datetime.fromtimestamp(chunk.mtime, UTC).date()
+    else:
+        day = None if chunk.path in EVERGREEN else note_day(chunk.path)
     if day is None or half_life <= 0:
         return 1.0
     return exp(-log(2) * max(0, (today - day).days) / half_life)

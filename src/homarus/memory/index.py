@@ -12,11 +12,12 @@ import msgspec
 
 from homarus.core.patterns import late
 from homarus.core.text import slug
-from homarus.memory.chunk import Chunk
+from homarus.memory.chunk import Chunk, chunk_numbered
 from homarus.memory.files import Found
 from homarus.memory.flags import PATH
 from homarus.memory.lines import Unit, note_day
 from homarus.memory.schema import GAP
+from homarus.memory.settings import Chunking
 from homarus.memory.terms import search_text
 from homarus.memory.transcripts import Tail
 
@@ -65,6 +66,26 @@ class IndexWriter:
         )
         return True
 
+    def chunk_transcript(self, file: int, item: Found, chunking: Chunking) -> None:
+        """Cut a transcript into chunks, from the start of its last one: that may grow, those before it stay."""
+        last = self.conn.execute(
+            "SELECT start_line FROM chunks WHERE source = ? AND path = ? ORDER BY end_line DESC, start_line DESC LIMIT 1",
+            (item.source, item.path),
+        ).fetchone()
+        first = last[0] if last else 0
+        self._drop_chunks("source = ? AND path = ? AND start_line >= ?", (item.source, item.path, first))
+        rows = self.conn.execute(
+            "SELECT line, text FROM lines WHERE file = ? AND kind = 'turn' AND line >= ? ORDER BY id", (file, first)
+        ).fetchall()
+        self._chunks(item, chunk_numbered(rows, tokens=chunking.tokens, overlap=chunking.overlap))
+
+    def _drop_chunks(self, where: str, given: tuple[object, ...]) -> None:
+        self.conn.execute(
+            f"INSERT INTO chunks_fts(chunks_fts, rowid, text) SELECT 'delete', number, text FROM chunks_search WHERE {where}",  # noqa: S608
+            given,
+        )
+        self.conn.execute(f"DELETE FROM chunks WHERE {where}", given)  # noqa: S608 - both from callers in this class
+
     def touch(self, file: int, item: Found) -> None:
         """Note that a file was looked at and says the same as before."""
         self.conn.execute(
@@ -86,11 +107,7 @@ class IndexWriter:
         )
         run("DELETE FROM line_vec WHERE id BETWEEN ? AND ?", (first, last))
         run("DELETE FROM lines WHERE id BETWEEN ? AND ?", (first, last))
-        run(
-            "INSERT INTO chunks_fts(chunks_fts, rowid, text) SELECT 'delete', rowid, text FROM chunks WHERE source = ? AND path = ?",
-            (source, path),
-        )
-        run("DELETE FROM chunks WHERE source = ? AND path = ?", (source, path))
+        self._drop_chunks("source = ? AND path = ?", (source, path))
         for table in ("names", "facts", "entities", "fact_entities"):
             run(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608 - names from the line above
         run("DELETE FROM files WHERE id = ?", (file,))
@@ -199,9 +216,10 @@ class IndexWriter:
         )
 
     def _chunks(self, item: Found, chunks: Sequence[Chunk]) -> None:
+        before = self.conn.execute("SELECT coalesce(max(rowid), 0) FROM chunks").fetchone()[0]
         insert = (
-            "INSERT OR IGNORE INTO chunks(id, path, source, start_line, end_line, hash, model, text, updated_at)"
-            " VALUES(?, ?, ?, ?, ?, ?, '', ?, ?)"
+            "INSERT OR IGNORE INTO chunks(id, path, source, start_line, end_line, hash, model, text, terms, updated_at)"
+            " VALUES(?, ?, ?, ?, ?, ?, '', ?, ?, ?)"
         )
         self.conn.executemany(
             insert,
@@ -214,14 +232,14 @@ class IndexWriter:
                     chunk.end_line,
                     chunk.hash,
                     chunk.text,
+                    _extra(chunk.text),
                     self.now_ms,
                 )
                 for chunk in chunks
             ],
         )
         self.conn.execute(
-            "INSERT INTO chunks_fts(rowid, text) SELECT rowid, text FROM chunks WHERE source = ? AND path = ?",
-            (item.source, item.path),
+            "INSERT INTO chunks_fts(rowid, text) SELECT number, text FROM chunks_search WHERE number > ?", (before,)
         )
 
 

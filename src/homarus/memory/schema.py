@@ -6,7 +6,7 @@ makes of a line changes: the old file is then moved aside and the index built an
 
 from __future__ import annotations
 
-VERSION = 9
+VERSION = 10
 
 # Rows of one file get consecutive ids, and at least GAP ids lie unused between two files: the neighbours of a line
 # are then `id ± 1`, `id ± 2`, and never belong to another file.
@@ -73,12 +73,16 @@ CREATE TABLE chunks(
   model TEXT NOT NULL,
   text TEXT NOT NULL,
   embedding BLOB,
-  updated_at INTEGER NOT NULL
+  updated_at INTEGER NOT NULL,
+  terms TEXT
 );
 CREATE INDEX chunks_path ON chunks(source, path);
+CREATE INDEX chunks_model ON chunks(model);
+CREATE VIEW chunks_search(number, text, id, path, source, model, start_line, end_line) AS
+  SELECT rowid, coalesce(terms, text), id, path, source, model, start_line, end_line FROM chunks;
 CREATE VIRTUAL TABLE chunks_fts USING fts5(
   text, id UNINDEXED, path UNINDEXED, source UNINDEXED, model UNINDEXED, start_line UNINDEXED, end_line UNINDEXED,
-  content='chunks', content_rowid='rowid', detail=none, tokenize='TOKENIZER'
+  content='chunks_search', content_rowid='number', detail=none, tokenize='TOKENIZER'
 );
 
 CREATE TABLE facts(

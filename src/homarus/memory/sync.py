@@ -241,6 +241,7 @@ class Synchroniser:
                 whole = self._read(item, MAX_TRANSCRIPT_BYTES)
                 parsed = parse(whole or b"", Tail(head=head))
             file = writer.put_transcript(item, units_of(parsed.turns), parsed.tail)
+        writer.chunk_transcript(file, item, self.chunking)
         state = msgspec.json.encode(parsed.tail).decode()
         job.known[item.source, item.path] = Known(file, item.stamp, head, item.size, state, settled=True)
         job.report.indexed += 1

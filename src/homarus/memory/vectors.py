@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from hashlib import sha256
 from typing import Any
 
 from homarus.memory.embed.base import Embedder
@@ -21,6 +20,7 @@ from homarus.memory.rows import Row
 from homarus.memory.signals import Columns, spread
 from homarus.memory.sync import Progress
 from homarus.memory.terms import content_words
+from homarus.memory.veccache import VectorCache
 from homarus.storage.sqlite import transaction
 
 RESIDENT = 100_000  # above this many lines vectors rank candidates, but propose none
@@ -37,8 +37,8 @@ class Vectors:
     def __init__(self, embedder: Embedder, *, cache: bool = True, cache_entries: int = 50_000) -> None:
         self.embedder = embedder
         self.static = bool(getattr(embedder, "static", False))
-        self.cache = cache and not self.static
-        self.cache_entries = cache_entries
+        # Word vectors are made faster than they are looked up.
+        self.cache = VectorCache(embedder, enabled=cache and not self.static, max_entries=cache_entries)
         self._ids: Any = None
         self._rows: Any = None
         self._words: dict[int, array[int]] = {}
@@ -94,51 +94,14 @@ class Vectors:
 
     def _store(self, conn: sqlite3.Connection, part: list[tuple[int, str, str | None]], now_ms: int) -> None:
         bodies = [_meant(text, asked) for _, text, asked in part]
-        hashes = [sha256(body.encode("utf-8", "surrogatepass")).hexdigest() for body in bodies] if self.cache else []
-        known = self._cached(conn, hashes)
-        todo = [at for at in range(len(part)) if not self.cache or hashes[at] not in known]
-        made = self.embedder.encode([bodies[at] for at in todo]) if todo else []
-        blobs = {at: row.astype("float16").tobytes() for at, row in zip(todo, made, strict=True)}
+        blobs, made = self.cache.encode(conn, bodies)
         with transaction(conn):
             words = self._store_words(conn, bodies) if self.static else [None] * len(part)
             conn.executemany(
                 "INSERT OR REPLACE INTO line_vec(id, vec, words) VALUES(?, ?, ?)",
-                [
-                    (number, blobs[at] if at in blobs else known[hashes[at]], words[at])
-                    for at, (number, _, _) in enumerate(part)
-                ],
+                [(number, blobs[at], words[at]) for at, (number, _, _) in enumerate(part)],
             )
-            if self.cache:
-                self._remember(conn, {hashes[at]: blob for at, blob in blobs.items()}, now_ms)
-
-    def _cached(self, conn: sqlite3.Connection, hashes: list[str]) -> dict[str, bytes]:
-        if not hashes:
-            return {}
-        owner = (self.embedder.provider, self.embedder.model, self.embedder.key)
-        find = (
-            "SELECT embedding FROM embedding_cache WHERE provider = ? AND model = ? AND provider_key = ? AND hash = ?"
-        )
-        rows = ((key, conn.execute(find, (*owner, key)).fetchone()) for key in hashes)
-        size = 2 * self.embedder.dims  # vectors of another length are from another setting of the same model
-        return {key: row[0] for key, row in rows if row and (not size or len(row[0]) == size)}
-
-    def _remember(self, conn: sqlite3.Connection, made: dict[str, bytes], now_ms: int) -> None:
-        embedder = self.embedder
-        conn.executemany(
-            "INSERT OR REPLACE INTO embedding_cache(provider, model, provider_key, hash, embedding, dims, updated_at)"
-            " VALUES(?, ?, ?, ?, ?, ?, ?)",
-            [
-                (embedder.provider, embedder.model, embedder.key, key, blob, embedder.dims, now_ms)
-                for key, blob in made.items()
-            ],
-        )
-        over = conn.execute("SELECT count(*) FROM embedding_cache").fetchone()[0] - self.cache_entries
-        if over > 0:
-            conn.execute(
-                "DELETE FROM embedding_cache WHERE (provider, model, provider_key, hash) IN"
-                " (SELECT provider, model, provider_key, hash FROM embedding_cache ORDER BY updated_at LIMIT ?)",
-                (over,),
-            )
+            self.cache.remember(conn, made, now_ms)
 
     def _store_words(self, conn: sqlite3.Connection, bodies: list[str]) -> list[bytes | None]:
         if not self._word_ids:
@@ -191,17 +154,6 @@ class Vectors:
         count = min(PROPOSED, len(scores))
         best = np.argpartition(-scores, count - 1)[:count]
         return vector, [int(number) for number in self._ids[best]]
-
-    def nearest(self, conn: sqlite3.Connection, query: Query, count: int) -> list[tuple[int, float]]:
-        """Return the lines nearest to a question with their cosines, best first."""
-        import numpy as np
-
-        vector = self.embedder.encode([query.bare or query.text], query=True)[0]
-        if not self._load(conn):
-            return []
-        scores = self._rows @ vector
-        best = np.argsort(-scores, kind="stable")[:count]
-        return [(int(self._ids[at]), float(scores[at])) for at in best]
 
     def columns(self, query: Query, vector: Any, rows: list[Row], postings: Postings) -> Columns:
         """Return the signals of vectors for these candidates; nothing when they cannot be held in memory."""
