@@ -61,6 +61,8 @@ class Waiting(Struct, frozen=True):
     key: str = ""
     images: tuple[Image, ...] = ()
     trust: Trust = Trust.OWNER
+    facts: dict[str, Any] = {}
+    kept: bool = False
 
 
 class Script:

@@ -128,7 +128,7 @@ async def test_good_calls(tmp_path: Any, name: str, arguments: dict[str, Any], e
         ("sessions_send", {"message": "hi"}, "needs a target"),
         ("sessions_spawn", {"task": " "}, "empty"),
         ("sessions_spawn", {"task": "x", "context": "all"}, "must be one of isolated, fork"),
-        ("sessions_spawn", {"task": "x", "sandbox": "off"}, "no argument 'sandbox'"),
+        ("sessions_spawn", {"task": "x", "sandbox": "off"}, "must be one of inherit, require"),
         ("sessions_yield", {}, "nothing to wait for"),
         ("subagents", {"action": "cancel"}, "needs target"),
         ("message", {"action": "send"}, "nothing to send"),

@@ -7,16 +7,16 @@ a result that says so; a call that runs is never recalled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.agent.ports import Emit
+from homarus.agent.ports import Emit, Steer
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.events import ToolEnded, ToolStarted
-from homarus.core.messages import Assistant, Text, ToolCall, ToolResult
+from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, Trust
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import STOPPED, Toolbox, execute
 from homarus.tools.loopguard import Level, LoopGuard, Verdict
@@ -80,6 +80,11 @@ class Batch:
                     ended_by = tool.name
         return BatchEnd(ended_by, stuck)
 
+    def heard(self, item: Steer) -> None:
+        """Note that somebody joined the turn: with words that are not the owner's, it is no longer the owner's alone."""
+        for source in sources(item.trust, item.facts):
+            self._context.taint.add(source)
+
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """Split the calls into what runs together: a sequential tool runs alone, in its place."""
         groups: list[list[ToolCall]] = []
@@ -135,6 +140,13 @@ class Batch:
         self._session.append_message(result)
         milliseconds = (result.details or {}).get("durationMs", 0)
         self._emit(ToolEnded(result, milliseconds / 1000))
+
+
+def sources(trust: Trust, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return whose untrusted words a message brings: its sender's, and those that the program says it holds."""
+    told = facts.get("taint")
+    held = [str(source) for source in told] if isinstance(told, list | tuple) else []
+    return (*(() if trust is Trust.OWNER else (f"sender:{trust}",)), *held)
 
 
 def _is_alone(group: Sequence[ToolCall], find: Callable[[str], Tool | None]) -> bool:

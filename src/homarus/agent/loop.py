@@ -84,10 +84,15 @@ class Loop:
 
     def _take_steering(self) -> None:
         """Put what waits into the session, each message exactly once, at the point where the model will see it."""
-        for item in self._run.mailbox.take(everything=self._run.settings.take_all):
+        items = self._run.mailbox.take(everything=self._run.settings.take_all)
+        items += self._run.mailbox.take_more(lambda item: item.kept)
+        for item in items:
+            self._run.batch.heard(item)
             if not self._run.session.knows(item.key):
                 parts: tuple[Part, ...] = (Text(item.text), *item.images)
-                message = User(parts, epoch_ms(self._run.clock.now()), idempotency_key=item.key)
+                provenance = item.facts.get("provenance")
+                now = epoch_ms(self._run.clock.now())
+                message = User(parts, now, idempotency_key=item.key, provenance=provenance)
                 self._run.session.append_message(message)
                 self._run.emit(UserAccepted(message, steered=True))
             self._run.settle(item.key)

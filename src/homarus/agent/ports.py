@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Protocol
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import ModelError
@@ -61,4 +61,14 @@ class Steer(Protocol):
     @property
     def trust(self) -> Trust:
         """Return who wrote it."""
+        ...
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Return what the program knows about it besides: its provenance, and whose words it holds."""
+        ...
+
+    @property
+    def kept(self) -> bool:
+        """Say whether it is a report; a turn takes all that wait at once, and does not answer each of them alone."""
         ...

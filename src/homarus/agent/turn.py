@@ -63,7 +63,6 @@ class Turn(Struct, frozen=True, kw_only=True):
     heartbeat: bool = False
     # A turn that nobody reads along with: no first-run ritual.
     interactive: bool = True
-    depth: int = 0
     provenance: dict[str, Any] | None = None
     # Levels of this turn alone (reasoning, elevated, verbose, fast), over those of the session.
     levels: dict[str, str] = {}

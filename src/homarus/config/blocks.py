@@ -31,6 +31,7 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.models.*": "homarus.models.settings:ModelEntry",
     "skills": "homarus.skills.settings:SkillSettings",
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
+    "agents.defaults.subagents": "homarus.agent.subagents:SubagentSettings",
     "session": "homarus.sessions.settings:SessionSettings",
     "commands": "homarus.agent.commands.settings:CommandSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",

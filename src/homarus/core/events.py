@@ -106,6 +106,24 @@ class Notice(Struct, frozen=True, tag="notice"):
     kind: str = "info"
 
 
+class ChildStarted(Struct, frozen=True, tag="child_started"):
+    """A sub-agent of this session was ordered. What it does is told in its own session."""
+
+    run_id: str
+    session_key: str
+    name: str
+    model: str = ""
+
+
+class ChildEnded(Struct, frozen=True, tag="child_ended"):
+    """A sub-agent of this session is done; `status` is ok, error, timeout or unknown. Its report is a message of its own."""
+
+    run_id: str
+    session_key: str
+    name: str
+    status: str
+
+
 class RunEnded(Struct, frozen=True, tag="run_ended"):
     """A turn ended; always the last event, exactly once. `status` is ok, error, aborted or timeout."""
 
@@ -131,5 +149,7 @@ RunEvent = (
     | CompactionStarted
     | CompactionEnded
     | Notice
+    | ChildStarted
+    | ChildEnded
     | RunEnded
 )

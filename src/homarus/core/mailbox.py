@@ -6,6 +6,7 @@ It lies between two packages that must not know each other. A message leaves it 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -36,6 +37,13 @@ class Mailbox(Generic[T]):
         """Take the oldest item, or all of them; nothing when none waits."""
         count = len(self._waiting) if everything else min(1, len(self._waiting))
         return [self._waiting.popleft() for _ in range(count)]
+
+    def take_more(self, wanted: Callable[[T], bool]) -> list[T]:
+        """Take the oldest items for as long as they are wanted."""
+        taken = []
+        while self._waiting and wanted(self._waiting[0]):
+            taken.append(self._waiting.popleft())
+        return taken
 
     def close(self) -> list[T]:
         """End the input and give back what the run did not take."""

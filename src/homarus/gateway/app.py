@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from homarus.agent.batch import sources
 from homarus.agent.live import Live
 from homarus.agent.ports import Emit
 from homarus.agent.resume import cut_off
 from homarus.agent.services import TurnServices
 from homarus.agent.settings import TurnSettings
+from homarus.agent.subagents import CHANNEL
 from homarus.agent.turn import Given, Turn, TurnRunner
 from homarus.config.load import load_config, remember_good
 from homarus.config.paths import Paths
@@ -21,6 +23,7 @@ from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.events import RunEvent
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey
+from homarus.gateway.children import Children
 from homarus.gateway.compose import Composer
 from homarus.gateway.followers import Followers
 from homarus.gateway.home import Home
@@ -54,8 +57,9 @@ class Runtime(Home):
         self.hooks = load_registry(config, env, self.workspace(config.default_agent.id))
         self.tell = Telling(self.hooks, self)
         self.composer = Composer(config, env, clock, hooks=self.hooks)
+        self.children = Children(self)
         offers, self._peers = offers_of(self)
-        self.toolkit = Toolkit(config, env, clock=clock, ids=ids, offers=offers)
+        self.toolkit = Toolkit(config, env, clock=clock, ids=ids, offers=offers, root_of=self.children.root_of)
         self.spending = Spending(config.paths.own_dir / "spending", self.today)
         self.lanes = Lanes(config.paths.own_dir / "inbox", self._open_lane, self._forget)
         self._listeners: dict[SessionKey, list[Listener]] = {}
@@ -64,8 +68,9 @@ class Runtime(Home):
         self._errands: dict[SessionKey, Cancel] = {}
         self.followers = Followers(self.memory)
         self._answered = False
-        self._places = Places({"main": int(config.get("agents.defaults.maxConcurrent") or 4)})
-        preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending)
+        places = {"main": config.get("agents.defaults.maxConcurrent"), "subagent": self.children.places}
+        self._places = Places({name: count for name, count in places.items() if isinstance(count, int) and count > 0})
+        preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending, self.children.bounds)
         self.turns = TurnRunner(
             TurnServices(
                 config=config,
@@ -109,7 +114,11 @@ class Runtime(Home):
             lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=lane_of(key))
             settings = self.config.agent(key.agent_id).block("", TurnSettings)
             goes_on = settings.resume == "continue" and cut_off(live.writer.branch)
+            if self.children.is_left(key):
+                # What a child that is gone was told to do is not done any more; what a person said to it is.
+                inbox.settle(*(item.key for item in inbox.pending if item.inbound.channel == CHANNEL))
             lane.recover(live.writer.holds, go_on=goes_on)
+            self.children.take_up(key, lane, live)
             return lane
 
     def _forget(self, key: SessionKey) -> None:
@@ -141,8 +150,10 @@ class Runtime(Home):
         lane, errand = self.lanes.get(key), self._errands.get(key)
         stopped = lane.stop(reason) if lane is not None else False
         stopped = (errand.cancel(reason) if errand is not None else False) or stopped
+        stopped = bool(self.children.stop(key, reason)) or stopped
         if lane is not None and stopped:
             await asyncio.wait({asyncio.ensure_future(lane.idle())}, timeout=STOP_SECONDS)
+        await self.children.gone(STOP_SECONDS)
         # Commands that earlier turns left running end, too: after a stop nothing of the session goes on.
         return await self.toolkit.end_commands(key) or stopped
 
@@ -165,11 +176,12 @@ class Runtime(Home):
     def attend(self, key: SessionKey) -> Callable[[], None]:
         """Note that a person watches a session and can answer its questions; returns what notes that they left."""
         self.followers.follow(key.agent_id)
-        return self.toolkit.people.arrive(key, self._emitter(key))
+        return self.toolkit.people.arrive(key, self.emitter(key))
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
         await self._peers.aclose()
+        await self.children.aclose()
         await self.lanes.close()
         await self.followers.aclose()
         await self.toolkit.aclose()
@@ -179,21 +191,26 @@ class Runtime(Home):
 
     async def _run(self, key: SessionKey, given: TurnInput) -> None:
         async with self._alone.setdefault(key, asyncio.Lock()):
+            self.children.began(key)
             turn = self.turn_for(key, given.batch)
             if self._answered:  # a process that is asked again stays: let memory follow the notes meanwhile
                 self.followers.follow(key.agent_id)
             self._answered = True
-            await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, self._emitter(key)))
+            outcome = await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, self.emitter(key)))
+            lane = self.lanes.get(key)
+            more = bool(given.mailbox) or (lane is not None and bool(lane.waiting))
+            await self.children.ended(key, outcome, more=more)
 
     def turn_for(self, key: SessionKey, batch: Batch | None = None) -> Turn:
         """Return the turn that answers a batch of messages; without one, a turn that nobody wrote for."""
         newest = batch.newest if batch else None
-        trust = newest.trust if newest else Trust.OWNER
+        items = batch.items if batch else ()
+        # Of several who speak at once, the least trusted counts.
+        trust = max((item.trust for item in items), key=list(Trust).index, default=Trust.OWNER)
         route = newest.route if newest else Route(key.agent_id, key)
         facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
-        items = batch.items if batch else ()
         return Turn(
-            run_id=self.ids.uuid(),
+            run_id=str(facts.get("runId") or self.ids.uuid()),
             agent_id=key.agent_id,
             session=key,
             route=route,
@@ -206,12 +223,13 @@ class Runtime(Home):
             levels=dict(facts.get("levels") or {}),
             notes=tuple((str(name), str(text)) for name, text in facts.get("notes") or ()),
             seconds=facts.get("seconds"),
-            taint=tuple(
-                dict.fromkeys(source for item in items for source in (item.inbound.facts or {}).get("taint", ()))
-            ),
+            provenance=facts.get("provenance"),
+            taint=tuple(dict.fromkeys(source for item in items for source in sources(item.trust, item.facts))),
         )
 
-    def _emitter(self, key: SessionKey) -> Emit:
+    def emitter(self, key: SessionKey) -> Emit:
+        """Return what tells the listeners of a session."""
+
         def emit(event: RunEvent) -> None:
             for listener in tuple(self._listeners.get(key, ())):
                 listener(event)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -73,6 +74,8 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     completed: bool = False
     after_compaction: bool = False
     session_id: str = ""
+    # A child may have a folder of its own for a workspace.
+    workspace: Path | None = None
     # What began the session, on its first turn: `new` or `reset`. Then the recent daily notes ride along.
     occasion: str = ""
 
@@ -127,6 +130,8 @@ class Composer:
         """Return the prompt of a run. It reads files of the workspace and changes nothing."""
         session = request.session or main_session(request.agent_id or self._config.default_agent.id)
         agent = self.agent(request.agent_id or session.agent_id)
+        if request.workspace is not None:
+            agent = replace(agent, workspace=request.workspace)
         run = _run(request, agent, session)
         context = self._bootstrap.build(run)
         turn = self._turn(request, agent, context)

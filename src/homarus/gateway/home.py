@@ -10,6 +10,8 @@ from datetime import UTC, date, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from homarus.config.view import Config
 from homarus.context.engine import EngineHost
 from homarus.core.clock import Clock, Ids
@@ -69,10 +71,12 @@ class Home:
         """Return the date where the user is."""
         return self.clock.now().astimezone(self.zone(agent_id)).date()
 
-    def sandbox(self, agent_id: str, session: SessionKey) -> SandboxSpec:
-        """Return where this session's commands run; without a usable sandbox, nowhere."""
+    def sandbox(self, agent_id: str, session: SessionKey, *, always: bool = False) -> SandboxSpec:
+        """Return where this session's commands run; without a usable sandbox, nowhere. `always` wants one in any case."""
         paths, workspace = self.config.paths, self.workspace(agent_id)
         settings = self.config.agent(agent_id).block("sandbox", SandboxSettings)
+        if always:
+            settings = replace(settings, mode="all")
         try:
             return resolve_sandbox(settings, Place(session, workspace, paths.home, paths.state_dir), available)
         except Denied:

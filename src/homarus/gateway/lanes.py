@@ -55,6 +55,14 @@ class Lanes:
                 _log.warning("%s stays as it is: %s", key, held)
         return len(keys)
 
+    def drop(self, key: SessionKey) -> None:
+        """Let go of the lane of a session that goes away."""
+        lane = self._lanes.get(key)
+        if lane is not None and lane.idle_now:
+            del self._lanes[key]
+            lane.release()
+            self._forgotten(key)
+
     async def close(self) -> None:
         """End what runs; what waits stays in its inbox."""
         for lane in list(self._lanes.values()):

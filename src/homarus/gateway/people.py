@@ -12,10 +12,15 @@ Emit = Callable[[RunEvent], None]
 
 
 class People:
-    """Puts the gate's questions to whoever attends to a session. It never answers by itself."""
+    """Puts the gate's questions to whoever attends to a session. It never answers by itself.
 
-    def __init__(self) -> None:
+    Nobody attends to a child: its questions go to whoever attends to the session that it works for. `root_of` says which
+    one that is.
+    """
+
+    def __init__(self, root_of: Callable[[str], str] = lambda session: session) -> None:
         self._here: dict[str, list[Emit]] = {}
+        self._root_of = root_of
 
     def arrive(self, session: SessionKey, emit: Emit) -> Callable[[], None]:
         """Note that a person watches this session and can answer; returns what notes that they left."""
@@ -24,11 +29,16 @@ class People:
         return lambda: attending.remove(emit) if emit in attending else None
 
     def reachable(self, request: Request) -> bool:
-        """Say whether somebody attends to the session that asks."""
-        return bool(self._here.get(request.session))
+        """Say whether somebody attends to the session that asks, or to the one that it works for."""
+        return bool(self._attending(request))
 
     async def announce(self, request: Request) -> None:
         """Show the question to everybody who attends."""
-        asked = ApprovalAsked(request.id, request.summary, request.reason, request.expires_ms)
-        for emit in tuple(self._here.get(request.session, ())):
+        own = bool(self._here.get(request.session))
+        reason = request.reason if own else f"a sub-agent asks: {request.reason}"
+        asked = ApprovalAsked(request.id, request.summary, reason, request.expires_ms)
+        for emit in self._attending(request):
             emit(asked)
+
+    def _attending(self, request: Request) -> tuple[Emit, ...]:
+        return tuple(self._here.get(request.session) or self._here.get(self._root_of(request.session)) or ())

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from homarus.agent.budget import Meter
 from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
 from homarus.agent.settings import TurnSettings
+from homarus.agent.subagents import SubagentSettings, child_rules
 from homarus.agent.turn import Turn
 from homarus.config.view import Config
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Trust
+from homarus.core.routes import SessionKey
 from homarus.gateway.compose import Composed, Composer, PromptRequest
 from homarus.gateway.home import Home
 from homarus.gateway.marks import stored_override
 from homarus.gateway.spending import Spending
-from homarus.gateway.toolkit import Toolkit, who_of, wish_of
+from homarus.gateway.toolkit import Toolkit, wish_of
 from homarus.models.access import Models
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
-from homarus.prompt.facts import RuntimeFacts, TurnFacts
+from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
 from homarus.queue.settings import QueueSettings
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
@@ -33,16 +38,55 @@ from homarus.skills.env import RunEnv, env_for_run
 from homarus.skills.snapshot import Snapshot
 from homarus.storage.cache import BoundedCache
 from homarus.tools.loopguard import LoopGuard, LoopSettings
+from homarus.tools.policy import Who
 from homarus.tools.tool import Taint, ToolContext
+from homarus.tools.wish import ExecWish
+
+if TYPE_CHECKING:
+    from homarus.gateway.children import AtWork
 
 DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
+
+
+class Place(Struct, frozen=True):
+    """Where a turn stands: on whose word it acts, what it may touch, and who is above it."""
+
+    trust: Trust
+    taint: Taint
+    workspace: Path
+    cwd: Path
+    sandbox: SandboxSpec
+    depth: int = 0
+    max_depth: int = 1
+    lineage: tuple[str, ...] = ()
+    root: SessionKey | None = None
+    # What a parent had; None where there is none.
+    tools: tuple[str, ...] | None = None
+    # What a parent's session wished for its commands, where that is stricter; a child has no wider wishes of its own.
+    wish: ExecWish | None = None
+
+    def who(self, model: str) -> Who:
+        """Return whose turn it is, in the words of policy."""
+        provider, _, name = model.partition("/")
+        return Who(
+            self.trust, provider, name, sandboxed=self.sandbox.enforced, depth=self.depth, max_depth=self.max_depth
+        )
 
 
 class Preparer:
     """Answers what a turn asks before it runs. It changes nothing."""
 
-    def __init__(self, home: Home, models: Models, composer: Composer, toolkit: Toolkit, spending: Spending) -> None:
+    def __init__(
+        self,
+        home: Home,
+        models: Models,
+        composer: Composer,
+        toolkit: Toolkit,
+        spending: Spending,
+        bounds: Callable[[SessionKey], AtWork | None],
+    ) -> None:
         self._home = home
+        self._bounds = bounds
         self._models = models
         self._composer = composer
         self._toolkit = toolkit
@@ -56,41 +100,41 @@ class Preparer:
         chain = await self._models.chain(agent, override=turn.model or stored_override(entry), images=bool(turn.images))
         ref = chain.primary
         info = self._models.info(ref)
-        workspace = self._home.workspace(turn.agent_id)
         queue = self._home.config.block("messages.queue", QueueSettings)
+        thinking = self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
+        place = self._place(turn)
+        box = self._toolkit.box(turn.agent_id, place.who(ref.key), place.tools)
         seconds = float(turn.seconds if turn.seconds is not None else agent.get("timeoutSeconds", DEFAULT_SECONDS) or 0)
         skills = self._composer.skills_for(turn.agent_id, entry.skills_snapshot)
-        sandbox = self._home.sandbox(turn.agent_id, turn.session)
-        given = command_env(self._home.config, skills, sandbox, self._home.env)
-        who = who_of(turn.trust, ref.key, sandboxed=sandbox.enforced, depth=turn.depth)
-        box = self._toolkit.box(turn.agent_id, who)
+        given = command_env(self._home.config, skills, place.sandbox, self._home.env)
         context = ToolContext(
             agent_id=turn.agent_id,
             session=turn.session,
             session_id=entry.session_id,
             run_id=turn.run_id,
             route=turn.route,
-            trust=turn.trust,
-            workspace=workspace,
-            cwd=workspace,
-            sandbox=sandbox,
+            trust=place.trust,
+            workspace=place.workspace,
+            cwd=place.cwd,
+            sandbox=place.sandbox,
             env={**given.values, "HOME": str(self._home.config.paths.home)},
             hidden=given.hidden,
             overflow_dir=self._home.config.paths.own_dir / "overflow" / (entry.session_id or "session"),
             clock=self._home.clock,
             ids=self._home.ids,
             cancel=cancel,
-            taint=Taint((*turn.taint, *(() if turn.trust is Trust.OWNER else (f"sender:{turn.trust}",)))),
-            depth=turn.depth,
+            taint=place.taint,
+            depth=place.depth,
+            max_depth=place.max_depth,
+            lineage=place.lineage,
+            root=place.root,
+            tools=tuple(box.tools),
+            model=ref.key,
+            thinking=thinking,
             vision=info.sees,
             window_tokens=info.window,
             background="process" in box.tools,
-            wish=wish_of(self._home.config, turn, entry),
-        )
-        pin = (
-            Pin(entry.auth_profile_override, by_user=entry.auth_profile_override_source == "user")
-            if entry.auth_profile_override
-            else None
+            wish=place.wish or wish_of(self._home.config, turn, entry),
         )
         return Prepared(
             recalled=await self._recalled(turn, entry),
@@ -102,10 +146,10 @@ class Preparer:
             guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
             meter=Meter(partial(self._spending.add, turn.agent_id), partial(self._spending.today, turn.agent_id)),
             budgets=agent.block("", TurnSettings).budget,
-            thinking=self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or ""),
+            thinking=thinking,
             window_tokens=info.window,
             params=self._params(turn, entry, ref),
-            pin=pin,
+            pin=_pin(entry),
             deadline=self._home.clock.monotonic() + seconds if seconds else None,
             steer_boundary=queue.steer_boundary,
             steer_all=queue.steer_drain == "all",
@@ -118,6 +162,32 @@ class Preparer:
 
         memory = self._home.memory(turn.agent_id)
         return await recall_before(memory, turn, entry.session_id) if wants_recall(memory.settings, turn) else ()
+
+    def _place(self, turn: Turn) -> Place:
+        """Return where a turn stands: its agent's own place, or, for a child, no more than its parent had."""
+        workspace, sandbox = self._home.workspace(turn.agent_id), self._home.sandbox(turn.agent_id, turn.session)
+        settings = self._home.config.agent(turn.agent_id).block("subagents", SubagentSettings)
+        child = self._bounds(turn.session)
+        if child is None:
+            # A child whose parent nobody knows any more has no children of its own.
+            depth, most = (1, 1) if turn.session.is_subagent else (0, settings.depth)
+            return Place(turn.trust, Taint(turn.taint), workspace, workspace, sandbox, depth=depth, max_depth=most)
+        run, taint = child.run, child.taint
+        for source in turn.taint:
+            taint.add(source)
+        return Place(
+            max(turn.trust, run.trust, key=list(Trust).index),
+            taint,
+            Path(run.workspace),
+            Path(run.cwd),
+            run.sandbox.narrow(sandbox),
+            depth=run.depth,
+            max_depth=run.max_depth,
+            lineage=run.lineage,
+            root=SessionKey.parse(run.root),
+            tools=run.tools,
+            wish=ExecWish(security=run.security, ask=run.ask),
+        )
 
     def _params(self, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[str, Any]:
         params = self._models.params(self._home.config.agent(turn.agent_id), ref)
@@ -142,6 +212,7 @@ class Preparer:
         runtime = RuntimeFacts(
             model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
         )
+        child = self._bounds(request.session)
         composed = self._composer.prompt_for(
             PromptRequest(
                 agent_id=request.agent_id,
@@ -155,6 +226,8 @@ class Preparer:
                     reasoning=levels.get("reasoning") or entry.reasoning_level or "off",
                     elevated=levels.get("elevated") or entry.elevated_level or "off",
                 ),
+                session_facts=SessionFacts(extra=child_rules(child.run)) if child else SessionFacts(),
+                workspace=Path(child.run.cwd) if child and child.run.own_folder else None,
                 sandbox=prepared.context.sandbox,
                 heartbeat=request.heartbeat,
                 interactive=request.interactive,
@@ -187,3 +260,9 @@ def command_env(config: Config, skills: Snapshot, sandbox: SandboxSpec, outer: M
         return RunEnv()
     seen = clean_environment(sandbox, outer, {})
     return env_for_run(skills, settings, seen, config.resolve, closed=is_dangerous_variable)
+
+
+def _pin(entry: SessionEntry) -> Pin | None:
+    if not entry.auth_profile_override:
+        return None
+    return Pin(entry.auth_profile_override, by_user=entry.auth_profile_override_source == "user")

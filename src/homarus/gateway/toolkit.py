@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -11,7 +11,6 @@ from homarus.agent.turn import Turn
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import HomarusError
-from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.gateway.people import People
@@ -41,10 +40,17 @@ class Toolkit:
     """All tools of one process, and what they share: running commands, approvals, the people who answer."""
 
     def __init__(
-        self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids, offers: ToolServices | None = None
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        *,
+        clock: Clock,
+        ids: Ids,
+        offers: ToolServices | None = None,
+        root_of: Callable[[str], str] = lambda session: session,
     ) -> None:
         self._config = config
-        self.people = People()
+        self.people = People(root_of)
         self.approvals = Approvals(approvals_path(config.paths.state_dir), clock, ids)
         settings = tool_settings(config)
         self.processes = ProcessManager(clock, ids, settings=settings.processes)
@@ -58,10 +64,14 @@ class Toolkit:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
         self._tools.update({tool.name: tool for tool in tools})
 
-    def box(self, agent_id: str = "", who: Who | None = None) -> Toolbox:
-        """Return what is left of the tools for one turn; what policy takes away does not exist for the model."""
+    def box(self, agent_id: str = "", who: Who | None = None, within: Sequence[str] | None = None) -> Toolbox:
+        """Return what is left of the tools for one turn; what policy takes away does not exist for the model.
+
+        `within` is what a child's parent had: whatever the child's own rules say, it gets nothing beyond.
+        """
         agent = agent_id or self._config.default_agent.id
-        return Toolbox(_allowed(self._config, agent, who or Who(), self._tools, self._offers), self._gate)
+        tools = {name: tool for name, tool in self._tools.items() if within is None or name in within}
+        return Toolbox(_allowed(self._config, agent, who or Who(), tools, self._offers), self._gate)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""
@@ -114,12 +124,6 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
     services = replace(offers, processes=processes, grants=Granted())
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
     return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, offers).values())
-
-
-def who_of(trust: Trust, model: str, *, sandboxed: bool, depth: int) -> Who:
-    """Return whose turn it is, in the words of policy."""
-    provider, _, name = model.partition("/")
-    return Who(trust=trust, provider=provider, model=name, sandboxed=sandboxed, depth=depth)
 
 
 def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from msgspec import Struct
 
@@ -38,6 +39,16 @@ class Queued(Struct, frozen=True):
     def trust(self) -> Trust:
         """Return who wrote it."""
         return self.inbound.trust
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what the program knows about it besides."""
+        return self.inbound.facts or {}
+
+    @property
+    def kept(self) -> bool:
+        """Say whether it is a report, of which a turn takes all that wait."""
+        return self.rules.kept
 
 
 class Batch(Struct, frozen=True):

@@ -19,8 +19,8 @@ from homarus.core.mailbox import Mailbox
 from homarus.queue.collect import Batch, Queued, plan, single
 from homarus.queue.inbox import Inbox
 from homarus.queue.modes import Action, decide
-from homarus.queue.overflow import Overflow, admit
-from homarus.queue.settings import Drop
+from homarus.queue.overflow import Admission, Overflow, admit
+from homarus.queue.settings import Drop, Mode
 
 _log = logging.getLogger(__name__)
 SLOW_WAIT_SECONDS = 2.0
@@ -110,11 +110,15 @@ class SessionLane:
         action = self._decide(item)
         if self._closed:
             return Submitted(action, refused=True)
-        if action is Action.ENQUEUE and len(self._queue) >= item.rules.cap and item.rules.drop is Drop.NEW:
+        if action is Action.ENQUEUE and item.rules.drop is Drop.NEW and len(self._droppable) >= item.rules.cap:
             return Submitted(action, refused=True)
         if not self._inbox.accept(item):
             return Submitted(action, refused=True)
         return self._place(item, action)
+
+    def knows(self, key: str) -> bool:
+        """Say whether a message with this key was accepted before."""
+        return self._inbox.knows(key)
 
     def recover(self, stored: Callable[[str], bool] = lambda _key: False, *, go_on: bool = True) -> int:
         """Take up what an earlier process accepted and did not finish; return how many messages that are.
@@ -160,7 +164,12 @@ class SessionLane:
 
     def _decide(self, item: Queued) -> Action:
         takes_input = self._mailbox is not None and self._mailbox.is_open
-        return decide(item.rules.mode, busy=self.busy, takes_input=takes_input)
+        mode = Mode.STEER if item.kept else item.rules.mode
+        return decide(mode, busy=self.busy, takes_input=takes_input)
+
+    @property
+    def _droppable(self) -> tuple[Queued, ...]:
+        return tuple(item for item in self._queue if not item.kept)
 
     def _place(self, item: Queued, action: Action) -> Submitted:
         if action is Action.STEER and self._mailbox is not None and self._mailbox.offer(item):
@@ -170,12 +179,16 @@ class SessionLane:
             if self._cancel is not None:
                 self._cancel.cancel("a newer message took over")
             return Submitted(action)
-        admission = admit(self._queue, item, cap=item.rules.cap, drop=item.rules.drop)
+        # A report is neither counted nor dropped: it is all that is left of work that was paid for.
+        admission = (
+            Admission((item,)) if item.kept else admit(self._droppable, item, cap=item.rules.cap, drop=item.rules.drop)
+        )
         for gone in admission.dropped:
             if item.rules.drop is Drop.SUMMARIZE:
                 self._overflow = self._overflow.add(gone.inbound.text, item.rules.cap)
         self._inbox.settle(*(gone.key for gone in admission.dropped))
-        self._queue = admission.queue
+        dropped = {gone.key for gone in admission.dropped}
+        self._queue = tuple(one for one in (*self._queue, item) if one.key not in dropped)
         self._last_enqueue = self._clock.monotonic() if action is Action.ENQUEUE else self._last_enqueue
         self._wake()
         return Submitted(action, dropped=admission.dropped)

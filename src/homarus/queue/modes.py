@@ -57,6 +57,8 @@ class Rules(Struct, frozen=True):
     debounce_ms: int = DEFAULT_DEBOUNCE_MS
     cap: int = DEFAULT_CAP
     drop: Drop = Drop.SUMMARIZE
+    # A report of the program's own: it joins a running turn, and no full queue drops it.
+    kept: bool = False
 
 
 class Action(StrEnum):

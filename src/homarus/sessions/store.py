@@ -189,10 +189,12 @@ class SessionStore:
         self.index.remove([mine[0]])
         return Place(self.agent_id, info.entry.session_id, Kind.ARCHIVE, archived) if archived else None
 
-    def fork(self, source: Place, name: str = "", *, at: str | None = None, label: str = "") -> SessionInfo:
+    def fork(
+        self, source: Place, name: str = "", *, at: str | None = None, label: str = "", key: SessionKey | None = None
+    ) -> SessionInfo:
         """Copy the active branch of a transcript, up to an entry if asked, into a new session of its own."""
         session_id = self.ids.uuid()
-        key = named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
+        key = key or named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
         if self.find(key):
             raise ConfigError(f"there is a session {key} already", cure="choose another name")
         with visit(source) as opened:

@@ -15,6 +15,7 @@ from homarus.tools.ports import Spawner
 from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, said
 
 _TEXT: dict[str, Any] = {"type": "string"}
+_ACTIONS = ["list", "cancel", "steer", "info", "log"]
 
 
 def _spec(name: str, summary: str, description: str, *required: str, **properties: dict[str, Any]) -> ToolSpec:
@@ -27,26 +28,32 @@ def _spec(name: str, summary: str, description: str, *required: str, **propertie
 SPAWN = _spec(
     "sessions_spawn",
     "start a sub-agent",
-    "Start a sub-agent for a task. Returns at once; the result arrives later as a message.",
+    "Start a sub-agent for a task. Its result comes later as a message.",
     "task",
     task=_TEXT,
     label=_TEXT,
     agentId=_TEXT,
     model=_TEXT,
-    thinking=_TEXT,
     runTimeoutSeconds={"type": "integer"},
     context={"type": "string", "enum": ["isolated", "fork"]},
     cleanup={"type": "string", "enum": ["keep", "delete"]},
-    cwd=_TEXT,
+    workspace=_TEXT,
 )
-YIELD = _spec(
-    "sessions_yield", "wait for sub-agents", "End this turn and go on when a sub-agent reports.", message=_TEXT
-)
+# What a model that knows more may say besides; the others are not charged for it with every turn.
+_MORE: dict[str, Any] = {
+    "taskName": _TEXT,
+    "thinking": _TEXT,
+    "cwd": _TEXT,
+    "mode": {"type": "string", "enum": ["run", "session"]},
+    "sandbox": {"type": "string", "enum": ["inherit", "require"]},
+    "thread": {"type": "boolean"},
+}
+YIELD = _spec("sessions_yield", "wait for sub-agents", "End this turn; go on when a sub-agent reports.", message=_TEXT)
 SUBAGENTS = _spec(
     "subagents",
     "look after sub-agents",
-    "List, cancel, steer or inspect your sub-agents.",
-    action={"type": "string", "enum": ["list", "cancel", "steer", "info", "log"]},
+    "Look after your sub-agents.",
+    action={"type": "string", "enum": _ACTIONS},
     target=_TEXT,
     message=_TEXT,
 )
@@ -55,17 +62,36 @@ SUBAGENTS = _spec(
 def child_tools(spawner: Spawner) -> list[Tool]:
     """Return the tools through which a model has children."""
     aliases = {"prompt": "task", "agent_id": "agentId", "timeout": "runTimeoutSeconds", "id": "target"}
+    spawn = _with(SPAWN, _MORE)
+    look_after = _with(SUBAGENTS, {"action": {"type": "string", "enum": [*_ACTIONS, "kill"]}})
+    wait = _with(YIELD, {"acknowledgment": _TEXT})
     return [
-        Tool(spec=SPAWN, risk=Risk.EXEC, run=_spawn(spawner), group="sessions", aliases=aliases),
-        Tool(spec=SUBAGENTS, risk=Risk.READ, run=_manage(spawner), group="sessions", aliases=aliases),
-        Tool(spec=YIELD, risk=Risk.READ, run=_yield(spawner), group="sessions", sequential=True, ends_turn=True),
+        Tool(spec=SPAWN, risk=Risk.EXEC, run=_spawn(spawner), group="sessions", aliases=aliases, schema=spawn),
+        Tool(
+            spec=SUBAGENTS, risk=Risk.READ, run=_manage(spawner), group="sessions", aliases=aliases, schema=look_after
+        ),
+        Tool(
+            spec=YIELD,
+            risk=Risk.READ,
+            run=_yield(spawner),
+            group="sessions",
+            sequential=True,
+            ends_turn=True,
+            schema=wait,
+        ),
     ]
+
+
+def _with(spec: ToolSpec, more: dict[str, Any]) -> dict[str, Any]:
+    return {**spec.parameters, "properties": {**spec.parameters["properties"], **more}}
 
 
 def _spawn(spawner: Spawner) -> RunTool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if not arguments["task"].strip():
             raise ToolError("the task is empty", cure="say what the sub-agent should do")
+        if arguments.get("thread"):
+            raise ToolError("a sub-agent has no chat thread of its own here", cure="leave thread out")
         return _json(await spawner.spawn(context, arguments))
 
     return run

@@ -98,7 +98,7 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
     if tool is None:
         names = ", ".join(box.tools) or "none"
         raise ToolError(f"there is no tool '{single_line(call.name, 64)}'", cure=f"use one of: {names}")
-    arguments = fit(call.arguments, tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
+    arguments = fit(call.arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
     context.cancel.check()
     await box.gate(tool, arguments, context)
     context.cancel.check()

@@ -105,6 +105,8 @@ class Case(Struct, frozen=True):
 
 
 Known = Callable[[str, str], bool]
+# From the strictest to the widest. A list that nobody may add to is stricter than a question.
+_MODES = ("deny", "allowlist", "ask", "full")
 
 
 def decide(case: Case, known: Known) -> Verdict:
@@ -280,16 +282,23 @@ class PolicyGate:
             target=target_of(tool.name, arguments, context.route),
             action=str(arguments.get("action") or ""),
             workspace=str(context.workspace),
-            mode=stricter(self._settings(context.agent_id).effective, context.wish),
+            mode=stricter(self._mode(context), context.wish),
             elevated=context.wish.elevated,
         )
-        verdict = decide(case, lambda kind, subject: self._approvals.permitted(kind, subject, context.agent_id))
+        verdict = decide(case, lambda kind, subject: self._permitted(kind, subject, context))
         if isinstance(verdict, Deny):
             raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
         if isinstance(verdict, Ask):
             await self._ask(verdict, case, arguments, context)
         if plan is not None and plan.on_host:
             self._granted.give(context.call_id, plan.digest)
+
+    def _mode(self, context: ToolContext) -> str:
+        """Return the strictest mode of the agent and of those above it: a child may not do what its parent may not."""
+        return min((self._settings(agent).effective for agent in _line(context)), key=_MODES.index)
+
+    def _permitted(self, kind: str, subject: str, context: ToolContext) -> bool:
+        return all(self._approvals.permitted(kind, subject, agent) for agent in _line(context))
 
     async def _ask(self, verdict: Ask, case: Case, arguments: dict[str, Any], context: ToolContext) -> None:
         plan = case.plan
@@ -324,6 +333,10 @@ class PolicyGate:
         if decision == "deny":
             reason = "" if self._approver.reachable(request) else ", and nobody is here who could allow it"
             raise Denied(f"{verdict.reason}{reason}", cure="go on without it; the owner can be asked in a chat")
+
+
+def _line(context: ToolContext) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((context.agent_id, *context.lineage)))
 
 
 def _cut(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def memory_tools(memory_of: Open, citations: toolset.Citations = "auto") -> list
         return Tool(spec=lean(spec), risk=risk, run=run, group="memory", sequential=risk is not Risk.READ)
 
     def direct(context: ToolContext) -> bool:
-        return not context.session.is_shared
+        return not context.shared
 
     return [
         tool(

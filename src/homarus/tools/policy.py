@@ -49,7 +49,9 @@ ALIASES = {"bash": "exec", "apply-patch": "apply_patch", "automations": "cron", 
 OWNER_ONLY = frozenset({"cron", "gateway", "nodes"})
 # A child reports to its parent; it speaks to nobody else and looks after nothing.
 CHILD_DENIED = frozenset({"sessions_send", "gateway", "agents_list", "session_status", "cron", "message"})
-LEAF_DENIED = frozenset({"sessions_list", "sessions_history", "sessions_search", "sessions_spawn", "subagents"})
+LEAF_DENIED = frozenset(
+    {"sessions_list", "sessions_history", "sessions_search", "sessions_spawn", "sessions_yield", "subagents"}
+)
 
 
 class Rules(Struct, frozen=True, rename="camel"):

@@ -5,9 +5,11 @@ but what exists: a tool whose service is missing is left out, and the others sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.tools import ToolSpec
 from homarus.memory.toolset import Citations
@@ -45,6 +47,9 @@ ORDER = (
     *("sessions_search", "sessions_send", "sessions_spawn", "sessions_yield", "subagents", "session_status", "image"),
     *("memory_search", "memory_get", "memory_recall", "memory_retain"),
 )
+
+
+_BOUNDS = frozenset({"minimum", "maximum", "minLength", "maxLength"})
 
 
 class ToolServices(Struct, frozen=True, kw_only=True):
@@ -130,7 +135,22 @@ def _ordered(tools: list[Tool]) -> tuple[Tool, ...]:
     for tool in tools:
         found.setdefault(tool.name.lower(), tool)
     known = {name: found[name] for name in ORDER if name in found}
-    return (*known.values(), *(tool for name, tool in found.items() if name not in known))
+    return (*map(_told, known.values()), *(tool for name, tool in found.items() if name not in known))
+
+
+def _told(tool: Tool) -> Tool:
+    """Return a tool whose spec leaves out the bounds of numbers: who calls it wrong is told then, and pays only then."""
+    schema = tool.schema or tool.spec.parameters
+    return replace(tool, spec=replace(tool.spec, parameters=_unbounded(tool.spec.parameters)), schema=schema)
+
+
+def _unbounded(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_unbounded(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    kept = {key: value for key, value in part.items() if key not in _BOUNDS or isinstance(value, dict)}
+    return {key: _unbounded(value) for key, value in kept.items()}
 
 
 def _citations(value: str) -> Citations:

@@ -68,7 +68,16 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     ids: Ids
     cancel: Cancel
     taint: Taint
+    # How many parents stand above this session, how many generations there may be, and whose they are: the agents
+    # above, the root first, and the session that a person attends to.
     depth: int = 0
+    max_depth: int = 1
+    lineage: tuple[str, ...] = ()
+    root: SessionKey | None = None
+    # What the turn runs with: a child gets no more than that.
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    thinking: str = ""
     call_id: str = ""
     progress: Callable[[str, str], None] = lambda _call_id, _text: None
     vision: bool = False
@@ -79,6 +88,11 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()
+
+    @property
+    def shared(self) -> bool:
+        """Say whether several people read what comes of this turn: a child's report goes to its root's readers."""
+        return self.session.is_shared or (self.root is not None and self.root.is_shared)
 
     @property
     def restricted(self) -> bool:
@@ -101,6 +115,8 @@ class Tool(Struct, frozen=True, kw_only=True):
     risk: Risk
     run: RunTool
     group: str
+    # What arguments are checked against, where that says more than the model is told.
+    schema: dict[str, Any] | None = None
     # Names under which models of other schools know an argument.
     aliases: dict[str, str] = {}
     # Never beside another call of its batch.

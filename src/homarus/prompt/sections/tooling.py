@@ -44,7 +44,7 @@ def tooling(facts: StableFacts) -> str:
     if facts.has("exec") and facts.has("process"):
         lines.append("Long work: start it with `exec` in the background, look in with `process`, never poll in a loop.")
     if facts.has("sessions_spawn"):
-        lines.append("Big or parallel work: `sessions_spawn`. Its outcome comes to you by itself.")
+        lines.append("Big or parallel work: `sessions_spawn`.")
     if facts.has("cron"):
         lines.append("Anything for later: `cron`, worded so that it is understood when it fires.")
     return "\n".join(lines)
