@@ -9,7 +9,7 @@ from homarus.sessions.view import project, visible
 
 
 def entries(*rows):
-    return [to_entry(row, raw=b"x" * 100, offset=number) for number, row in enumerate(rows)]
+    return [to_entry(row, offset=number) for number, row in enumerate(rows)]
 
 
 def whole(rows):
@@ -121,7 +121,7 @@ def test_a_reset_keeps_words_but_not_work():
 def test_without_a_boundary_only_the_window_is_held_and_it_begins_with_a_user():
     rows = []
     for i in range(100):
-        rows += [user(f"u{i}", f"a{i - 1}" if i else None), says(f"a{i}", f"u{i}")]
+        rows += [user(f"u{i}", f"a{i - 1}" if i else None, "x" * 100), says(f"a{i}", f"u{i}", "y" * 100)]
     tail = walk_tail(reversed(entries(*rows)), limit=1000)
     assert not tail.complete
     assert ids(tail.entries).split()[0] == "u95"

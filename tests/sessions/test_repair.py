@@ -12,8 +12,10 @@ from homarus.sessions.repair import (
     OPENAI_RESPONSES,
     STRICT,
     Rules,
+    fits,
     missing_results,
     open_calls,
+    rebuild,
     repair,
 )
 
@@ -189,3 +191,21 @@ def test_any_messages_become_a_history_that_both_accept(history):
     for rules in (STRICT, OPENAI, OPENAI_RESPONSES, Rules(drop_prefill=True)):
         once = repair(history, rules)
         assert repair(once, rules) == once
+        if fits(history, rules):
+            assert rebuild(history, rules) == tuple(history)
+
+
+@given(st.lists(messages, max_size=14))
+def test_what_fits_is_not_touched_by_looking_closer(history):
+    for rules in (STRICT, OPENAI, OPENAI_RESPONSES, Rules(drop_prefill=True)):
+        once = repair(history, rules)
+        assert not fits(once, rules) or rebuild(once, rules) == once
+
+
+def test_a_usual_history_fits_as_it_is():
+    history = [user(), calls("a", "b"), result("a"), result("b"), says(), user("and?"), says("so")]
+    assert all(fits(history, rules) for rules in (STRICT, OPENAI, OPENAI_RESPONSES))
+    assert not fits(history, STRICT, {"a"})
+    assert not fits(history[:3], STRICT)
+    assert not fits([user(), user()], STRICT)
+    assert fits([user(), user()], OPENAI)

@@ -263,7 +263,8 @@ def test_memory_stays_flat_without_any_compaction(path):
         for i in range(400):
             session.append_message(ask(f"q{i} " + "x" * 100), durable=False)
             session.append_message(done(f"a{i}"), durable=False)
-            assert sum(len(e.raw) for e in session.branch) <= 41_000
+            assert sum(e.weight for e in session.branch) <= 25_200
+            assert len(session.branch) <= 400
         assert not session.complete
         assert session.history()[-1].text == "a399"
         assert isinstance(session.history()[0], User)
@@ -279,7 +280,36 @@ def test_memory_stays_flat_after_the_last_compaction_too(path):
         for i in range(300):
             session.append_message(ask(f"q{i} " + "x" * 100), durable=False)
             session.append_message(done(f"a{i}"), durable=False)
-            assert sum(len(e.raw) for e in session.branch) <= 41_000
+            assert sum(e.weight for e in session.branch) <= 25_200
+
+
+def test_what_is_carried_over_is_written_down_again_and_read_back(path):
+    def carry(gone):
+        words = [e.message.text for e in gone if e.type == "message"]
+        return [("custom", {"customType": "kept", "data": words[0]})]
+
+    with start(path, window=20_000) as session:
+        session.carry = carry
+        for i in range(400):
+            session.append_message(ask(f"q{i} " + "x" * 100), durable=False)
+            session.append_message(done(f"a{i}"), durable=False)
+        notes = [note.data["data"] for note in session.notes]
+        assert notes
+        assert session.append_message(ask("next")).parent_id == session.branch[-2].id
+    with start(path, window=20_000) as session:
+        assert [note.data["data"] for note in session.notes][-1] == notes[-1]
+
+
+def test_a_larger_model_sees_more_of_the_same_session(path):
+    with start(path, window=1_000) as session:
+        for i in range(100):
+            session.append_message(ask(f"q{i} " + "x" * 100), durable=False)
+            session.append_message(done(f"a{i}"), durable=False)
+        assert len(session.history()) < 40
+        session.widen(200_000)
+        assert session.complete and session.history()[0].text.startswith("q0 ")
+        session.widen(10)
+        assert session.complete
 
 
 def test_a_picture_does_not_push_the_conversation_out(path):

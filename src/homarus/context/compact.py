@@ -76,8 +76,8 @@ async def compact(
         return Compacted(False, f"the summary failed, so nothing was dropped: {problem.message}", before, before)
     except TimeoutError:
         return Compacted(False, "the summary took too long, so nothing was dropped", before, before)
-    held = pins.merge(pins.pinned(session.branch), pins.found_in(_messages(cut.left_out)))
-    read, changed = touched_files(_messages(cut.left_out))
+    held = pins.kept(session.notes, messages_of(cut.left_out))
+    read, changed = touched_files(messages_of(cut.left_out))
     text = _whole(summary, cut, held, (read, changed))
     after = estimate(User(())) + len(text) // 4 + _tail_tokens(view.entries, cut.first_kept)
     details: dict[str, Any] = {"readFiles": read, "modifiedFiles": changed, "pins": held, "reason": occasion.reason}
@@ -109,9 +109,9 @@ def undo(session: SessionWriter) -> bool:
 
 
 async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, ask: Summarizer) -> str:
-    messages = _messages(cut.left_out if not cut.is_split else cut.history)
+    messages = messages_of(cut.left_out if not cut.is_split else cut.history)
     strict = settings.identifier_policy == "strict"
-    everything = _messages(cut.left_out)
+    everything = messages_of(cut.left_out)
     job = Job(
         messages=tuple(messages),
         previous=cut.previous,
@@ -124,9 +124,9 @@ async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, a
     )
     if not cut.is_split:
         return await summarize(job, ask)
-    prefix = await summarize_prefix(_messages(cut.prefix), occasion.reserve, ask)
+    prefix = await summarize_prefix(messages_of(cut.prefix), occasion.reserve, ask)
     if not messages and not cut.previous:
-        job = Job(**{**_fields(job), "messages": tuple(_messages(cut.prefix))})
+        job = Job(**{**_fields(job), "messages": tuple(messages_of(cut.prefix))})
     return f"{await summarize(job, ask)}\n\n## The turn that is going on\n\n{prefix}"
 
 
@@ -136,7 +136,7 @@ def _fields(job: Job) -> dict[str, Any]:
 
 def _whole(summary: str, cut: Cut, held: Sequence[str], files: tuple[list[str], list[str]]) -> str:
     """Return the summary with what is known for certain: pins, files, failures and the last turns, each bounded."""
-    messages = _messages(cut.left_out)
+    messages = messages_of(cut.left_out)
     parts = []
     if held:
         parts.append("## Standing instructions of the owner, word for word\n\n" + "\n".join(f"- {pin}" for pin in held))
@@ -174,7 +174,7 @@ def _last_ask(messages: Sequence[Message]) -> str:
     return next(asked, "")
 
 
-def _messages(entries: Sequence[Entry]) -> list[Message]:
+def messages_of(entries: Sequence[Entry]) -> list[Message]:
     """Return what was said; what the runtime added to a turn rides on its message and is nobody's words."""
     messages: list[Message] = []
     speak(entries, messages)
@@ -183,4 +183,4 @@ def _messages(entries: Sequence[Entry]) -> list[Message]:
 
 def _tail_tokens(entries: Sequence[Entry], first_kept: str) -> int:
     place = next((at for at, entry in enumerate(entries) if entry.id == first_kept), len(entries))
-    return sum(estimate(message) for message in _messages(entries[place:]))
+    return sum(estimate(message) for message in messages_of(entries[place:]))

@@ -37,14 +37,26 @@ def pinned(entries: Sequence[Entry]) -> list[str]:
     for entry in entries:
         if isinstance(entry, Compaction):
             found.update(dict.fromkeys(carried(entry)))
-        elif isinstance(entry, Custom):
-            data = entry.data.get("data")
-            text = data.get("text") if isinstance(data, dict) else None
-            if isinstance(text, str) and entry.custom_type == PIN:
-                found[clean(text)] = None
-            elif isinstance(text, str) and entry.custom_type == UNPIN:
-                found.pop(clean(text), None)
+        elif isinstance(entry, Custom) and entry.custom_type == PIN:
+            found.update(dict.fromkeys(_texts(entry)))
+        elif isinstance(entry, Custom) and entry.custom_type == UNPIN:
+            for text in _texts(entry):
+                found.pop(text, None)
     return list(found)[-MAX_PINS:]
+
+
+def kept(notes: Sequence[Entry], gone: Iterable[Message]) -> list[str]:
+    """Return the pins that must outlive these messages: those that hold, and what the owner laid down in them."""
+    dropped = {
+        text for note in notes if isinstance(note, Custom) and note.custom_type == UNPIN for text in _texts(note)
+    }
+    return merge(pinned(notes), [text for text in found_in(gone) if text not in dropped])
+
+
+def _texts(entry: Custom) -> list[str]:
+    data = entry.data.get("data")
+    text = data.get("text") if isinstance(data, dict) else None
+    return [clean(text)] if isinstance(text, str) else []
 
 
 def carried(entry: Compaction) -> list[str]:

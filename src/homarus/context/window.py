@@ -6,17 +6,18 @@ caused it, and at most once in each cycle.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.context.budget import Budget, measure
-from homarus.context.compact import Compacted, Occasion, compact
+from homarus.context.compact import Compacted, Occasion, compact, messages_of
 from homarus.context.engine import EngineCall, EngineHost
 from homarus.context.flush import FlushFacts, due
 from homarus.context.media import fade_images
+from homarus.context.pins import PIN, kept
 from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project, shorten
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
 from homarus.context.summarize import Summarizer
@@ -25,7 +26,7 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
 from homarus.core.messages import Message
-from homarus.sessions.entry import Custom
+from homarus.sessions.entry import Custom, Entry
 from homarus.sessions.repair import APART, Rules
 from homarus.sessions.writer import SessionWriter
 
@@ -100,9 +101,16 @@ class SessionWindow:
         self._session = session
         self._facts = facts
         self._ports = ports
-        self._pruned = _stored_state(session)
         self._gave_up = False
         self.addition = ""
+        session.carry = self._carry
+        session.widen(facts.budget.window)
+        self._pruned = _stored_state(session)
+
+    def _carry(self, gone: Sequence[Entry]) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Return what to note when history leaves the window without a compaction: the owner's standing instructions."""
+        held = kept(self._session.notes, messages_of(gone))
+        return [("custom", {"customType": PIN, "data": {"text": text}}) for text in held]
 
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
         """Return what the next call sees; a history that is too long is compacted first."""

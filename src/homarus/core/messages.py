@@ -1,6 +1,7 @@
 """Messages: what a user, a model and a tool say, in a form that belongs to no provider.
 
-Everything here is frozen. A message never changes after it was made; a changed history is a new list.
+Everything here is frozen. A message never changes after it was made; a changed history is a new list. So nothing in a
+message can lead back to it, and the collector of cycles is told to pass it by (`gc=False`): a history is thousands of them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import Any
 from msgspec import Struct
 
 
-class Text(Struct, frozen=True, tag="text", omit_defaults=True):
+class Text(Struct, frozen=True, tag="text", omit_defaults=True, gc=False):
     """Plain text."""
 
     text: str
 
 
-class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
+class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
     """A model's reasoning. `signature` is opaque and goes back to the provider that made it, unchanged."""
 
     text: str
@@ -25,14 +26,14 @@ class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
     redacted: bool = False
 
 
-class Image(Struct, frozen=True, tag="image"):
+class Image(Struct, frozen=True, tag="image", gc=False):
     """An image as base64 text."""
 
     data: str
     mime_type: str
 
 
-class ToolCall(Struct, frozen=True, tag="toolCall"):
+class ToolCall(Struct, frozen=True, tag="toolCall", gc=False):
     """A model asks for a tool. Only complete calls become one of these; a cut stream makes none."""
 
     id: str
@@ -43,7 +44,7 @@ class ToolCall(Struct, frozen=True, tag="toolCall"):
 Part = Text | Thinking | Image | ToolCall
 
 
-class Cost(Struct, frozen=True, omit_defaults=True):
+class Cost(Struct, frozen=True, omit_defaults=True, gc=False):
     """Money in US dollars, by where it went."""
 
     input: float = 0.0
@@ -57,7 +58,7 @@ class Cost(Struct, frozen=True, omit_defaults=True):
         return self.input + self.output + self.cache_read + self.cache_write
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens that a provider reported. `input` excludes what was read from or written to its cache."""
 
     input: int = 0
@@ -87,7 +88,7 @@ class StopReason(StrEnum):
     ABORTED = "aborted"
 
 
-class User(Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True):
+class User(Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True, gc=False):
     """What a person (or a program in a person's place) said.
 
     `context` is the volatile text that rode on this turn: date, sender, recall. It is stored with the message and
@@ -106,7 +107,7 @@ class User(Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True
         return join_text(self.parts)
 
 
-class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
+class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True, gc=False):
     """What a model answered."""
 
     parts: tuple[Part, ...]
@@ -129,7 +130,7 @@ class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_def
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", omit_defaults=True):
+class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", omit_defaults=True, gc=False):
     """What a tool gave back. `details` is for people and logs; a model never sees it."""
 
     call_id: str

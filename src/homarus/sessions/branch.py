@@ -20,7 +20,6 @@ from homarus.sessions.entry import (
     Reset,
     Unknown,
     has_images,
-    weigh,
     without_images,
 )
 
@@ -41,16 +40,17 @@ _ANY = _Any()
 
 def is_canonical(entry: Entry) -> bool:
     """Say whether an entry moves the end of the branch to itself."""
-    return not isinstance(entry, Leaf | Unknown) and entry.data.get("appendMode") != "side"
+    return not entry.side and not isinstance(entry, Leaf | Unknown)
 
 
 def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
     """Follow the branch from its end to where the context begins, or return None when only the whole file can tell.
 
-    At most about `limit` bytes of entries are kept where no boundary comes sooner; the cut is then at a user's turn.
+    Where no boundary comes sooner, entries that weigh about `limit` are kept; the cut is then at a user's turn.
     """
     want: str | _Any | None = _ANY
     chain: list[Entry] = []
+    newest = ""  # the id of the end of the branch
     size, turns = 0, Turns()
     seen: set[str] = set()
     aside: set[str] = set()  # the parents of what stands off the branch
@@ -59,7 +59,7 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
     source = iter(newest_first)
     for entry in source:
         seen.add(entry.id)
-        if chain and entry.parent_id == chain[0].id:
+        if newest and entry.parent_id == newest:
             return None  # a child stands before its parent: the lines were moved about
         if want is _ANY and not isinstance(entry, Leaf) and not is_canonical(entry):
             continue
@@ -74,17 +74,17 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
                 return None
             want = entry.target
             continue
-        turns.see(entry)
-        chain.append(without_images(entry) if turns.count >= IMAGE_TURNS else entry)
-        size += weigh(entry)
+        newest = newest or entry.id
+        user = turns.see(entry)
+        chain.append(without_images(entry) if turns.count >= IMAGE_TURNS and has_images(entry) else entry)
+        size += entry.weight
         if seek is None and isinstance(entry, Compaction | Reset):
             seek, boundary, size = entry.first_kept, len(chain), 0
             if not seek:
                 return Tail(tuple(reversed(chain)))
         elif entry.id == seek:
             return Tail(tuple(reversed(chain)))
-        user = isinstance(entry, MessageEntry) and entry.role == "user"
-        if size >= (limit if user else 2 * limit):
+        if size >= limit and (user or size >= 2 * limit):
             # A boundary that keeps more than a window can hold keeps nothing.
             return Tail(tuple(reversed(chain[:boundary] if seek else chain)), complete=False)
         want = entry.parent_id if entry.linked else _ANY
@@ -104,14 +104,17 @@ class Turns:
         self.count = 0
         self._asked = False
 
-    def see(self, entry: Entry) -> None:
-        """Take the next older entry."""
-        if isinstance(entry, MessageEntry):
-            if entry.role == "user":
-                self._asked = True
-            elif self._asked:
-                self._asked = False
-                self.count += 1
+    def see(self, entry: Entry) -> bool:
+        """Take the next older entry, and say whether a turn begins with it."""
+        if not isinstance(entry, MessageEntry):
+            return False
+        if entry.role == "user":
+            self._asked = True
+            return True
+        if self._asked:
+            self._asked = False
+            self.count += 1
+        return False
 
 
 def forget_old_images(branch: list[Entry]) -> list[Entry]:
@@ -182,9 +185,9 @@ class Nodes:
                 canonical=is_canonical(entry),
                 linked=entry.linked,
                 kind=type(entry),
-                size=weigh(entry),
+                size=entry.weight,
                 user=isinstance(entry, MessageEntry) and entry.role == "user",
-                side=entry.data.get("appendMode") == "side",
+                side=entry.side,
                 target=entry.target if isinstance(entry, Leaf) else "",
                 keep=entry.first_kept if isinstance(entry, Compaction | Reset) else "",
             )

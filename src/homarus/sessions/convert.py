@@ -47,7 +47,7 @@ def _converted(source: Source, session_id: str, cwd: str, now: datetime) -> tupl
     label = "flat" if source.form is Form.FLAT else f"v{source.header.version}"
     entries = list(read_entries(source))
     header = _header_for(source, session_id, cwd, now, started=next((e.timestamp for e in entries if e.time), ""))
-    return [_header_line(header), *(encode(entry.data) for entry in entries)], label
+    return [_header_line(header), *(entry.raw for entry in entries)], label
 
 
 def _header_for(source: Source, session_id: str, cwd: str, now: datetime, started: str = "") -> Header:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import UNSET, Struct
 
-from homarus.core.messages import Message, Text, User
+from homarus.core.messages import Image, Message, Part, Text, ToolCall, User
 from homarus.core.patterns import late
-from homarus.sessions.codec import Json, content_text, summary_text, to_message, to_ms
+from homarus.sessions.codec import Json, content_text, keys_of, summary_text, to_message, to_ms
+from homarus.sessions.quick import read_row
 from homarus.storage.record import decode, encode
 
 VERSION = 3
@@ -22,7 +23,10 @@ BOOTSTRAP_MARKER = "openclaw:bootstrap-context:full"
 _MARK = late(rb'\{"type":')
 _TOKEN = late(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 _MOST_GLUED = 64
-_HEAVIEST = 65_536
+# For `_weigh`: the bounds of any entry, what a line has besides its text, and what a picture stands for.
+_LIGHTEST, _HEAVIEST, _FRAME, _PICTURE = 32, 65_536, 160, 8_000
+# Lines shorter than this hold no picture that is worth looking for.
+_SMALL = 4_096
 # What stands for a picture that the model has seen some turns ago; the context engine writes the same words.
 IMAGE_GONE = "[image data removed - already processed by model]"
 # Pictures of this many turns stay whole in memory: more than any context shows.
@@ -39,34 +43,46 @@ class Header(Struct, frozen=True):
     data: Json = {}
 
 
-class Entry(Struct, frozen=True):
-    """Any line after the header. `data` is the parsed line, `raw` its bytes as they stand in the file."""
+class Entry(Struct, frozen=True, gc=False):
+    """Any line after the header: what navigation needs, and the bytes. All else is read from those when it is asked for.
+
+    Nothing in an entry can lead back to it, so the collector of cycles need not look at the thousands of them.
+    """
 
     id: str
     parent_id: str | None
     timestamp: str
-    data: Json
-    raw: bytes = b""
+    raw: bytes
     offset: int = -1
+    type: str = ""
+    linked: bool = True
+    """Whether the line names its parent (null included); a line that does not follows the one before it."""
+    side: bool = False
+    """Whether the line stands beside the branch and does not move its end."""
+    weight: int = 0
+    """About how many characters of a request it takes, see `_weigh`."""
 
     @property
-    def type(self) -> str:
-        """Return the word that says what this line is."""
-        return _str(self.data.get("type"))
+    def data(self) -> Json:
+        """Return the whole line, read anew each time; whoever changes it changes nothing but his own copy."""
+        found = decode(self.raw)[0]
+        if isinstance(found, dict):
+            return found
+        # A byte that no reader understands, in a field that nobody here needs.
+        return {"type": self.type, "id": self.id, "parentId": self.parent_id, "timestamp": self.timestamp}
 
     @property
     def time(self) -> int:
         """Return when the line was written, in milliseconds; 0 if it does not say."""
-        return to_ms(self.data.get("timestamp"))
-
-    @property
-    def linked(self) -> bool:
-        """Say whether the line names its parent (null included); a line that does not follows the one before it."""
-        return "parentId" in self.data
+        return to_ms(self.timestamp) if self.timestamp else to_ms(self.data.get("timestamp"))
 
 
-class MessageEntry(Entry, frozen=True):
+class MessageEntry(Entry, frozen=True, gc=False):
     """Something that a user, a model or a tool said."""
+
+    role: str = ""
+    message: Message | None = None
+    """The message as a model sees it, or None when it is kept from the model or has no known role."""
 
     @property
     def body(self) -> Json:
@@ -75,27 +91,29 @@ class MessageEntry(Entry, frozen=True):
         return found if isinstance(found, dict) else {}
 
     @property
-    def role(self) -> str:
-        """Return the stored role."""
-        return _str(self.body.get("role"))
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of the messages that a user's entry stands for."""
+        said = self.message
+        if not isinstance(said, User):
+            return keys_of(self.body)
+        if not said.provenance:
+            return (said.idempotency_key,) if said.idempotency_key else ()
+        return keys_of({"idempotencyKey": said.idempotency_key, "provenance": said.provenance})
 
-    @property
-    def message(self) -> Message | None:
-        """Return the message as a model sees it, or None when it is kept from the model or has no known role."""
-        body = self.body
-        return None if body.get("excludeFromContext") is True else to_message(body, self.timestamp)
 
-
-class ModelChange(Entry, frozen=True):
+class ModelChange(Entry, frozen=True, gc=False):
     """From here on this model answers."""
 
 
-class ThinkingChange(Entry, frozen=True):
+class ThinkingChange(Entry, frozen=True, gc=False):
     """From here on the model thinks this much."""
 
 
-class Compaction(Entry, frozen=True):
+class Compaction(Entry, frozen=True, gc=False):
     """Everything before `first_kept` is represented by `summary`."""
+
+    first_kept: str = ""
+    """The id of the oldest entry that is still shown word for word."""
 
     @property
     def summary(self) -> str:
@@ -103,17 +121,12 @@ class Compaction(Entry, frozen=True):
         return _str(self.data.get("summary"))
 
     @property
-    def first_kept(self) -> str:
-        """Return the id of the oldest entry that is still shown word for word."""
-        return _str(self.data.get("firstKeptEntryId"))
-
-    @property
     def message(self) -> User:
         """Return the summary as the model reads it."""
         return User(parts=(Text(summary_text(self.summary)),), timestamp=self.time)
 
 
-class BranchSummary(Entry, frozen=True):
+class BranchSummary(Entry, frozen=True, gc=False):
     """What happened on a branch that was left."""
 
     @property
@@ -122,22 +135,16 @@ class BranchSummary(Entry, frozen=True):
         return User(parts=(Text(summary_text(_str(self.data.get("summary")))),), timestamp=self.time)
 
 
-class Custom(Entry, frozen=True):
-    """A note of a program to itself; no model sees it."""
+class Custom(Entry, frozen=True, gc=False):
+    """A note of a program to itself; no model sees it. `custom_type` says whose note it is."""
 
-    @property
-    def custom_type(self) -> str:
-        """Return whose note it is."""
-        return _str(self.data.get("customType"))
+    custom_type: str = ""
 
 
-class CustomMessage(Entry, frozen=True):
-    """Text that a program put in front of the model, in the user's role."""
+class CustomMessage(Entry, frozen=True, gc=False):
+    """Text that a program put in front of the model, in the user's role. `custom_type` says whose text it is."""
 
-    @property
-    def custom_type(self) -> str:
-        """Return whose text it is."""
-        return _str(self.data.get("customType"))
+    custom_type: str = ""
 
     @property
     def text(self) -> str:
@@ -150,33 +157,27 @@ class CustomMessage(Entry, frozen=True):
         return to_message({"role": "custom", "content": self.data.get("content")}, self.timestamp)
 
 
-class Label(Entry, frozen=True):
+class Label(Entry, frozen=True, gc=False):
     """A name for another entry."""
 
 
-class SessionInfo(Entry, frozen=True):
+class SessionInfo(Entry, frozen=True, gc=False):
     """A name for the session."""
 
 
-class Reset(Entry, frozen=True):
+class Reset(Entry, frozen=True, gc=False):
     """The conversation starts over here; nothing before it is shown, except from `first_kept` on."""
 
-    @property
-    def first_kept(self) -> str:
-        """Return the id of the oldest entry that is still shown, or nothing."""
-        return _str(self.data.get("firstKeptEntryId"))
+    first_kept: str = ""
 
 
-class Leaf(Entry, frozen=True):
+class Leaf(Entry, frozen=True, gc=False):
     """Moves the end of the branch to another entry; what hangs on this line hangs on its target."""
 
-    @property
-    def target(self) -> str:
-        """Return the id of the new end."""
-        return _str(self.data.get("targetId"))
+    target: str = ""
 
 
-class Unknown(Entry, frozen=True):
+class Unknown(Entry, frozen=True, gc=False):
     """A line of a kind that this version does not know; kept, and a link in the chain if it has an id."""
 
 
@@ -194,6 +195,14 @@ _TYPES: dict[str, type[Entry]] = {
     "leaf": Leaf,
 }
 KNOWN_TYPES = frozenset(_TYPES)
+# Entries that name something: what makes one, and the field of the line in which the name stands.
+_NAMING: dict[str, tuple[Callable[..., Entry], str]] = {
+    "compaction": (Compaction, "firstKeptEntryId"),
+    "reset": (Reset, "firstKeptEntryId"),
+    "custom": (Custom, "customType"),
+    "custom_message": (CustomMessage, "customType"),
+    "leaf": (Leaf, "targetId"),
+}
 
 
 def to_header(data: Any) -> Header | None:
@@ -205,29 +214,51 @@ def to_header(data: Any) -> Header | None:
     return Header(data["id"], number, _str(data.get("timestamp")), _str(data.get("cwd")), data)
 
 
+def read_entry(raw: bytes, offset: int = -1) -> Entry | None:
+    """Return the entry in a line of the usual form, or None where `to_entry` must look at what the line holds."""
+    row = read_row(raw)
+    if row is None or row.type == "session" or not row.id.strip():
+        return None
+    parent, said = row.parentId, row.said
+    above = None if parent is UNSET else parent or None
+    linked, side = parent is not UNSET, row.appendMode == "side"
+    common = (row.id, above, row.timestamp, raw, offset, row.type, linked, side, _weigh(row.type, raw, said))
+    if row.type == "message":
+        return MessageEntry(*common, row.role, said)
+    if row.type in _NAMING:
+        make, field = _NAMING[row.type]
+        return make(*common, getattr(row, field) or "")
+    return _TYPES.get(row.type, Unknown)(*common)
+
+
 def to_entry(data: Any, raw: bytes = b"", offset: int = -1) -> Entry | None:
-    """Return the entry that a line holds, or None for a header or for what cannot stand in a chain."""
+    """Return the entry that a line holds in any form, or None for a header or for what cannot stand in a chain."""
     if not isinstance(data, dict):
         return None
     kind, ident, parent = data.get("type"), data.get("id"), data.get("parentId")
     if not isinstance(kind, str) or kind == "session" or not isinstance(ident, str) or not ident.strip():
         return None
-    moment = data.get("timestamp")
-    return _TYPES.get(kind, Unknown)(
-        ident,
-        parent if isinstance(parent, str) and parent else None,
-        moment if isinstance(moment, str) else "",
-        data,
-        raw,
-        offset,
-    )
+    moment, above = _str(data.get("timestamp")), _str(parent) or None
+    side, raw = data.get("appendMode") == "side", raw or encode(data)
+    body = data.get("message") if kind == "message" else None
+    body = body if isinstance(body, dict) else {}
+    said = None if body.get("excludeFromContext") is True else to_message(body, moment)
+    common = (ident, above, moment, raw, offset, kind, "parentId" in data, side, _weigh(kind, raw, said))
+    if kind == "message":
+        return MessageEntry(*common, _str(body.get("role")), said)
+    if kind in _NAMING:
+        make, field = _NAMING[kind]
+        return make(*common, _str(data.get(field)))
+    return _TYPES.get(kind, Unknown)(*common)
 
 
 def new_entry(kind: str, ident: str, parent: str | None, timestamp: str, fields: Json) -> Entry:
     """Return a new entry with its bytes; fields that are None are left out."""
     data: Json = {"type": kind, "id": ident, "parentId": parent, "timestamp": timestamp}
-    data |= {name: value for name, value in fields.items() if value is not None}
-    return _TYPES.get(kind, Unknown)(ident, parent, timestamp, data, encode(data))
+    raw = encode(data | {name: value for name, value in fields.items() if value is not None})
+    made = read_entry(raw) or to_entry(decode(raw)[0], raw)
+    assert made is not None, "a new entry has a type and an id"
+    return made
 
 
 def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = "") -> Header:
@@ -238,25 +269,42 @@ def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = 
     return Header(session_id, VERSION, timestamp, cwd, data)
 
 
-def weigh(entry: Entry) -> int:
-    """Return what an entry counts against the window: one picture or one long text must not push a conversation out."""
-    return min(len(entry.raw), _HEAVIEST)
+def _weigh(kind: str, raw: bytes, said: Message | None) -> int:
+    """Return about how many characters of a request a line takes, and rather too few: four of them are a token.
+
+    One picture or one very long text counts no more than some turns do: it must not push a conversation out.
+    """
+    size = 0
+    if said is not None:
+        for part in said.parts:
+            size += len(part.text) if type(part) is Text else _seen(part)
+    elif kind != "message":
+        size = len(raw) - _FRAME if kind == "custom_message" else len(raw) // 8
+    return _LIGHTEST if size < _LIGHTEST else min(size, _HEAVIEST)
+
+
+def _seen(part: Part) -> int:
+    if isinstance(part, ToolCall):
+        return len(part.name) + sum(len(value) for value in part.arguments.values() if isinstance(value, str))
+    return _PICTURE if isinstance(part, Image) else len(part.text)
 
 
 def has_images(entry: Entry) -> bool:
     """Say whether a stored message carries pictures, which are by far the largest thing that a line can hold."""
-    return len(entry.raw) > _HEAVIEST // 16 and b'"type":"image"' in entry.raw
+    return len(entry.raw) > _SMALL and b'"type":"image"' in entry.raw
 
 
 def without_images(entry: Entry) -> Entry:
     """Return a message of an older turn without the bytes of its pictures, as a model is shown it; the file keeps them."""
-    body = entry.data.get("message")
-    if not has_images(entry) or not isinstance(body, dict) or not isinstance(content := body.get("content"), list):
+    if not has_images(entry) or not isinstance(entry, MessageEntry):
+        return entry
+    data, body = entry.data, entry.body
+    if not isinstance(content := body.get("content"), list):
         return entry
     mark = {"type": "text", "text": IMAGE_GONE}
     blocks = [mark if isinstance(block, dict) and block.get("type") == "image" else block for block in content]
-    data = {**entry.data, "message": {**body, "content": blocks}}
-    return replace(entry, data=data, raw=encode(data))
+    data["message"] = {**body, "content": blocks}
+    return to_entry(data, offset=entry.offset) or entry
 
 
 def salvage(raw: bytes) -> list[Json]:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Message, ToolResult, User
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, Leaf, MessageEntry, Reset
-from homarus.sessions.repair import STRICT, Rules, has_calls, repair
+from homarus.sessions.repair import STRICT, Rules, fits, has_calls, repair
 from homarus.sessions.view import View, project, speak
 
 
@@ -15,6 +15,7 @@ class History:
 
     def __init__(self, view: View, rules: Rules = STRICT) -> None:
         self.rules = rules
+        self._later = replace(rules, user_first=False)
         self._settled: list[Message] = []
         self._used: set[str] = set()
         self._open: list[Message] = []  # the turn that still goes on, not repaired
@@ -61,17 +62,23 @@ class History:
 
     def _settle(self) -> None:
         """Close the turn if nothing that comes later can change how it reads."""
-        if not self._open or not isinstance(self._open[-1], Assistant) or not _sound(self._open):
+        if not self._open or not isinstance(self._open[-1], Assistant):
             return
-        done = self._repaired()
+        whole = fits(self._open, self._rules_now, self._used)
+        if not whole and not _sound(self._open):
+            return
+        done = self._open if whole else self._repaired()
         if done and isinstance(done[-1], Assistant) and not done[-1].calls:
             self._settled += done
             self._used.update(call.id for message in done if isinstance(message, Assistant) for call in message.calls)
             self._open = []
 
     def _repaired(self) -> tuple[Message, ...]:
-        rules = replace(self.rules, user_first=False) if self._settled else self.rules
-        return repair(self._open, rules, used=self._used)
+        return repair(self._open, self._rules_now, used=self._used)
+
+    @property
+    def _rules_now(self) -> Rules:
+        return self._later if self._settled else self.rules
 
 
 def _sound(messages: list[Message]) -> bool:

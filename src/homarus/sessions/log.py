@@ -13,14 +13,15 @@ from msgspec import Struct
 from homarus.core.errors import StorageError
 from homarus.sessions.branch import Node, Nodes, Tail, cut, forget_old_images, walk_tail
 from homarus.sessions.codec import Json
-from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, salvage, to_entry, to_header
+from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, read_entry, salvage, to_entry, to_header
 from homarus.sessions.legacy import upgrade
 from homarus.storage.faults import Missing, explained
 from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
+from homarus.storage.record import decode
 
-# How much of a branch without any boundary is held in memory: twice what a window of 200,000 tokens takes. A caller
-# with a larger model asks for more.
-WINDOW = 2 << 20
+# How much of a branch without any boundary is held in memory, in characters that a model sees: no request to a model
+# with 200,000 tokens holds more. A caller with a larger model asks for more.
+WINDOW = 800_000
 # How far into a file its first readable line is looked for before the file counts as damaged.
 _PROBE_LINES = 64
 
@@ -81,7 +82,7 @@ def session_id_of(path: Path) -> str:
 def read_entries(source: Source) -> Iterator[Entry]:
     """Yield every readable entry in the order of the file, branches and all."""
     if source.native:
-        for line in read_lines(source.path):
+        for line in read_lines(source.path, decoded=False):
             yield from to_entries(line)
     elif source.form in {Form.OLD, Form.FLAT}:
         rows = [value for line in read_lines(source.path) for value in _values(line)]
@@ -97,7 +98,7 @@ def load_tail(source: Source, *, limit: int = WINDOW) -> Tail:
         held = list(read_entries(source))
         nodes, complete = cut(Nodes(held).resolve(), limit)
         return Tail(tuple(forget_old_images([held[node.index] for node in nodes])), complete)
-    lines = read_lines_reversed(source.path)
+    lines = read_lines_reversed(source.path, decoded=False)
     tail = walk_tail((entry for line in lines for entry in reversed(to_entries(line))), limit=limit)
     if tail is not None:
         return tail
@@ -164,10 +165,14 @@ def _values(line: Line) -> list[Json]:
 
 def to_entries(line: Line) -> list[Entry]:
     """Return the entries in a line of a tree: one, none, or what is whole in a damaged line."""
-    if isinstance(line.value, dict):
-        entry = to_entry(line.value, line.raw, line.offset)
+    if entry := read_entry(line.raw, line.offset):
+        return [entry]
+    value = decode(line.raw)[0]
+    if isinstance(value, dict):
+        entry = to_entry(value, line.raw, line.offset)
         return [entry] if entry else []
-    return [entry for value in _values(line) if (entry := to_entry(value, offset=line.offset))]
+    found = salvage(line.raw) if value is None else []
+    return [entry for value in found if (entry := to_entry(value, offset=line.offset))]
 
 
 def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:
@@ -177,7 +182,7 @@ def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:
     start = min((node.offset for node in path), default=0)
     found = (
         entry
-        for line in read_lines(source.path, start=start)
+        for line in read_lines(source.path, start=start, decoded=False)
         for entry in to_entries(line)
         if (entry.offset, entry.id) in wanted
     )

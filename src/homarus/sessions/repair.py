@@ -39,6 +39,7 @@ OPENING = "(The start of this conversation is not shown.)"
 _NAME = late(r"[A-Za-z0-9_.-]{1,64}")
 _ID = late(r"[A-Za-z0-9_-]{1,40}")
 _NOT_ID = late(r"[^A-Za-z0-9_-]")
+_CUT = frozenset({StopReason.ERROR, StopReason.ABORTED})
 # Rows that record what was delivered; the answer itself stands beside them.
 _MIRRORS = frozenset({"delivery-mirror", "gateway-injected"})
 
@@ -70,6 +71,12 @@ def repair(
     messages: Iterable[Message], rules: Rules = STRICT, *, used: AbstractSet[str] = frozenset()
 ) -> tuple[Message, ...]:
     """Return a valid history. `used` holds call ids that stand before these messages in the same request."""
+    messages = tuple(messages)
+    return messages if fits(messages, rules, used) else rebuild(messages, rules, used)
+
+
+def rebuild(messages: Iterable[Message], rules: Rules, used: AbstractSet[str] = frozenset()) -> tuple[Message, ...]:
+    """Return a valid history by looking at everything; one that is valid comes out as it went in."""
     clean = [done for message in messages if (done := _clean(message)) is not None]
     paired = _settle_turns(_pair(clean, rules))
     if rules.plain_ids:
@@ -84,9 +91,57 @@ def repair(
     return tuple(paired)
 
 
+def fits(messages: Sequence[Message], rules: Rules = STRICT, used: AbstractSet[str] = frozenset()) -> bool:
+    """Say whether a history may be sent as it is. One pass: almost every history is sound, and says so at once."""
+    taken: set[str] = set()
+    owed: list[ToolCall] = []  # the calls whose results must come next, the last one first
+    before: type[Message] | None = None
+    for message in messages:
+        kind = type(message)
+        if isinstance(message, ToolResult):
+            if not owed or (call := owed.pop()).id != message.call_id or call.name != message.tool_name:
+                return False
+        elif owed or (rules.alternate and kind is before):
+            return False
+        if isinstance(message, Assistant):
+            owed = list(message.calls)
+            if not _sayable(message) or not _plain(owed, rules, used, taken):
+                return False
+            owed.reverse()
+        elif not message.parts or not all(map(_may_carry, message.parts)):
+            return False
+        before = kind
+    if owed or (rules.user_first and messages and not isinstance(messages[0], User)):
+        return False
+    return not (rules.drop_prefill and before is Assistant)
+
+
+def _sayable(message: Assistant) -> bool:
+    """Say whether an answer is whole and has words or calls, and nothing that an answer may not have."""
+    if message.stop_reason in _CUT or message.provider == "openclaw":
+        return False
+    told = False
+    for part in message.parts:
+        if not _may_say(part):
+            return False
+        told = told or type(part) is not Thinking
+    return told
+
+
+def _plain(calls: Iterable[ToolCall], rules: Rules, used: AbstractSet[str], taken: set[str]) -> bool:
+    for call in calls if rules.plain_ids else ():
+        if call.id in taken or call.id in used or "." in call.name or not _ID.fullmatch(call.id):
+            return False
+        taken.add(call.id)
+    return True
+
+
 def has_calls(message: Assistant) -> bool:
     """Say whether a message asks for tools, without making a list of what it asks for."""
-    return any(type(part) is ToolCall for part in message.parts)
+    for part in message.parts:  # noqa: SIM110 - asked of every message, several times: a loop is the quickest way
+        if type(part) is ToolCall:
+            return True
+    return False
 
 
 def missing_results(calls: Iterable[ToolCall], now: int, text: str = MISSING_RESULT) -> list[ToolResult]:
@@ -99,8 +154,7 @@ def open_calls(messages: Iterable[Message]) -> list[ToolCall]:
     pending: list[ToolCall] = []
     for message in messages:
         if isinstance(message, Assistant) and message.calls:
-            failed = message.stop_reason in {StopReason.ERROR, StopReason.ABORTED}
-            pending = [] if failed else list(message.calls)
+            pending = [] if message.stop_reason in _CUT else list(message.calls)
         elif isinstance(message, ToolResult):
             match = next((call for call in pending if call.id == message.call_id), None)
             if match:
@@ -113,28 +167,38 @@ def _clean(message: Message) -> Message | None:
     if isinstance(message, Assistant):
         if message.provider == "openclaw" and message.model in _MIRRORS:
             return None
-        said = tuple(p for p in message.parts if not isinstance(p, Image) and not _blank(p) and _callable(p))
+        said = tuple([part for part in message.parts if _may_say(part)])
         return _with_parts(message, said) if said else None
-    parts = tuple(part for part in message.parts if isinstance(part, Text | Image) and not _blank(part))
+    parts = tuple([part for part in message.parts if _may_carry(part)])
     return _with_parts(message, parts or (Text(EMPTY_USER if isinstance(message, User) else EMPTY_RESULT),))
 
 
-def _blank(part: object) -> bool:
-    return isinstance(part, Text) and not part.text.strip()
+def _may_carry(part: Part) -> bool:
+    """Say whether a user or a tool may say this."""
+    return not _blank(part.text) if type(part) is Text else type(part) is Image
 
 
-def _callable(part: object) -> bool:
-    if not isinstance(part, ToolCall):
-        return True
-    return bool(part.id.strip() and _NAME.fullmatch(part.name))
+def _may_say(part: Part) -> bool:
+    """Say whether a model may say this."""
+    if type(part) is Text:
+        return not _blank(part.text)
+    if type(part) is ToolCall:
+        return not _blank(part.id) and _NAME.fullmatch(part.name) is not None
+    return type(part) is Thinking
+
+
+def _blank(text: str) -> bool:
+    return not text or text.isspace()
 
 
 def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
-    return message if parts == message.parts else replace(message, parts=parts)
+    return message if len(parts) == len(message.parts) and parts == message.parts else replace(message, parts=parts)
 
 
 class _Slot:
     """One call at its place among the parts, and the result that was found for it."""
+
+    __slots__ = ("call", "place", "result")
 
     def __init__(self, place: int, call: ToolCall) -> None:
         self.place = place
@@ -145,6 +209,8 @@ class _Slot:
 class _Frame:
     """An assistant message with calls, and everything up to the next such message."""
 
+    __slots__ = ("assistant", "others", "results", "slots")
+
     def __init__(self, assistant: Assistant | None) -> None:
         self.assistant = assistant
         parts = assistant.parts if assistant else ()
@@ -154,6 +220,9 @@ class _Frame:
 
     def claim(self) -> list[ToolResult]:
         """Give each call its result, real ones first, and return the results that belong to no call here."""
+        if len(self.slots) == 1 == len(self.results) and self.slots[0].call.id == self.results[0].call_id:
+            self.slots[0].result = self.results[0]
+            return []
         stray: list[ToolResult] = []
         own = {slot.call.id for slot in self.slots}
         for result in sorted(self.results, key=is_synthetic):
@@ -195,7 +264,7 @@ def _frame_messages(frame: _Frame, rules: Rules) -> list[Message]:
     if assistant is None:
         return []
     slots = frame.slots
-    if assistant.stop_reason in {StopReason.ERROR, StopReason.ABORTED}:
+    if assistant.stop_reason in _CUT:
         # A cut stream: a call with a real result did run and the model must know; the others never began.
         slots = [slot for slot in slots if slot.result is not None and not is_synthetic(slot.result)]
     if not slots:

@@ -184,7 +184,7 @@ def _read_in(db: sqlite3.Connection, file: int, source: Source, start: int) -> t
     if not source.native:
         return sum(_add(db, file, entry) for entry in read_entries(source)), 0
     added, done = 0, start
-    for line in read_lines(source.path, start=start):
+    for line in read_lines(source.path, start=start, decoded=False):
         if line.torn:
             break
         done = line.offset + len(line.raw) + 1

@@ -201,7 +201,7 @@ class SessionStore:
             header = new_header(session_id, iso_ms(self.clock.now()), opened.header.cwd, opened.header.id)
             lines = [
                 encode(header.data),
-                *(entry.raw or encode(entry.data) for entry in _up_to(load_branch(opened), at)),
+                *(entry.raw for entry in _up_to(load_branch(opened), at)),
             ]
         ensure_dir(self.folder)
         path = self.folder / transcript_name(session_id)

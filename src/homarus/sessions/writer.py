@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeGuard
@@ -11,7 +11,7 @@ from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import Cancelled, StorageError
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.branch import forget_old_images
-from homarus.sessions.codec import COLLECTED, Json, cap_details, from_message, is_synthetic, keys_of
+from homarus.sessions.codec import COLLECTED, Json, cap_details, from_message, is_synthetic
 from homarus.sessions.convert import make_appendable
 from homarus.sessions.entry import (
     RUNTIME_CONTEXT,
@@ -23,7 +23,6 @@ from homarus.sessions.entry import (
     has_images,
     new_entry,
     new_header,
-    weigh,
 )
 from homarus.sessions.history import History
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
@@ -52,6 +51,8 @@ class SessionWriter:
         self.clock = clock
         self._ids = ids
         self._window = window
+        # Says what must be written down again when the oldest part of the branch is let go of; see `_slide`.
+        self.carry: Callable[[Sequence[Entry]], Iterable[tuple[str, Json]]] = lambda _dropped: ()
         self._run = ""
         self._file: JsonlWriter | None = None  # opened by the first append: looking at a session makes no file
         ensure_dir(path.parent)
@@ -70,16 +71,17 @@ class SessionWriter:
         tail = load_tail(identify(self.path), limit=self._window)
         self.branch: list[Entry] = list(tail.entries)
         self.complete = tail.complete
-        self._bytes = sum(weigh(entry) for entry in self.branch)
+        self._weight = sum([entry.weight for entry in self.branch])
         self._leaf = self.branch[-1].id if self.branch else None
         # A short id is new only among ids that we know; where most of the file was not read, ids are long.
-        known = {ident for entry in self.branch for ident in (entry.id, entry.parent_id or "")}
-        self._ids_seen: set[str] | None = known if self.size <= 2 * self._bytes + 65536 else None
+        self._ids_seen: set[str] | None = None
+        if self.size <= 65536 + 2 * sum([len(entry.raw) for entry in self.branch]):
+            self._ids_seen = {ident for entry in self.branch for ident in (entry.id, entry.parent_id or "")}
         self._notes = _notes(self.branch)
         self._keys: dict[str, None] = {}
         for entry in self.branch:
             if _is_user(entry):
-                self._remember(keys_of(entry.body))
+                self._remember(entry.keys)
         self._histories: dict[Rules, History] = {}
         self._pictures = any(has_images(entry) for entry in self.branch)
         spoken = project(visible(self.branch[_last_calls(self.branch) :]))
@@ -143,16 +145,24 @@ class SessionWriter:
         if not idempotency_key or self.knows(idempotency_key):
             return bool(idempotency_key)
         mark, size = encode(idempotency_key).strip(b'"'), 0
-        for line in read_lines_reversed(self.path) if self.path.exists() else ():
+        for line in read_lines_reversed(self.path, decoded=False) if self.path.exists() else ():
             if mark in line.raw:
                 entries = to_entries(line)
-                if any(_is_user(entry) and idempotency_key in keys_of(entry.body) for entry in entries):
+                if any(_is_user(entry) and idempotency_key in entry.keys for entry in entries):
                     self._remember((idempotency_key,))
                     return True
             size += len(line.raw)
             if size > _SEARCHED_BYTES:
                 break
         return False
+
+    def widen(self, tokens: int) -> None:
+        """Hold as much as a request to a model with this window can take, where that is more than was held before."""
+        wanted = 4 * tokens
+        if wanted > self._window:
+            self._window = wanted
+            if not self.complete:
+                self._load()
 
     def begin_run(self, run_id: str) -> None:
         """Make this run the only one that may append; a run that it superseded is refused from now on."""
@@ -265,13 +275,13 @@ class SessionWriter:
         self._append(entries, durable)
         for entry in entries:
             self.branch.append(entry)
-            self._bytes += weigh(entry)
+            self._weight += entry.weight
             self._leaf = entry.id
             self._notes += _notes([entry])
             self._histories = {rules: seen for rules, seen in self._histories.items() if seen.extend(entry)}
             if entry.type in {"compaction", "reset"}:
                 self._forget_older()
-        if self._bytes > 2 * self._window:
+        if self._weight > self._window * 5 // 4:
             self._slide()
         if self._pictures and any(_is_user(entry) for entry in entries):
             self._fade()
@@ -287,24 +297,30 @@ class SessionWriter:
     def _forget_older(self) -> None:
         self.branch = list(self.view.entries)
         self._notes = _notes(self.branch)
-        self._bytes = sum(weigh(entry) for entry in self.branch)
+        self._weight = sum([entry.weight for entry in self.branch])
         self.complete = True
 
     def _slide(self) -> None:
-        """Let go of the oldest half of a branch that nobody compacts, at the start of a turn."""
+        """Let go of the oldest part of a branch that nobody compacts, up to the start of a turn: no request holds it.
+
+        What must hold on beyond it (`carry`) is said again, so that it also stands in what the next start reads.
+        """
         size, place = 0, len(self.branch)
         while place > 0 and size < self._window:
             place -= 1
-            size += weigh(self.branch[place])
+            size += self.branch[place].weight
         starts = (i for i in range(place, len(self.branch)) if _is_user(self.branch[i]))
         keep = next(starts, place)
         if keep:
+            carried = list(self.carry(self.branch[:keep]))
             self.branch = self.branch[keep:]
             self._notes = _notes(self.branch)
-            self._bytes = sum(weigh(entry) for entry in self.branch)
+            self._weight = sum([entry.weight for entry in self.branch])
             self.complete = False
             self._ids_seen = None
             self._histories = {}
+            for kind, fields in carried:
+                self.append(kind, fields)
 
     def _remember(self, keys: Iterable[str]) -> None:
         self._keys.update(dict.fromkeys(keys))

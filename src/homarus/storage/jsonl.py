@@ -23,6 +23,8 @@ _BLOCK = 1 << 18
 class Line(msgspec.Struct, frozen=True):
     """One line as it stands in the file. `value` is None and `problem` says why when it is not a JSON record.
 
+    With `decoded=False` a reader leaves both empty, for those who read the bytes in their own way.
+
     `torn` marks a last line without its newline: a crash cut it, or it is being written right now.
     """
 
@@ -170,18 +172,18 @@ def _open_for_reading(path: Path) -> int:
         return fd
 
 
-def _make(offset: int, raw: bytes, length: int, torn: bool, max_line: int) -> Line | None:
+def _make(offset: int, raw: bytes, length: int, torn: bool, max_line: int, decoded: bool) -> Line | None:
     """Build a line from its bytes, or say that it was too long to load; blank lines are none."""
     if length > max_line:
         return Line(offset, b"", None, torn, f"a line of {length} bytes, longer than {max_line}")
     if not raw or raw.isspace():
         return None
-    value, problem = decode(raw)
+    value, problem = decode(raw) if decoded else (None, "")
     return Line(offset, raw, value, torn, problem)
 
 
 def read_lines(
-    path: Path, *, start: int = 0, end: int | None = None, max_line: int = MAX_LINE
+    path: Path, *, start: int = 0, end: int | None = None, max_line: int = MAX_LINE, decoded: bool = True
 ) -> Generator[Line, None, None]:
     """Yield lines oldest first, from the line that begins at `start`, as if the file ended at `end`.
 
@@ -203,7 +205,7 @@ def read_lines(
             for part in whole:
                 pieces.append(part)
                 length = held + len(part)
-                line = _make(offset, b"".join(pieces) if length <= max_line else b"", length, False, max_line)
+                line = _make(offset, b"".join(pieces) if length <= max_line else b"", length, False, max_line, decoded)
                 pieces, held, offset = [], 0, offset + length + 1
                 if line:
                     yield line
@@ -211,7 +213,7 @@ def read_lines(
             pieces.append(rest)
             if held > max_line:
                 pieces.clear()
-        last = _make(offset, b"".join(pieces) if held <= max_line else b"", held, True, max_line)
+        last = _make(offset, b"".join(pieces) if held <= max_line else b"", held, True, max_line, decoded)
         if last:
             yield last
     finally:
@@ -219,7 +221,7 @@ def read_lines(
 
 
 def read_lines_reversed(
-    path: Path, *, end: int | None = None, block: int = 65536, max_line: int = MAX_LINE
+    path: Path, *, end: int | None = None, block: int = 65536, max_line: int = MAX_LINE, decoded: bool = True
 ) -> Generator[Line, None, None]:
     """Yield the same lines newest first, reading blocks from the tail: the first line costs one block, not one file."""
     fd = _open_for_reading(path)
@@ -242,7 +244,7 @@ def read_lines_reversed(
                 held += len(part)
                 pieces.append(part)
                 raw = b"".join(reversed(pieces)) if held <= max_line else b""
-                line = _make(finish - held, raw, held, torn, max_line)
+                line = _make(finish - held, raw, held, torn, max_line, decoded)
                 finish, pieces, held, torn = finish - held - 1, [], 0, False
                 if line:
                     yield line
@@ -250,7 +252,7 @@ def read_lines_reversed(
             pieces.append(first)
             if held > max_line:
                 pieces.clear()
-        line = _make(0, b"".join(reversed(pieces)) if held <= max_line else b"", held, torn, max_line)
+        line = _make(0, b"".join(reversed(pieces)) if held <= max_line else b"", held, torn, max_line, decoded)
         if line:
             yield line
     finally:
