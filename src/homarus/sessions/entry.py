@@ -219,7 +219,7 @@ def read_entry(raw: bytes, offset: int = -1) -> Entry | None:
     row = read_row(raw)
     if row is None or row.type == "session" or not row.id.strip():
         return None
-    parent, said = row.parentId, row.said
+    parent, said = row.parentId, row.said if row.type == "message" else None
     above = None if parent is UNSET else parent or None
     linked, side = parent is not UNSET, row.appendMode == "side"
     common = (row.id, above, row.timestamp, raw, offset, row.type, linked, side, _weigh(row.type, raw, said))
