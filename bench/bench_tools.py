@@ -1,29 +1,30 @@
-"""What one tool call costs in CPU, through `execute` as a turn runs it, against the bare work it does."""
+"""What a tool call costs in CPU in a turn of twenty, through the library: the model's answer, the call, the durable result.
+
+The model runs in a process of its own and is not counted; commands that a call starts are. Every turn has a session of
+its own, and what is shown is the CPU of the whole turn, divided by its calls.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
+import statistics
 import subprocess
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.measure import Ctx, Row
-from homarus.core.cancel import Cancel
-from homarus.core.clock import ManualClock, SystemClock, SystemIds
-from homarus.core.messages import ToolCall, Trust
-from homarus.core.routes import Route, main_session
+from homarus.config.paths import resolve_paths
+from homarus.core.events import ToolEnded
+from homarus.gateway.app import Runtime
+from homarus.gateway.library import Agent
 from homarus.sandbox.process import available
-from homarus.sandbox.spec import Backend, SandboxSpec
-from homarus.tools.approval import Approvals
-from homarus.tools.execute import Toolbox, execute
-from homarus.tools.gate import ExecSettings, Granted, PolicyGate
-from homarus.tools.processes import ProcessManager
-from homarus.tools.registry import ToolServices, ToolSettings, build_tools
-from homarus.tools.tool import Taint, ToolContext
+from homarus.sandbox.spec import Backend
 
 CALLS = 20
 # Milliseconds of CPU for one call.
@@ -31,73 +32,73 @@ READ, SHELL, SANDBOXED = 1.0, 4.0, 20.0
 
 
 def run(ctx: Ctx) -> list[Row]:
-    """Measure a turn of twenty calls of each kind, the best of several."""
-    folder = ctx.folder("tools")
-    workspace = folder / "ws"
-    workspace.mkdir()
-    (workspace / "f.txt").write_text("a line of text\n" * 200)
-    rows = [_row("file read", _best(ctx, folder, Backend.OFF, "read", {"path": "f.txt"}), READ)]
-    bare = _spent(
-        lambda: [
-            subprocess.run(["/bin/sh", "-c", "echo hi"], stdout=subprocess.DEVNULL, check=True) for _ in range(CALLS)
-        ]
-    )
-    shell = _best(ctx, folder, Backend.OFF, "exec", {"command": "echo hi"})
-    rows.append(_row(f"shell call, no sandbox (bare: {bare / CALLS * 1000:.1f} ms)", shell, SHELL))
-    for backend in (Backend.BWRAP, Backend.LANDLOCK):
-        if available(backend):
-            taken = _best(ctx, folder, backend, "exec", {"command": "echo hi"})
-            rows.append(_row(f"shell call in {backend.value}", taken, SANDBOXED))
+    """Measure turns of twenty calls of each kind, the median of several; the bare command stands beside them."""
+    bare = statistics.median(_bare() for _ in range(max(3, ctx.runs // 3)))
+    with model() as port:
+        off = {"sandbox": {"mode": "off"}}, {"exec": {"mode": "full"}}
+        rows = [_row("file read", _turns(ctx, port, "read", "tools", *off), READ)]
+        shell = _turns(ctx, port, "shell", "exec", *off)
+        rows.append(_row(f"shell call, no sandbox (bare: {bare * 1000:.1f} ms)", shell, SHELL))
+        for backend in (Backend.BWRAP, Backend.LANDLOCK):
+            if available(backend):
+                held = {"sandbox": {"backend": backend.value}}, {}
+                taken = _turns(ctx, port, backend.value, "exec", *held)
+                rows.append(_row(f"shell call in {backend.value}", taken, SANDBOXED))
     return rows
+
+
+@contextmanager
+def model() -> Iterator[int]:
+    """Run the model and return its port."""
+    script = Path(__file__).with_name("mock_model.py")
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        try:
+            yield int(child.stdout.readline())
+        finally:
+            child.communicate("")
 
 
 def _row(item: str, seconds: float, limit: float) -> Row:
     value = seconds * 1000
-    return Row(item, value, "ms CPU", f"{limit:g} ms", value / limit, 1.0)
+    return Row(f"{item}, of {CALLS} in a turn", value, "ms CPU", f"{limit:g} ms", value / limit, 1.0)
 
 
-def _best(ctx: Ctx, folder: Path, backend: Backend, name: str, arguments: dict[str, Any]) -> float:
-    granted = Granted()
-    manager = ProcessManager(SystemClock(), SystemIds())
-    book = Approvals(folder / "approvals.json", SystemClock(), SystemIds())
-    gate = PolicyGate(book, granted, os.environ, settings=lambda _: ExecSettings(mode="full"))
-    tools = build_tools(ToolServices(processes=manager, grants=granted, env=os.environ), ToolSettings())
-    box = Toolbox({tool.name: tool for tool in tools}, gate)
-    context = _context(folder, backend)
-
-    async def turn() -> None:
-        for number in range(CALLS):
-            result = await execute(ToolCall(f"c{number}", name, arguments), box, context)
-            assert not result.is_error, result.text
-
-    async def all_turns() -> float:
-        await turn()
-        best = min([await _measured(turn) for _ in range(max(3, ctx.runs // 3))])
-        await manager.aclose()
-        return best
-
-    return asyncio.run(all_turns()) / CALLS
+def _turns(ctx: Ctx, port: int, name: str, marker: str, defaults: dict[str, Any], tools: dict[str, Any]) -> float:
+    home = ctx.folder(f"tools-{name}")
+    state = home / ".openclaw"
+    workspace = state / "workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "NOTES.md").write_text("".join(f"line {number} of the notes\n" for number in range(200)))
+    url = f"http://127.0.0.1:{port}/v1"
+    provider = {"baseUrl": url, "api": "openai-completions", "apiKey": "k", "models": [{"id": "m"}]}
+    document = {
+        "agents": {"defaults": {"model": {"primary": "mock/m"}, **defaults}},
+        "models": {"providers": {"mock": provider}},
+        "tools": tools,
+    }
+    (state / "openclaw.json").write_text(json.dumps(document))
+    env = {"HOME": str(home), "PATH": "/usr/bin:/bin", "TZ": "UTC"}
+    return asyncio.run(_measured(env, marker, max(3, ctx.runs // 3)))
 
 
-def _context(folder: Path, backend: Backend) -> ToolContext:
-    workspace, key = folder / "ws", main_session("main")
-    return ToolContext(
-        agent_id="main",
-        session=key,
-        session_id="s",
-        run_id="r",
-        route=Route("main", key, "terminal"),
-        trust=Trust.OWNER,
-        workspace=workspace,
-        cwd=workspace,
-        sandbox=SandboxSpec(backend, str(workspace)),
-        env={},
-        overflow_dir=folder / "overflow",
-        clock=ManualClock(datetime(2026, 1, 1, tzinfo=UTC)),
-        ids=SystemIds(),
-        cancel=Cancel(),
-        taint=Taint(),
-    )
+async def _measured(env: dict[str, str], marker: str, runs: int) -> float:
+    runtime = Runtime.open(resolve_paths(env), env)
+    taken = []
+    for number in range(runs + 1):
+        agent = Agent(runtime, runtime.store("main").key(f"bench-{number}"))
+        before = _cpu()
+        calls = [
+            event async for event in agent.run(f"[[{marker}:{CALLS}]] Go through it.") if isinstance(event, ToolEnded)
+        ]
+        if number:  # the first turn warms up
+            taken.append(_cpu() - before)
+        if len(calls) != CALLS or any(call.result.is_error for call in calls):
+            raise SystemExit(f"bench: the turn did not make its {CALLS} calls")
+    await runtime.aclose()
+    return statistics.median(taken) / CALLS
 
 
 def _cpu() -> float:
@@ -106,13 +107,8 @@ def _cpu() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def _spent(work: Callable[[], object]) -> float:
+def _bare() -> float:
     before = _cpu()
-    work()
-    return _cpu() - before
-
-
-async def _measured(work: Callable[[], Awaitable[None]]) -> float:
-    before = _cpu()
-    await work()
-    return _cpu() - before
+    for _ in range(CALLS):
+        subprocess.run(["/bin/sh", "-c", "true"], stdout=subprocess.DEVNULL, check=True, env=dict(os.environ))
+    return (_cpu() - before) / CALLS

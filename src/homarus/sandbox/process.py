@@ -12,6 +12,7 @@ import os
 import signal
 import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +27,8 @@ GRACE_SECONDS = 0.3
 LINGER_SECONDS = 0.2
 _BLOCK = 65536
 _MAX_PIDS = 4096
+# Up to this many numbers are looked at one by one; beyond that the list of all processes is shorter.
+_MAX_SPAN = 256
 
 
 class Order(Struct, frozen=True):
@@ -173,7 +176,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
         if self._spec.backend in {Backend.OFF, Backend.LANDLOCK}:
-            for pid in marked(self._order.mark):
+            for pid in marked(self._order.mark, self._process.pid):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 
@@ -265,9 +268,12 @@ async def run(
         child.close()
 
 
-def marked(mark: str) -> list[int]:
-    """Return the processes of ours whose environment carries this mark, wherever they went; Linux only."""
-    return [pid for pid, value in _marks() if value.rpartition(".")[2] == mark]
+def marked(mark: str, since: int = 0) -> list[int]:
+    """Return the processes of ours whose environment carries this mark, wherever they went; Linux only.
+
+    `since` is the process that began it: whatever came of it is younger.
+    """
+    return [pid for pid, value in _marks(since) if value.rpartition(".")[2] == mark]
 
 
 def end_orphans() -> list[int]:
@@ -285,7 +291,12 @@ def end_orphans() -> list[int]:
 
 def _owned(mark: str) -> str:
     """Return a mark that also says whose command it is: our process and the moment it began."""
-    return f"{os.getpid()}.{_start_of(os.getpid())}.{mark}"
+    return f"{_self(os.getpid())}.{mark}"
+
+
+@cache
+def _self(pid: int) -> str:
+    return f"{pid}.{_start_of(pid)}"
 
 
 def _start_of(pid: int) -> str:
@@ -295,21 +306,46 @@ def _start_of(pid: int) -> str:
         return "0"
 
 
-def _marks() -> list[tuple[int, str]]:
+def _marks(since: int = 0) -> list[tuple[int, str]]:
     needle = f"{MARK}=".encode()
     found: list[tuple[int, str]] = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            data = (entry / "environ").read_bytes()
-        except OSError:
-            continue  # ended meanwhile, or not ours
+    for pid in _pids(since):
+        data = _slurp(f"/proc/{pid}/environ")
         if needle in data:
-            for part in data.split(b"\x00"):
-                if part.startswith(needle):
-                    found.append((int(entry.name), part[len(needle) :].decode("utf-8", "replace")))
+            values = (part[len(needle) :] for part in data.split(b"\x00") if part.startswith(needle))
+            found += [(pid, value.decode("utf-8", "replace")) for value in values]
         if len(found) >= _MAX_PIDS:
             break
     return found
+
+
+def _pids(since: int) -> Sequence[int]:
+    """Return the numbers under which processes may be found: those that were given out since one began, if that is few."""
+    if since:
+        newest = _slurp("/proc/loadavg").rpartition(b" ")[2].strip()
+        if newest.isdigit() and since <= int(newest) < since + _MAX_SPAN:
+            return range(since, int(newest) + 1)
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib costs more than the rest
+    except OSError:
+        return ()
+
+
+def _slurp(path: str) -> bytes:
+    """Return the content of a small file of the kernel's, nothing if it is gone meanwhile or not ours."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        data = b""
+        while block := os.read(fd, _BLOCK):
+            data += block
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def _limit(pid: int, limits: Limits) -> None:

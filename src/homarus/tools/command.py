@@ -103,7 +103,7 @@ def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:
         if wanted and not spec.can_read(path):
             raise ToolError(f"{path} is not in the sandbox", cure=f"use a folder below {context.workspace}")
         return path
-    if not Path(path).is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 - a plan is made twice for every command
         raise ToolError(f"there is no folder {path}", cure="check it with ls")
     return path
 
@@ -111,16 +111,15 @@ def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:
 def _program(name: str, cwd: str) -> str:
     """Return where a program lies: by the fixed path, or by its own path from the folder of the command."""
     if "/" in name:
-        found = os.path.normpath(Path(cwd, name))
+        found = os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118
         return found if os.access(found, os.X_OK) else name
-    import shutil
-
-    found_path = shutil.which(name, path=PATH)
-    if found_path is None:
-        raise ToolError(
-            f"there is no program '{name}'", cure="check the name; programs are looked for in the system's folders"
-        )
-    return found_path
+    for folder in PATH.split(":"):
+        found = f"{folder}/{name}"
+        if os.access(found, os.X_OK) and not os.path.isdir(found):  # noqa: PTH112
+            return found
+    raise ToolError(
+        f"there is no program '{name}'", cure="check the name; programs are looked for in the system's folders"
+    )
 
 
 def _files(words: list[str], cwd: str) -> tuple[tuple[str, str], ...]:
@@ -129,14 +128,17 @@ def _files(words: list[str], cwd: str) -> tuple[tuple[str, str], ...]:
     for word in words:
         # An option may carry a path behind its sign: --file=x, -fx, @x.
         for text in {word, word.partition("=")[2], word.lstrip("@"), word[2:] if word.startswith("-") else ""}:
-            if not text or len(text) > 4096 or len(found) >= _MAX_FILES:
+            if not text or len(text) > 4096 or "\x00" in text or len(found) >= _MAX_FILES:
                 continue
-            path = Path(os.path.realpath(Path(cwd, text)))
-            if str(path).startswith(SYSTEM) or not path.is_file():
+            path = os.path.join(cwd, text)  # noqa: PTH118
+            if not os.path.isfile(path):  # noqa: PTH113
+                continue
+            real = os.path.realpath(path)
+            if real.startswith(SYSTEM):
                 continue
             try:
-                with path.open("rb") as file:
-                    found[str(path)] = hashlib.sha256(file.read(_MAX_FILE_BYTES)).hexdigest()
+                with Path(real).open("rb") as file:
+                    found[real] = hashlib.sha256(file.read(_MAX_FILE_BYTES)).hexdigest()
             except OSError:
-                found[str(path)] = "unreadable"
+                found[real] = "unreadable"
     return tuple(sorted(found.items()))

@@ -185,8 +185,10 @@ def _inside(path: str, workspace: str) -> bool:
 
 
 def _identity(case: Case, _: Known) -> Verdict:
+    if case.risk is not Risk.WRITE or (case.trust is Trust.OWNER and not case.tainted):
+        return Allow()
     named = [path for path in case.paths if is_protected(path, case.workspace)]
-    if case.risk is not Risk.WRITE or not named or (case.trust is Trust.OWNER and not case.tainted):
+    if not named:
         return Allow()
     why = "after untrusted text was read" if case.tainted else "for somebody who is not the owner"
     return Ask(f"{single_line(named[0], 120)} shapes the agent and would be changed {why}")

@@ -59,7 +59,9 @@ class Spot(Struct, frozen=True):
 
 def clean(text: str, home: str = "") -> str:
     """Return a path as it was meant: without a leading `@`, with `~` expanded and exotic spaces made plain."""
-    text = "".join(" " if char in _SPACES else char for char in text.strip())
+    text = text.strip()
+    if not text.isascii():
+        text = "".join(" " if char in _SPACES else char for char in text)
     text = text.removeprefix("@")
     if not text or "\x00" in text:
         raise ToolError("the path is empty or holds a NUL byte", cure="give a path such as notes/today.md")
@@ -70,12 +72,15 @@ def clean(text: str, home: str = "") -> str:
 
 def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False) -> Spot:
     """Return where a path lies for this turn, or raise: `Denied` when it is out of reach."""
-    wanted = Path(os.path.normpath(context.cwd / clean(text, context.env.get("HOME", ""))))
+    wanted = os.path.normpath(os.path.join(context.cwd, clean(text, context.env.get("HOME", ""))))  # noqa: PTH118
+    # Two leading slashes mean the same as one everywhere but in a comparison.
+    wanted = "/" + wanted.lstrip("/")
     for root, writable in _roots(context, reach):
-        if wanted.is_relative_to(root):
+        name = _below(wanted, str(root))
+        if name:
             if write and not writable:
                 raise Denied(f"{wanted} can only be read", cure=f"write below {context.workspace}")
-            return Spot(root, _name(wanted, root), writable)
+            return Spot(root, name, writable)
     raise Denied(
         f"{wanted} is outside of what this session may {'change' if write else 'read'}",
         cure=f"use a path below {context.workspace}",
@@ -98,8 +103,12 @@ def _roots(context: ToolContext, reach: Reach) -> Iterator[tuple[Path, bool]]:
         yield Path("/"), True
 
 
-def _name(path: Path, root: Path) -> str:
-    return str(path.relative_to(root))
+def _below(path: str, root: str) -> str:
+    """Return the name of a path below a root, or nothing when it lies elsewhere. Both are plain: no dots, one slash each."""
+    if path == root:
+        return "."
+    inside = root if root.endswith("/") else f"{root}/"
+    return path[len(inside) :] if path.startswith(inside) else ""
 
 
 @contextmanager

@@ -56,7 +56,8 @@ def touched(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> tu
     found = []
     for name in names:
         try:
-            found.append(os.path.normpath(context.cwd / clean(name, context.env.get("HOME", ""))))
+            cleaned = clean(name, context.env.get("HOME", ""))
+            found.append(os.path.normpath(os.path.join(context.cwd, cleaned)))  # noqa: PTH118 - this runs for every call
         except HomarusError:
             continue
     return tuple(found)
