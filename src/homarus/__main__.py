@@ -23,9 +23,14 @@ def main() -> int:
     import gc
 
     gc.set_threshold(GARBAGE_AFTER, 10, 10)
-    from homarus.cli.main import run
+    try:
+        from homarus.cli.main import run
 
-    code = run(sys.argv[1:])
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        # While modules were still being imported: nothing has begun.
+        sys.stderr.write("homarus: stopped\n")
+        code = 130
     _leave(code)
     return code
 

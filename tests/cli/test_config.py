@@ -301,3 +301,17 @@ def test_no_file_at_all(config: Path, capsys) -> None:
     assert run(["config", "set", "session.reset.mode", "daily"]) == 0
     assert json.loads(config.read_text()) == {"session": {"reset": {"mode": "daily"}}}
     assert config.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_patch_that_is_no_json5_is_a_usage_error_with_its_line(config: Path, capsys):
+    file = config.parent / "patch.json5"
+    file.write_text("{\n  a: ,\n}")
+    assert run(["config", "patch", str(file)]) == 2
+    assert f"the patch is no JSON5: {file}:2:" in capsys.readouterr().err
+
+
+def test_an_editor_is_not_opened_for_nobody(config: Path, capsys, monkeypatch):
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert run(["config", "edit"]) == 2
+    assert "set EDITOR" in capsys.readouterr().err

@@ -118,8 +118,10 @@ def test_a_sandbox_that_cannot_be_had_is_a_warning_and_no_part_of_the_prompt(hom
 
 
 def test_an_unknown_agent_is_named_with_those_there_are(home, capsys):
-    assert run(["prompt", "--agent", "ghost"]) == 78
-    assert "there is no agent 'ghost' (agents are: main, work)" in capsys.readouterr().err
+    assert run(["prompt", "--agent", "ghost"]) == 1
+    assert (
+        "there is no agent 'ghost' (agents are: main, work; 'homarus agents add' makes one)" in capsys.readouterr().err
+    )
 
 
 def test_agent_and_session_must_agree(home, capsys):

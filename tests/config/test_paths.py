@@ -63,3 +63,12 @@ def test_blank_variables_count_as_unset(tmp_path: Path):
 def test_another_home_can_be_named(tmp_path: Path):
     env = {"HOME": str(tmp_path), "OPENCLAW_HOME": "~/service"}
     assert resolve_paths(env).state_dir == tmp_path / "service" / ".openclaw"
+
+
+def test_an_empty_home_variable_is_no_home():
+    import os
+    import pwd
+
+    account = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    for env in ({}, {"HOME": ""}, {"HOME": "  "}):
+        assert resolve_paths(env).state_dir == account / ".openclaw"

@@ -174,3 +174,21 @@ def test_looking_changes_nothing(state: Path) -> None:
     before = picture()
     examine(home(state))
     assert picture() == before
+
+
+def test_a_file_where_the_home_should_be_is_an_error(tmp_path: Path):
+    (tmp_path / ".openclaw").write_text("not a folder")
+    env = {"HOME": str(tmp_path)}
+    home = Home(load_config(resolve_paths(env), env), env, ManualClock(NOW))
+    (finding,) = check_state(home)
+    assert (finding.check, finding.severity) == ("state.no_folder", Severity.ERROR)
+
+
+def test_a_check_that_may_not_look_says_where_and_what_helps(state: Path):
+    def check_closed(_home: Home) -> list[Finding]:
+        raise PermissionError(13, "Permission denied", "/closed/door")
+
+    env = {"HOME": str(state.parent)}
+    (finding,) = examine(Home(load_config(resolve_paths(env), env), env, ManualClock(NOW)), [check_closed])
+    assert finding.message == "cannot look at /closed/door: Permission denied"
+    assert "chmod" in finding.cure

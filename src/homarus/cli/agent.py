@@ -78,9 +78,9 @@ def open_agent(app: App, agent_id: str, session: str) -> Agent:
     """Open an agent of this home in one of its sessions."""
     from homarus.core.clock import SystemIds
     from homarus.gateway.app import Runtime
-    from homarus.gateway.library import Agent, agent_named
+    from homarus.gateway.library import Agent
 
-    name = agent_named(app.config, agent_id)
+    name = app.config.agent_named(agent_id).id
     runtime = Runtime(app.config, app.env, clock=app.clock, ids=SystemIds())
     return Agent(runtime, runtime.store(name).key(session))
 

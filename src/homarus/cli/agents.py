@@ -127,7 +127,7 @@ def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
     from homarus.workspace.roster import delete_agent
 
     config = app.config
-    known = _known(config, agent)
+    known = config.agent_named(agent)
     if len(config.agents) == 1:
         raise ConfigError(f"'{known.id}' is the only agent, and there is always one", cure="add another one first")
     home = resolve_workspace(config, known.id, app.env)
@@ -162,7 +162,7 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
     from homarus.workspace.roster import describe_match
 
     config = app.config
-    known, match = _known(config, agent), _match(channel, account, peer)
+    known, match = config.agent_named(agent), _match(channel, account, peer)
     operations = bound(config.authored, known.id, match)
     if operations:
         _change(app, config, operations)
@@ -195,7 +195,7 @@ def unbind(
     if everything == bool(channel):
         raise click.UsageError("name a CHANNEL, or say --all")
     config = app.config
-    known = _known(config, agent)
+    known = config.agent_named(agent)
     operations = unbound(config.authored, known.id, _match(channel, account, peer) if channel else None)
     _change(app, config, operations)
     if as_json:
@@ -229,7 +229,7 @@ def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **la
     if not values:
         raise click.UsageError("say what to change, for example --name Otto")
     config = app.config
-    known = _known(config, agent) if agent else config.default_agent
+    known = config.agent_named(agent)
     home = resolve_workspace(config, known.id, app.env)
     operations: list[Operation] = []
     if where != "file":
@@ -242,18 +242,6 @@ def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **la
         app.out.json({"agentId": known.id, "identity": values, "changed": touched})
     else:
         app.out.line(f"{known.id}: set {', '.join(values)} in {' and '.join(touched)}")
-
-
-def _known(config: Config, name: str) -> AgentConfig:
-    from homarus.core.errors import ConfigError
-    from homarus.core.routes import normalize_agent_id
-
-    wanted = normalize_agent_id(name)
-    for agent in config.agents:
-        if agent.id == wanted:
-            return agent
-    there = ", ".join(agent.id for agent in config.agents)
-    raise ConfigError(f"there is no agent '{wanted}'", cure=f"agents are: {there}")
 
 
 def _new_id(asked: str, agent_id: str) -> str:

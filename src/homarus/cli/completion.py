@@ -6,8 +6,6 @@ import click
 
 from homarus.cli.app import App, pass_app
 
-_VARIABLE = "_HOMARUS_COMPLETE"
-
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -22,9 +20,9 @@ def command(app: App, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from homarus.cli.main import cli
+    from homarus.cli.main import COMPLETE, cli
 
     kind = get_completion_class(shell)
     assert kind is not None
-    maker = kind(cli, {}, "homarus", _VARIABLE)
+    maker = kind(cli, {}, "homarus", COMPLETE)
     app.out.line(maker.source_template % maker.source_vars())

@@ -164,7 +164,10 @@ def patch(
         data = sys.stdin.buffer.read(_PATCH_BYTES + 1)
     if len(data) > _PATCH_BYTES:
         raise click.UsageError("the patch is larger than 8 MB")
-    wanted = parse_text(data.decode("utf-8", "replace"), str(source or "standard input"))
+    try:
+        wanted = parse_text(data.decode("utf-8", "replace"), str(source or "standard input"))
+    except ConfigError as problem:
+        raise click.UsageError(f"the patch is no JSON5: {problem.message}") from None
     if not isinstance(wanted, dict):
         raise click.UsageError("a patch must be an object, such as { session: { scope: 'main' } }")
     _change(app, [Operation("patch", (), wanted)], dry_run=dry_run, force=force, as_json=as_json)

@@ -97,9 +97,11 @@ def _keep(path: Path, data: bytes) -> Path:
 
 def _run_editor(app: App, copy: Path) -> None:
     named = app.env.get("VISUAL") or app.env.get("EDITOR") or ""
-    argv = shlex.split(named) or [next((name for name in ("nano", "vim", "vi") if shutil.which(name)), "")]
+    # An editor of our own choice needs somebody in front of it; one that was named may be a script.
+    usual = ("nano", "vim", "vi") if sys.stdin.isatty() and sys.stdout.isatty() else ()
+    argv = shlex.split(named) or [next((name for name in usual if shutil.which(name)), "")]
     if not argv[0]:
-        raise click.UsageError("no editor: set EDITOR, for example EDITOR=nano")
+        raise click.UsageError("no editor: set EDITOR, for example EDITOR=nano, or use 'homarus config set'")
     try:
         code = subprocess.call([*argv, str(copy)])
     except OSError as problem:

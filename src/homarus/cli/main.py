@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,11 @@ from homarus.cli.group import Group
 from homarus.cli.table import COMMANDS, Entry
 
 OK, FAILED, USAGE, CONFIGURATION = 0, 1, 2, 78
+# Set by the scripts of `homarus completion`: then the call is a shell's question, not a command.
+COMPLETE = "_HOMARUS_COMPLETE"
+# OpenClaw's names of levels, as OPENCLAW_LOG_LEVEL has them.
+_LEVELS = {"trace": "debug", "debug": "debug", "info": "info", "warn": "warning", "warning": "warning"}
+_LEVELS |= {"error": "error", "fatal": "critical", "silent": "critical"}
 
 
 class LazyGroup(Group):
@@ -83,10 +89,11 @@ def cli(
         log_level=log_level,
         debug=debug,
     )
-    if log_level:
+    level = log_level or _LEVELS.get(os.environ.get("OPENCLAW_LOG_LEVEL", "").strip().lower())
+    if level:
         import logging
 
-        logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+        logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
     if ctx.invoked_subcommand is None:
         from homarus.cli.welcome import welcome
 
@@ -96,14 +103,24 @@ def cli(
 def run(args: Sequence[str]) -> int:
     """Run one command line and return the exit code; nothing escapes but a bug, and that only with --debug."""
     debug = "--debug" in args
+    _make_streams_total()
     try:
-        result = cli.main(args=list(args), prog_name="homarus", standalone_mode=False)
+        asked = os.environ.get(COMPLETE)
+        if asked:
+            from click.shell_completion import shell_complete
+
+            return shell_complete(cli, {}, "homarus", COMPLETE, asked)
+        # Not `cli.main`: that ends the process by itself when a reader goes away.
+        with cli.make_context("homarus", list(args)) as ctx:
+            result = cli.invoke(ctx)
         sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as problem:
         return _usage(problem)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, EOFError):
+        if sys.stderr and sys.stderr.isatty():
+            print(file=sys.stderr)  # after the ^C that the terminal shows
         _say("stopped")
         return 130
     except BrokenPipeError:
@@ -119,7 +136,20 @@ def run(args: Sequence[str]) -> int:
     return result if isinstance(result, int) else OK
 
 
+def _make_streams_total() -> None:
+    """Let no character stop a command after its work: what a terminal cannot show is replaced, what is no text is read."""
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, ""), (sys.stderr, "")):
+        if isinstance(stream, io.TextIOWrapper):
+            utf8 = stream.encoding.lower().replace("-", "") == "utf8"
+            # In UTF-8 only halves of surrogate pairs fail, such as bytes of file names; JSON takes them escaped like this.
+            stream.reconfigure(errors=errors or ("backslashreplace" if utf8 else "replace"))
+
+
 def _usage(problem: click.ClickException) -> int:
+    everywhere = {name for param in cli.params for name in param.opts}
+    if isinstance(problem, click.NoSuchOption) and problem.option_name in everywhere:
+        _say(f"{problem.option_name} goes before the command: homarus {problem.option_name} …")
+        return problem.exit_code
     where = (
         f" ('{problem.ctx.command_path} --help' explains)"
         if isinstance(problem, click.UsageError) and problem.ctx
@@ -130,11 +160,16 @@ def _usage(problem: click.ClickException) -> int:
 
 
 def _failure(problem: Exception) -> int:
-    from homarus.core.errors import ConfigError, HomarusError
+    from homarus.core.errors import ConfigError, HomarusError, Unknown
 
     if isinstance(problem, HomarusError):
         _say(str(problem))
-        return CONFIGURATION if isinstance(problem, ConfigError) else FAILED
+        return CONFIGURATION if isinstance(problem, ConfigError) and not isinstance(problem, Unknown) else FAILED
+    if isinstance(problem, OSError) and problem.filename is not None:
+        from homarus.storage.faults import explain
+
+        _say(str(explain(problem, "use", os.fsdecode(problem.filename))))
+        return FAILED
     _say(f"unexpected failure: {type(problem).__name__}: {problem} (run again with --debug for the traceback)")
     return FAILED
 

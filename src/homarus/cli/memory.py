@@ -320,7 +320,7 @@ def opened(app: App, *, agent: str | None = None, workspace: Path | None = None,
     from homarus.gateway.memories import open_memory
 
     config = app.config
-    chosen = config.agent(agent) if agent else config.default_agent
+    chosen = config.agent_named(agent)
     return open_memory(config, app.env, chosen.id, clock=app.clock, provider=provider or "")
 
 

@@ -24,14 +24,7 @@ def _open(app: App) -> Models:
 
 
 def _agent(app: App, agent_id: str | None) -> AgentConfig:
-    from homarus.core.errors import ConfigError
-
-    if agent_id is None:
-        return app.config.default_agent
-    known = [agent.id for agent in app.config.agents]
-    if agent_id not in known:
-        raise ConfigError(f"there is no agent '{agent_id}'", cure=f"agents are: {', '.join(known)}")
-    return app.config.agent(agent_id)
+    return app.config.agent_named(agent_id)
 
 
 @click.group("models", cls=Group, default="status")
@@ -216,11 +209,11 @@ def add_alias(app: App, alias: str, model: str, as_json: bool) -> None:
 def remove_alias(app: App, alias: str, as_json: bool) -> None:
     """Forget ALIAS; the model's other settings stay."""
     from homarus.config.write import Operation, change
-    from homarus.core.errors import ConfigError
+    from homarus.core.errors import Unknown
 
     held = _holders(app, alias)
     if not held:
-        raise ConfigError(f"there is no alias '{alias}'", cure="`homarus models aliases` lists them")
+        raise Unknown(f"there is no alias '{alias}'", cure="`homarus models aliases` lists them")
     change(app.config, app.env, [Operation("unset", ("agents", "defaults", "models", key, "alias")) for key in held])
     if as_json:
         app.out.json({"removed": alias, "models": held})

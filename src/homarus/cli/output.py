@@ -49,6 +49,11 @@ class Output:
         """Say whether standard output takes colours."""
         return self._allowed and (self._forced or self.out.isatty())
 
+    @property
+    def _whole(self) -> bool:
+        """Say whether every character can be printed; where not, JSON has its own way to write them."""
+        return (getattr(self.out, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+
     def style(self, text: str, *names: str) -> str:
         """Return the text in these styles, or unchanged where colours are off."""
         if not names or not self.color:
@@ -65,12 +70,12 @@ class Output:
 
     def json(self, value: Any) -> None:
         """Print a value as JSON that both programs and people can read."""
-        print(json.dumps(value, ensure_ascii=False, indent=2, default=str), file=self.out)
+        print(json.dumps(value, ensure_ascii=not self._whole, indent=2, default=str), file=self.out)
 
     def json_lines(self, values: Iterable[Any]) -> None:
         """Print values as JSON, one a line, for what has no end."""
         for value in values:
-            print(json.dumps(value, ensure_ascii=False, default=str), file=self.out)
+            print(json.dumps(value, ensure_ascii=not self._whole, default=str), file=self.out)
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left."""

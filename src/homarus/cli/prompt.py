@@ -84,16 +84,13 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
 
 
 def _session(app: App, session_key: str | None, agent_id: str | None) -> SessionKey:
-    from homarus.core.errors import ConfigError
-    from homarus.core.routes import SessionKey, main_session, normalize_agent_id
+    from homarus.core.routes import SessionKey, main_session
 
-    named = normalize_agent_id(agent_id) if agent_id else app.config.default_agent.id
+    named = app.config.agent_named(agent_id).id
     session = SessionKey.parse(session_key, default_agent=named) if session_key else main_session(named)
     if agent_id and session.agent_id != named:
         raise click.UsageError(f"session '{session}' belongs to agent '{session.agent_id}', not to '{named}'")
-    known = [agent.id for agent in app.config.agents]
-    if session.agent_id not in known:
-        raise ConfigError(f"there is no agent '{session.agent_id}'", cure=f"agents are: {', '.join(known)}")
+    app.config.agent_named(session.agent_id)
     return session
 
 

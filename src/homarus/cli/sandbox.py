@@ -77,7 +77,7 @@ def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
     from homarus.sandbox.settings import SandboxSettings
     from homarus.workspace.agents import resolve_workspace
 
-    agent = app.config.agent(agent_id) if agent_id else app.config.default_agent
+    agent = app.config.agent_named(agent_id)
     key = SessionKey.parse(session, default_agent=agent.id) if session else main_session(agent.id)
     workspace = resolve_workspace(app.config, agent.id, app.env)
     place = Place(key, workspace, app.paths.home, app.paths.state_dir)

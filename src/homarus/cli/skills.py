@@ -108,17 +108,12 @@ def check(app: App, agent_id: str | None, as_json: bool) -> int:
 
 
 def _load(app: App, agent_id: str | None) -> Loaded:
-    from homarus.core.errors import ConfigError
-    from homarus.core.routes import normalize_agent_id
     from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
     from homarus.skills.library import SkillLibrary
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
-    agent = normalize_agent_id(agent_id) if agent_id else config.default_agent.id
-    known = [each.id for each in config.agents]
-    if agent not in known:
-        raise ConfigError(f"there is no agent '{agent}'", cure=f"agents are: {', '.join(known)}")
+    agent = config.agent_named(agent_id).id
     roots = roots_of(config, resolve_workspace(config, agent, app.env))
     library = SkillLibrary(settings_of(config).limits)
     return library.load(roots), gate_of(config, agent, machine_facts(config, app.env)), library

@@ -46,6 +46,9 @@ def load_config(
     elif source is None and os.path.lexists(f"{paths.config_path}.bak"):
         message, cure = "is missing, but a backup lies beside it", "copy the .bak file back if it was not meant to go"
         problems.append(Problem("warning", str(paths.config_path), 0, "", message, cure))
+    elif source is None and paths.named:
+        message, cure = "there is no such file, so the defaults hold", "check --config and OPENCLAW_CONFIG_PATH"
+        problems.append(Problem("error", str(paths.config_path), 0, "", message, cure))
     content = _content(paths, env, source, document)
     content.fallback = fallback
     content.problems = problems + content.problems

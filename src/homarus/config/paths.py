@@ -24,6 +24,8 @@ class Paths(msgspec.Struct, frozen=True):
     profile: str | None = None
     # Set when OPENCLAW_STATE_DIR chose the state folder: then nothing may fall back to the folder in the home.
     isolated: bool = False
+    # Set when an option or a variable named the configuration: then its absence is a mistake and not a fresh start.
+    named: bool = False
 
     @property
     def agents_dir(self) -> Path:
@@ -82,7 +84,7 @@ class Paths(msgspec.Struct, frozen=True):
 
 def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_path: Path | None = None) -> Paths:
     """Decide all places from the environment and the two global options; the options win over the variables."""
-    account = Path(_setting(env, "HOME") or Path.home()).absolute()
+    account = Path(_setting(env, "HOME") or _account_home()).absolute()
     named = _setting(env, "OPENCLAW_HOME")
     home = expand(named, account) if named else account
     name = _profile(profile if profile is not None else env.get("OPENCLAW_PROFILE", ""))
@@ -90,7 +92,7 @@ def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_
     state = expand(chosen, home) if chosen else home / (f".openclaw-{name}" if name else ".openclaw")
     asked = str(config_path) if config_path is not None else _setting(env, "OPENCLAW_CONFIG_PATH")
     file = expand(asked, home) if asked else state / CONFIG_NAME
-    return Paths(home=home, state_dir=state, config_path=file, profile=name, isolated=bool(chosen))
+    return Paths(home=home, state_dir=state, config_path=file, profile=name, isolated=bool(chosen), named=bool(asked))
 
 
 def expand(text: str, home: Path) -> Path:
@@ -103,6 +105,17 @@ def expand(text: str, home: Path) -> Path:
 
 def _setting(env: Mapping[str, str], name: str) -> str:
     return env.get(name, "").replace("\x00", "").strip()
+
+
+def _account_home() -> str:
+    """Return the home that the system knows; the variable may be unset, or empty, which would mean the root folder."""
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir or "/"
+    except KeyError:
+        raise ConfigError("this user has no home folder", cure="set HOME or OPENCLAW_STATE_DIR") from None
 
 
 def _profile(text: str) -> str | None:

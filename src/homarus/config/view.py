@@ -15,6 +15,7 @@ from homarus.config.migrate import canonical, migrate
 from homarus.config.paths import Paths, expand
 from homarus.config.report import Notify, Problem, Severity
 from homarus.config.resolve import merge_agent
+from homarus.core.errors import Unknown
 from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
 
 T = TypeVar("T")
@@ -181,6 +182,17 @@ class Config:
             if agent.id == wanted:
                 return agent
         return AgentConfig(self, wanted, default=False, entry={})
+
+    def agent_named(self, name: str | None) -> AgentConfig:
+        """Return the agent that a person named, the default one for no name. A name that nobody has is an error."""
+        if not name:
+            return self.default_agent
+        wanted = normalize_agent_id(name)
+        known = [agent.id for agent in self.agents]
+        if wanted not in known:
+            cure = f"agents are: {', '.join(known)}; 'homarus agents add' makes one"
+            raise Unknown(f"there is no agent '{name}'", cure=cure)
+        return self.agent(wanted)
 
     def _roster(self) -> tuple[AgentConfig, ...]:
         found = lookup(self.document, ("agents", "entries"))

@@ -89,7 +89,7 @@ class Planner:
         if broken is not None:
             raise ConfigError(
                 f"{broken.where}: {broken.message}; nothing was written",
-                cure="correct it with 'homarus config edit' first",
+                cure=broken.cure or "correct it with 'homarus config edit' first",
             )
         return source, document
 

@@ -21,6 +21,10 @@ class ConfigError(HomarusError):
     """The operator acts: a file or a setting is wrong. Names file, key and cure."""
 
 
+class Unknown(ConfigError):
+    """The caller acts: what was named is not there. The files are right, so to a script this is a plain failure."""
+
+
 class StorageError(HomarusError):
     """The operator acts: a durable file could not be read or written. Nothing was half-written."""
 

@@ -13,12 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.config.paths import resolve_paths
-from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids, epoch_ms
-from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.errors import HomarusError
 from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted
 from homarus.core.messages import Image, Inbound, Trust, Usage
-from homarus.core.routes import SessionKey, normalize_agent_id
+from homarus.core.routes import SessionKey
 from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
@@ -78,7 +77,7 @@ class Agent:
         if home is not None:
             variables["OPENCLAW_STATE_DIR"] = str(Path(home).expanduser().absolute())
         runtime = Runtime.open(resolve_paths(variables, profile=profile), variables, clock=clock, ids=ids)
-        return cls(runtime, runtime.store(agent_named(runtime.config, agent)).key(session))
+        return cls(runtime, runtime.store(runtime.config.agent_named(agent).id).key(session))
 
     async def ask(self, text: str, **options: Any) -> Reply:
         """Send one message and return what came of it: the turn's reply, or what the program says to a command."""
@@ -182,18 +181,6 @@ class Agent:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def agent_named(config: Config, name: str) -> str:
-    """Return the id of an agent of this home, the default one's for no name; a name that nobody has is an error."""
-    if not name:
-        return config.default_agent.id
-    wanted, known = normalize_agent_id(name), [agent.id for agent in config.agents]
-    if wanted not in known:
-        raise ConfigError(
-            f"there is no agent '{name}'", cure=f"there is {', '.join(known)}; `homarus agents add` makes one"
-        )
-    return wanted
 
 
 def ask(text: str, home: str | Path | None = None, **options: Any) -> Reply:

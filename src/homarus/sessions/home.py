@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from homarus.core.clock import Clock, Ids
-from homarus.core.errors import ConfigError
+from homarus.core.errors import Unknown
 from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey
 from homarus.sessions.places import Kind, Place
 from homarus.sessions.store import SessionInfo, SessionStore
@@ -85,8 +85,8 @@ class SessionHome:
                 return found[0]
             if found:
                 names = ", ".join(info.name for info in found[:5])
-                raise ConfigError(f"'{text}' could be any of {len(found)} sessions: {names}", cure="give the whole key")
-        raise ConfigError(f"no session '{text}'", cure="'homarus sessions list' shows them all")
+                raise Unknown(f"'{text}' could be any of {len(found)} sessions: {names}", cure="give the whole key")
+        raise Unknown(f"no session '{text}'", cure="'homarus sessions list' shows them all")
 
     def archive(self, text: str) -> Place | None:
         """Return the archive whose file name or session id this is."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
-from homarus.core.errors import ConfigError, StorageError
+from homarus.core.errors import ConfigError, StorageError, Unknown
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
@@ -311,7 +311,7 @@ def _up_to(entries: Iterator[Entry], at: str | None) -> Iterator[Entry]:
         if entry.id == at:
             return
     if at is not None:
-        raise ConfigError(f"the session's branch has no entry {at}", cure="take an id that 'sessions show' prints")
+        raise Unknown(f"the session's branch has no entry {at}", cure="take an id that 'sessions show' prints")
 
 
 def _as_ours(source: Source) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from homarus.gateway.doctor import files, home, machine, sessions
 from homarus.gateway.doctor.finding import Check, Finding, Home, Severity
+from homarus.storage.faults import explain
 
 CHECKS: tuple[Check, ...] = (
     machine.check_python,
@@ -30,8 +31,14 @@ def examine(subject: Home, checks: Sequence[Check] = CHECKS) -> list[Finding]:
     for check in checks:
         try:
             findings += check(subject)
+        except OSError as problem:
+            fault = explain(problem, "look at", problem.filename or "a file")
+            findings.append(Finding(_name(check), Severity.ERROR, fault.message, cure=fault.cure))
         except Exception as problem:  # noqa: BLE001 - one check that fails must not hide the others
-            name = check.__name__.removeprefix("check_")
             message = f"the check itself failed: {type(problem).__name__}: {problem}"
-            findings.append(Finding(name, Severity.ERROR, message, cure="please report this"))
+            findings.append(Finding(_name(check), Severity.ERROR, message, cure="please report this"))
     return findings
+
+
+def _name(check: Check) -> str:
+    return check.__name__.removeprefix("check_")

@@ -38,6 +38,9 @@ def check_state(home: Home) -> list[Finding]:
                 "check its owner and permissions",
             )
         ]
+    if not stat.S_ISDIR(found.st_mode):
+        cure = "move it away, then run 'homarus setup'"
+        return [Finding("state.no_folder", Severity.ERROR, "is a file, not a folder", str(folder), cure)]
     findings = []
     if not os.access(folder, os.W_OK):
         findings.append(
