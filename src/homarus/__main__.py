@@ -13,13 +13,11 @@ def main() -> int:
     if sys.argv[1:] in (["--version"], ["-V"]):
         from homarus import __version__
 
-        sys.stdout.write(f"homarus {__version__}\n")
-        return 0
+        return _print(f"homarus {__version__}\n")
     if sys.argv[1:] in (["--help"], ["-h"]):
         from homarus.cli.help import page
 
-        sys.stdout.write(page())
-        return 0
+        return _print(page())
     import gc
 
     gc.set_threshold(GARBAGE_AFTER, 10, 10)
@@ -29,10 +27,20 @@ def main() -> int:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         # While modules were still being imported: nothing has begun.
-        sys.stderr.write("homarus: stopped\n")
+        print("homarus: stopped", file=sys.stderr)
         code = 130
     _leave(code)
     return code
+
+
+def _print(text: str) -> int:
+    try:
+        print(text, end="", flush=True)
+    except OSError:
+        from homarus.cli.streams import settle
+
+        return settle(0)
+    return 0
 
 
 def _leave(code: int) -> None:
@@ -44,11 +52,6 @@ def _leave(code: int) -> None:
     if threading.active_count() > 1:
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to let them all run before the end
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        return
     os._exit(code)
 
 

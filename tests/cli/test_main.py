@@ -40,6 +40,7 @@ def test_help_imports_no_command() -> None:
         "homarus.cli.app",
         "homarus.cli.group",
         "homarus.cli.output",
+        "homarus.cli.streams",
         "homarus.cli.table",
         "homarus.cli.help",
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import click
 
 from homarus import __version__
+from homarus.cli import streams
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.table import COMMANDS, Entry
@@ -101,9 +101,12 @@ def cli(
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and return the exit code; nothing escapes but a bug, and that only with --debug."""
-    debug = "--debug" in args
-    _make_streams_total()
+    """Run one command line and return the exit code; nothing escapes, and a traceback is shown only with --debug."""
+    streams.prepare()
+    return streams.settle(_run(args))
+
+
+def _run(args: Sequence[str]) -> int:
     try:
         asked = os.environ.get(COMPLETE)
         if asked:
@@ -113,36 +116,24 @@ def run(args: Sequence[str]) -> int:
         # Not `cli.main`: that ends the process by itself when a reader goes away.
         with cli.make_context("homarus", list(args)) as ctx:
             result = cli.invoke(ctx)
-        sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as problem:
         return _usage(problem)
     except (click.Abort, KeyboardInterrupt, EOFError):
-        if sys.stderr and sys.stderr.isatty():
+        if sys.stderr.isatty():
             print(file=sys.stderr)  # after the ^C that the terminal shows
         _say("stopped")
         return 130
     except BrokenPipeError:
-        # The reader (head, less) went away: that is its right, and no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return OK
     except Exception as problem:  # noqa: BLE001 - the last door: every failure becomes one line
-        if debug:
+        if "--debug" in args:
             import traceback
 
             traceback.print_exc()
         return _failure(problem)
     return result if isinstance(result, int) else OK
-
-
-def _make_streams_total() -> None:
-    """Let no character stop a command after its work: what a terminal cannot show is replaced, what is no text is read."""
-    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, ""), (sys.stderr, "")):
-        if isinstance(stream, io.TextIOWrapper):
-            utf8 = stream.encoding.lower().replace("-", "") == "utf8"
-            # In UTF-8 only halves of surrogate pairs fail, such as bytes of file names; JSON takes them escaped like this.
-            stream.reconfigure(errors=errors or ("backslashreplace" if utf8 else "replace"))
 
 
 def _usage(problem: click.ClickException) -> int:

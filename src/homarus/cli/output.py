@@ -49,6 +49,16 @@ class Output:
         """Say whether standard output takes colours."""
         return self._allowed and (self._forced or self.out.isatty())
 
+    def _put(self, text: str) -> None:
+        try:
+            print(text, file=self.out)
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            from homarus.core.errors import StorageError
+
+            raise StorageError(f"cannot write to standard output: {problem.strerror}") from problem
+
     @property
     def _whole(self) -> bool:
         """Say whether every character can be printed; where not, JSON has its own way to write them."""
@@ -62,7 +72,7 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """Print one line."""
-        print(text, file=self.out)
+        self._put(text)
 
     def warn(self, text: str) -> None:
         """Print one line of warning to standard error."""
@@ -70,12 +80,12 @@ class Output:
 
     def json(self, value: Any) -> None:
         """Print a value as JSON that both programs and people can read."""
-        print(json.dumps(value, ensure_ascii=not self._whole, indent=2, default=str), file=self.out)
+        self._put(json.dumps(value, ensure_ascii=not self._whole, indent=2, default=str))
 
     def json_lines(self, values: Iterable[Any]) -> None:
         """Print values as JSON, one a line, for what has no end."""
         for value in values:
-            print(json.dumps(value, ensure_ascii=not self._whole, default=str), file=self.out)
+            self._put(json.dumps(value, ensure_ascii=not self._whole, default=str))
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left."""
