@@ -161,6 +161,10 @@ def _failure(problem: Exception) -> int:
 
         _say(str(explain(problem, "use", os.fsdecode(problem.filename))))
         return FAILED
+    if isinstance(problem, OSError) and problem.errno in streams.NO_ROOM:
+        # Whatever we write to files names them; so this is what the parser printed.
+        _say(f"cannot write to standard output: {problem.strerror}")
+        return FAILED
     _say(f"unexpected failure: {type(problem).__name__}: {problem} (run again with --debug for the traceback)")
     return FAILED
 
