@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.scenarios.script import tell, tool
 
-from homarus.agent.resume import INTERRUPTED
+from homarus.agent.resume import EARLY, INTERRUPTED
 from homarus.config.paths import resolve_paths
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Inbound, Message, StopReason, Text, ToolCall, ToolResult, Trust
@@ -71,6 +71,7 @@ class World:
             return said("seen")
 
         runtime.models.registry.register("script", lambda _ref, _key: Model())
+        runtime.toolkit.add(tool("together", act, risk=Risk.WRITE))
         runtime.toolkit.add(tool("act", act, risk=Risk.WRITE, sequential=True), tool("look", look, sequential=True))
         return runtime
 
@@ -125,6 +126,36 @@ async def test_an_unanswered_message_is_answered_at_the_next_start(tmp_path: Pat
     assert third.lanes.recover() == 0
     assert third.lane(KEY).idle_now
     await third.aclose()
+
+
+def three_together(messages: tuple[Message, ...]) -> Assistant | None:
+    calls = (("one", "together"), ("hang", "together"), ("three", "together"))
+    return call(*calls) if not _results(messages) else words("done")
+
+
+async def test_a_call_that_waited_for_an_earlier_one_keeps_its_result(tmp_path: Path) -> None:
+    world = World(tmp_path / "a")
+    first = world.open(three_together)
+    first.submit(KEY, message("do it"))
+    await world.hangs.wait()
+    async with asyncio.timeout(20):
+        while not any(EARLY in file.read_text() for file in world.home.rglob("*.jsonl")):
+            await asyncio.sleep(0.001)
+    left = world.crash("b")
+    await first.aclose()
+    second = left.open(three_together)
+    second.lanes.recover()
+    await second.lane(KEY).idle()
+    assert left.ran == []
+    assert story(second) == [
+        "user: do it",
+        "model:  [together,together,together]",
+        "together: acted",
+        f"together!: {INTERRUPTED}",
+        "together: acted",
+        "model: done",
+    ]
+    await second.aclose()
 
 
 async def test_finished_results_stay_reads_run_again_and_the_rest_is_honest(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.ports import Emit, Steer
+from homarus.agent.resume import note_early
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.events import ToolEnded, ToolStarted
 from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, Trust
@@ -98,15 +99,26 @@ class Batch:
         return groups
 
     async def _launch(self, group: Sequence[ToolCall]) -> AsyncIterator[tuple[ToolCall, ToolResult]]:
-        """Run a group together; a result comes as soon as it and all before it are there, in the order of the calls."""
+        """Run a group together; a result comes as soon as it and all before it are there, in the order of the calls.
+
+        One that is there earlier is durable at once all the same: a crash must not lose what a tool has done.
+        """
         for call in group:
             self._emit(ToolStarted(call.id, call.name, call.arguments))
         if len(group) == 1:
             yield group[0], await self._timed(group[0])
             return
-        tasks = [asyncio.ensure_future(self._timed(call)) for call in group]
+        tasks: list[asyncio.Task[ToolResult]] = []
+        for call in group:
+            tasks.append(asyncio.ensure_future(self._noted(call, tuple(tasks))))
         for call, task in zip(group, tasks, strict=True):
             yield call, await task
+
+    async def _noted(self, call: ToolCall, before: Sequence[asyncio.Task[ToolResult]]) -> ToolResult:
+        result = await self._timed(call)
+        if not all(task.done() for task in before):
+            note_early(self._session, result)
+        return result
 
     async def _timed(self, call: ToolCall) -> ToolResult:
         started = self._clock.monotonic()
