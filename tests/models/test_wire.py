@@ -7,6 +7,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -76,9 +78,11 @@ def anthropic_body(messages: tuple[Message, ...], info: ModelInfo = SEER, **chan
 
 
 def opened(body: bytes) -> bytes:
-    """A body without the brackets that close the messages."""
-    assert body.endswith(b"]}")
-    return body[:-2]
+    """A body up to the end of its last message: what stands behind the messages belongs to the one call."""
+    start = body.index(b'"messages":[') + len(b'"messages":')
+    text = body[start:].decode()
+    _, end = json.JSONDecoder().raw_decode(text)
+    return body[: start + len(text[:end].encode()) - 1].removesuffix(b"]}")
 
 
 def test_openai_requests_are_prefixes_of_the_next():
@@ -95,7 +99,20 @@ def test_anthropic_requests_are_prefixes_of_the_next_but_for_the_moving_mark():
     assert plain == [anthropic_body(messages, cache=False) for messages in session()]
     for body, following in itertools.pairwise(plain):
         json.loads(body)
-        assert following.startswith(body[: -len(b"]}]}")])
+        assert following.startswith(opened(body))
+
+
+LEVELS: list[dict[str, object]] = [{"thinking": "off"}, {"thinking": "high"}, {"params": {"serviceTier": "priority"}},
+          {"thinking": "low", "max_tokens": None}, {"tool_choice": "none"}, {"response_schema": {"type": "object"}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [partial(openai_body, quirks=Quirks(thinking_format="openai")), anthropic_body])
+def test_what_one_turn_asks_for_does_not_change_the_beginning_of_its_request(make: Callable[..., bytes]):
+    steps = zip(session(), itertools.cycle(LEVELS))
+    bodies = [make(messages, cache=False, **changes) for messages, changes in steps]
+    assert len({tuple(json.loads(body)) for body in bodies}) > 3, "the fields are there"
+    for body, following in itertools.pairwise(bodies):
+        assert following.startswith(opened(body))
 
 
 def test_the_bytes_are_the_same_in_another_process():
@@ -253,7 +270,7 @@ def test_opaque_reasoning_travels_in_the_signature():
 
 def test_anthropic_shape_and_marks():
     body = json.loads(anthropic_body(session()[-1]))
-    assert list(body)[-1] == "messages"
+    assert list(body)[-3:] == ["messages", "max_tokens", "thinking"]
     assert [block["text"] for block in body["system"]] == ["Stable part.", "Session part."]
     assert all(block["cache_control"] == {"type": "ephemeral"} for block in body["system"])
     roles = [message["role"] for message in body["messages"]]

@@ -25,6 +25,7 @@ from homarus.gateway.marks import stored_override
 from homarus.gateway.spending import Spending
 from homarus.gateway.toolkit import Toolkit, wish_of
 from homarus.models.access import Models
+from homarus.models.levels import speed
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
@@ -191,9 +192,11 @@ class Preparer:
 
     def _params(self, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[str, Any]:
         params = self._models.params(self._home.config.agent(turn.agent_id), ref)
-        # Only a provider that sells speed can be asked for it.
-        fast = (turn.levels.get("fast") or entry.fast_mode) in {"on", True}
-        return {"serviceTier": "priority", **params} if fast and ref.provider == "openai" else params
+        wish = turn.levels.get("fast") or entry.fast_mode
+        if isinstance(wish, bool):  # older homes store the choice as a truth value
+            wish = "on" if wish else "off"
+        tier = speed(ref.provider, wish or "auto")
+        return {**params, "serviceTier": tier} if tier else params
 
     def compose(self, request: ComposeRequest) -> Speech:
         """Make the prompt of a turn."""

@@ -1,4 +1,5 @@
-"""Thinking levels: their names, the words people use for them, and what a model that lacks one gets instead. Pure."""
+"""Thinking levels: their names, the words people use for them, and what a model that lacks one gets instead; and speed, where
+a provider sells it. Pure."""
 
 from __future__ import annotations
 
@@ -76,3 +77,17 @@ def weaker(level: str, supported: Iterable[str]) -> str | None:
     if below:
         return max(below, key=_STRENGTH.__getitem__)
     return "" if level == "off" else "off"
+
+
+# What each provider calls the queue that is served first, and the one that is not.
+_TIERS = {"openai": {"on": "priority", "off": "default"}, "anthropic": {"on": "auto", "off": "standard_only"}}
+
+
+def sells_speed(provider: str) -> bool:
+    """Say whether a provider can be asked to answer before others."""
+    return provider in _TIERS
+
+
+def speed(provider: str, wish: str) -> str:
+    """Return the service tier to ask a provider for; nothing for `auto`, and nothing where there is no choice."""
+    return _TIERS.get(provider, {}).get(wish, "")

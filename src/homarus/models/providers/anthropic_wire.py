@@ -136,16 +136,8 @@ def with_mark(block: bytes, mark: dict[str, Any]) -> bytes:
 def head(request: ModelRequest, info: ModelInfo, mark: dict[str, Any] | None) -> dict[str, Any]:
     """Return what stands before the messages, in a fixed order: what the calls of a session share."""
     body: dict[str, Any] = {"model": request.model, "stream": True}
-    most = request.max_tokens or min(info.max_output, DEFAULT_MAX_TOKENS)
-    thinking, most = thinking_fields(request.thinking, info, most)
-    body["max_tokens"] = most
-    body |= thinking
-    params = request.params or {}
-    if "temperature" in params and thinking.get("thinking", {}).get("type", "disabled") == "disabled":
-        body["temperature"] = params["temperature"]
-    if request.response_schema is not None:
-        form = {"type": "json_schema", "schema": request.response_schema}
-        body["output_config"] = {**body.get("output_config", {}), "format": form}
+    if not info.reasons:
+        body |= limits(request, info)
     if request.tools:
         body["tools"] = [
             {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
@@ -158,10 +150,28 @@ def head(request: ModelRequest, info: ModelInfo, mark: dict[str, Any] | None) ->
     return body
 
 
-def tail(request: ModelRequest, *, thinks: bool) -> dict[str, Any]:
+def tail(request: ModelRequest, info: ModelInfo) -> dict[str, Any]:
     """Return what stands behind the messages: what a single call of a session may ask for."""
-    choice = _choice(request.tool_choice, forced_ok=not thinks) if request.tools else None
-    return {"tool_choice": choice} if choice else {}
+    body = limits(request, info) if info.reasons else {}
+    if request.response_schema is not None:
+        form = {"type": "json_schema", "schema": request.response_schema}
+        body["output_config"] = {**body.get("output_config", {}), "format": form}
+    choice = _choice(request.tool_choice, forced_ok="thinking" not in body) if request.tools else None
+    if choice:
+        body["tool_choice"] = choice
+    if tier := (request.params or {}).get("serviceTier"):
+        body["service_tier"] = tier
+    return body
+
+
+def limits(request: ModelRequest, info: ModelInfo) -> dict[str, Any]:
+    """Return what a thinking level decides: the level itself, the room for the answer, and whether chance may be set."""
+    most = request.max_tokens or min(info.max_output, DEFAULT_MAX_TOKENS)
+    thinking, most = thinking_fields(request.thinking, info, most)
+    temperature = (request.params or {}).get("temperature")
+    if temperature is None or thinking.get("thinking", {}).get("type", "disabled") != "disabled":
+        return {"max_tokens": most, **thinking}
+    return {"max_tokens": most, **thinking, "temperature": temperature}
 
 
 def _choice(choice: str | None, *, forced_ok: bool) -> dict[str, Any] | None:
@@ -196,10 +206,9 @@ def thinking_fields(level: str, info: ModelInfo, most: int) -> tuple[dict[str, A
 def body(request: ModelRequest, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:
     """Return the whole request as byte fragments."""
     mark = _mark(request)
-    first = head(request, info, mark)
-    start = encode(first)[:-1] + b',"messages":['
+    start = encode(head(request, info, mark))[:-1] + b',"messages":['
     used = sum(bool(text) for text in (request.system.stable, request.system.session))
-    end = closing(tail(request, thinks="thinking" in first))
+    end = closing(tail(request, info))
     return [start, messages(fragments, mark=mark, spare=3 - used), end]
 
 

@@ -29,7 +29,6 @@ _PASSED = {
     "temperature": "temperature",
     "topP": "top_p",
     "seed": "seed",
-    "serviceTier": "service_tier",
     "provider": "provider",
     "frequencyPenalty": "frequency_penalty",
     "presencePenalty": "presence_penalty",
@@ -160,7 +159,6 @@ def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str
         body["prompt_cache_key"] = request.session_id[:64]
     if request.max_tokens:
         body[quirks.max_tokens_field] = request.max_tokens
-    body |= thinking_fields(request.thinking, quirks, info)
     params = request.params or {}
     body |= {wire: params[name] for name, wire in _PASSED.items() if name in params}
     if request.tools and quirks.supports_tools:
@@ -168,9 +166,11 @@ def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str
     return body
 
 
-def tail(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
+def tail(request: ModelRequest, quirks: Quirks, info: ModelInfo) -> dict[str, Any]:
     """Return what stands behind the messages: what a single call of a session may ask for."""
-    body: dict[str, Any] = {}
+    body = thinking_fields(request.thinking, quirks, info)
+    if tier := (request.params or {}).get("serviceTier"):
+        body["service_tier"] = tier
     if request.tools and quirks.supports_tools and request.tool_choice:
         body["tool_choice"] = _choice(request.tool_choice)
     if request.response_schema is not None:
@@ -219,7 +219,7 @@ def body(request: ModelRequest, endpoint: Endpoint, info: ModelInfo, fragments: 
     if system:
         messages.insert(0, system)
     start = encode(head(request, endpoint, info))[:-1] + b',"messages":['
-    return [start, b",".join(messages), closing(tail(request, endpoint.quirks))]
+    return [start, b",".join(messages), closing(tail(request, endpoint.quirks, info))]
 
 
 def _system(request: ModelRequest, *, marks: bool) -> bytes:
