@@ -64,7 +64,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     # A turn that nobody reads along with: no first-run ritual.
     interactive: bool = True
     provenance: dict[str, Any] | None = None
-    # Levels of this turn alone (reasoning, elevated, verbose, fast), over those of the session.
+    # Levels of this turn alone (reasoning, elevated, verbose, fast, exec_…), over those of the session.
     levels: dict[str, str] = {}
     # How long it may take, where the caller says so; 0 is for ever.
     seconds: float | None = None

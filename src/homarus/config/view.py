@@ -83,12 +83,26 @@ class Config:
         self._blocks: dict[tuple[KeyPath, type], tuple[Any, Any]] = {}
         for problem in content.problems:
             self.record(problem)
-        self._draft: Draft = migrate(content.raw)
+        self.agents: tuple[AgentConfig, ...] = ()
+        self._read({})
+
+    def _read(self, overlay: Mapping[KeyPath, Any]) -> None:
+        self._draft: Draft = migrate(self.raw)
         self.document: dict[str, Any] = self._draft.root
         for path, message, cure in self._draft.notes:
             self.report("error", path, message, cure)
-        apply_overrides(self.document, content.env, self._bad_variable)
-        self.agents: tuple[AgentConfig, ...] = self._roster()
+        apply_overrides(self.document, self.env, self._bad_variable)
+        for path, value in overlay.items():
+            self._draft.put(self.canonical(path), value, path)
+        self.agents = self._roster()
+
+    def overlay(self, values: Mapping[KeyPath, Any]) -> None:
+        """Let these values hold over those of the file, in this process alone. An empty mapping takes all of them back.
+
+        It holds for what is read from now on, as each turn does; what was read at the start stays as it was.
+        """
+        self._blocks.clear()
+        self._read(values)
 
     # Values
 

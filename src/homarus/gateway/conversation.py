@@ -46,7 +46,9 @@ class Conversation:
 
     def _is_plain(self, text: str) -> bool:
         triggers = self.runtime.config.block("session", SessionSettings).reset_triggers
-        return not ("/" in text or "$" in text or is_stop(text)) and all(each.startswith("/") for each in triggers)
+        return not ("/" in text or "$" in text or text.lstrip().startswith("!") or is_stop(text)) and all(
+            each.startswith("/") for each in triggers
+        )
 
     def _expires(self) -> bool:
         """Say whether sessions of this home ever start over by themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,6 +59,7 @@ class Desk:
         self.decider = decider
         self.version = __version__
         self._skills = SkillLibrary(settings_of(runtime.config).limits)
+        self.overrides: dict[str, Any] = {}
 
     @property
     def config(self) -> Config:
@@ -185,10 +187,13 @@ class Desk:
             return None
         if asked.tool:
             arguments = {"command": asked.input, "commandName": asked.skill.name, "skillName": asked.skill.name}
-            trust = Trust.OWNER if caller.owner else caller.trust
-            result = await call_tool(self.runtime, key, asked.tool, arguments, trust)
-            return CommandReply(text=result.text)
+            return CommandReply(text=await self.call_tool(key, asked.tool, arguments, caller))
         return CommandReply(prompt=prompt_for(asked, read_text(asked.skill, self._skills.limits)))
+
+    async def call_tool(self, key: SessionKey, name: str, arguments: dict[str, Any], caller: Caller) -> str:
+        """Run one tool as a turn of the session would, behind the same gate; return its output."""
+        trust = Trust.OWNER if caller.owner else caller.trust
+        return (await call_tool(self.runtime, key, name, arguments, trust)).text
 
     def mentioned(self, agent_id: str, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
         """Return a text with its `$` escapes undone, and the instructions of the skills that it mentions."""
@@ -224,3 +229,12 @@ class Desk:
             if done
             else "Nothing changed."
         )
+
+    def override(self, values: Mapping[str, Any]) -> None:
+        """Let these settings, and no others, hold in this process instead of those in the file."""
+        self.config.overlay({parse_path(path): value for path, value in values.items()})
+        self.overrides = dict(values)
+
+    async def restart(self) -> str:
+        """Say that there is nothing to restart: a terminal is a program of its own, and no gateway serves this home."""
+        return "No gateway runs this session. Leave with /quit and start again."

@@ -47,6 +47,9 @@ async def call_tool(
     """Run one tool as a turn of this session would, behind the same gate."""
     async with runtime.errand(key) as cancel:
         turn, given = _quiet(runtime, key, cancel, trust)
+        # Opening it lays out the workspace where this is the first that happens in a home.
+        with runtime.opened(key):
+            pass
         async with runtime.turns.staged(turn, given) as stage:
             call = ToolCall(f"call_{runtime.ids.short()}", name, arguments)
             return await execute(call, stage.prepared.box, stage.prepared.context)

@@ -59,7 +59,7 @@ class Front:
             return self.commands[name], name, f"soft {fresh.rest}".strip() if fresh.soft else fresh.rest
         if is_stop(body):
             return (self.commands["stop"], "stop", "") if caller.authorised else None
-        split = split_command(body)
+        split = split_command(body) or _bang(body)
         command = self.commands.get(split[0]) if split else None
         if split is None or command is None:
             return None
@@ -124,7 +124,7 @@ class Front:
             for name in wishes.shortcuts:
                 replies.append((await self._run(self.commands[name], self._context(key, caller, name, ""))).text)
             if parsed.only_directives and not inbound.images:
-                replies += persist(context, wishes)
+                replies += await persist(context, wishes)
                 return Handled(tuple(replies))
             overrides = overrides or wishes.queue
         await self.desk.renew(key, inbound.channel, threaded=bool(inbound.thread))
@@ -165,12 +165,17 @@ def _queue_words(text: str) -> tuple[Overrides | None, str]:
 
 def _facts(wishes: Wishes, notes: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Return what holds for this message alone; a choice that is taken back leaves the session's own."""
-    levels = {name: value for name, value in wishes.levels.items() if value != CLEAR}
+    wished = {**wishes.levels, **{f"exec_{key}": value for key, value in wishes.exec.items()}}
+    levels = {name: value for name, value in wished.items() if value != CLEAR}
     facts: dict[str, Any] = {"notes": [list(note) for note in notes]} if notes else {}
     if "thinking" in levels:
         facts["thinking"] = levels.pop("thinking")
     if levels:
         facts["levels"] = levels
-    if wishes.exec:
-        facts["exec"] = wishes.exec
     return facts
+
+
+def _bang(body: str) -> tuple[str, str] | None:
+    """Read `! ls` as `/bash ls`; without that command it stays a text like any other."""
+    rest = body.strip()
+    return ("bash", rest[1:].strip()) if rest.startswith("!") and rest[1:].strip() else None

@@ -130,9 +130,9 @@ def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
     """Return what a session asks for its commands, as far as the settings of everyone and of the agent grant it."""
     wish = ExecWish(
         elevated=turn.levels.get("elevated") or entry.elevated_level or "off",
-        host=entry.exec_host or "",
-        security=entry.exec_security or "",
-        ask=entry.exec_ask or "",
+        host=turn.levels.get("exec_host") or entry.exec_host or "",
+        security=turn.levels.get("exec_security") or entry.exec_security or "",
+        ask=turn.levels.get("exec_ask") or entry.exec_ask or "",
     )
     if wish == ExecWish():
         return wish

@@ -131,6 +131,23 @@ class Host(Protocol):
         """Change one key of the configuration file; return what was done, in words."""
         ...
 
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Return the settings that hold in this process instead of those in the file."""
+        ...
+
+    def override(self, values: Mapping[str, Any]) -> None:
+        """Let these settings, and no others, hold in this process instead of those in the file."""
+        ...
+
+    async def call_tool(self, key: SessionKey, name: str, arguments: dict[str, Any], caller: Caller) -> str:
+        """Run one tool as a turn of the session would, behind the same gate; return its output."""
+        ...
+
+    async def restart(self) -> str:
+        """Start the program anew where it runs as a service; return what became of it, in words."""
+        ...
+
 
 class CommandContext(Struct, frozen=True, kw_only=True):
     """One call of a command. `table` is every command that is on, for those that list them."""

@@ -7,6 +7,7 @@ from typing import Any
 from homarus.agent.commands.command import Command, CommandContext, CommandReply, said
 from homarus.agent.commands.model import current, keep_model
 from homarus.agent.directives import CLEAR, EXEC_KEYS, NAMES, Wishes, choices
+from homarus.models.levels import sells_speed
 
 FIELDS = {
     "thinking": "thinking_level",
@@ -32,7 +33,7 @@ def refused(ctx: CommandContext, wishes: Wishes) -> str:
     return ""
 
 
-def persist(ctx: CommandContext, wishes: Wishes) -> list[str]:
+async def persist(ctx: CommandContext, wishes: Wishes) -> list[str]:
     """Keep what a message of directives alone asked for; return one line for each choice."""
     fields: dict[str, Any] = {}
     lines: list[str] = []
@@ -44,6 +45,10 @@ def persist(ctx: CommandContext, wishes: Wishes) -> list[str]:
         lines.append("Exec: " + " ".join(f"{key}={value}" for key, value in wishes.exec.items()) + ".")
     if fields:
         ctx.save(**fields)
+    if wishes.fast in {"on", "off"}:
+        ref, _ = await current(ctx)
+        if not sells_speed(ref.provider):
+            lines.append(f"{ref.key} has no faster queue, so nothing changes for it.")
     return lines
 
 

@@ -20,7 +20,10 @@ class CommandSettings(Struct, frozen=True, rename="camel"):
     # A list, or lists by channel with `*` for all; where it is set it is the only list.
     allow_from: Any = None
     owner_allow_from: Any = None
+    bash: bool = False
     config: bool = False
+    debug: bool = False
+    restart: bool = False
     send: bool = False
     activation: bool = False
     btw: bool = False

@@ -30,12 +30,7 @@ def active(settings: CommandSettings) -> dict[str, Command]:
 
 def reserved() -> frozenset[str]:
     """Return every name that a skill's command may not take, whether its command is on or not."""
-    return frozenset(name for command in ALL for name in (command.name, *command.aliases)) | {
-        "bash",
-        "debug",
-        "restart",
-        "allowlist",
-    }
+    return frozenset(name for command in ALL for name in (command.name, *command.aliases))
 
 
 def unique(table: Mapping[str, Command]) -> list[Command]:
