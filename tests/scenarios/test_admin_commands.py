@@ -14,7 +14,7 @@ from homarus.core.messages import Inbound, Trust
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
-ON = {"commands": {name: True for name in ("bash", "config", "debug", "restart", "send", "activation", "btw")}}
+ON = {"commands": dict.fromkeys(("bash", "config", "debug", "restart", "send", "activation", "btw"), True)}
 NAMES = ("bash", "config", "debug", "restart", "allowlist", "send", "activation", "btw")
 
 
