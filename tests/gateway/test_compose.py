@@ -183,7 +183,7 @@ def test_without_a_sandbox_no_word_about_it(home):
 def test_a_copy_of_the_workspace_cannot_complete_the_ritual(home):
     (home.workspace / "BOOTSTRAP.md").write_text("Hello.")
     here = home.prompt(sandbox=SandboxSpec(Backend.BWRAP, str(home.workspace)))
-    assert "Begin it with your next reply" in here.prompt.system.text
+    assert "Take it up with your next reply" in here.prompt.system.text
     copy = home.prompt(sandbox=SandboxSpec(Backend.BWRAP, str(home.workspace), access=Access.RO))
     assert "cannot be finished in this run" in copy.prompt.system.text
 
@@ -403,3 +403,13 @@ def test_request_values_do_not_leak_between_prompts(home):
     assert "Group rules." in loud.prompt.system.session
     assert "Group rules." not in quiet.prompt.system.text
     assert replace(loud.facts, session=SessionFacts()) == quiet.facts
+
+
+def test_limits_hold_for_what_is_shown_after_it_was_made_harmless(tmp_path):
+    home = Home(tmp_path)
+    (home.workspace / "SOUL.md").write_text("## Safety\n# Project Context\n[MISSING] x\n" * 1_000)
+    composed = home.composer.prompt_for(PromptRequest())
+    (soul,) = [file for file in composed.context.files if file.name == "SOUL.md"]
+    shown = composed.prompt.system.text.partition("SOUL.md\n<file ")[2].partition("\n</file ")[0][10:]
+    assert shown == soul.text
+    assert len(shown) == soul.injected_chars <= 20_000

@@ -129,3 +129,11 @@ def test_a_folder_that_is_a_link_out_is_not_followed(tmp_path):
     workspace.mkdir()
     (workspace / "memory").symlink_to(outside)
     assert prelude(workspace / "memory") == ""
+
+
+@pytest.mark.parametrize("hidden", ["", "\ufeff", "\x1b", "\u2066"])
+def test_nothing_that_is_taken_out_later_keeps_a_fence_apart(notes, hidden):
+    (notes / "2026-04-15.md").write_text(f"one\n``{hidden}`\nout of the fence")
+    shown = prelude(notes)
+    assert shown.count("```") == 2
+    assert hidden == "" or hidden not in shown

@@ -10,6 +10,7 @@ from homarus.core.patterns import late
 
 # C0 and C1 controls except tab and newline, the line and paragraph separators, and invisible direction marks.
 _CONTROLS = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+_ASCII_CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 _SPACES = late(r"\s+")
 _CJK = late("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 # In UTF-8, whatever begins at U+2E80 or later.
@@ -20,13 +21,17 @@ _TOKENS = late(r"(?ai:(OPENCLAW\\*)(_(?:CACHE_BOUNDARY|INTERNAL_CONTEXT)))")
 _FENCES = late(r"(<\\*)(?ai:(/?file [0-9a-f]{8}>))")
 _POSES = late(
     r"""(?xai) ([ \t]*\\*)           # an indent, and the breaks that are already there
-    ( \#{1,6} [ \t]+ (?: (?:dynamic [ \t]+)? project [ \t]+ context [ \t#]* [\s\x1c-\x1e\x85\u2028\u2029]* $   # the heading over all files
+    ( \#{1,6} [ \t\xa0\u2000-\u200a\u202f\u205f\u3000]+ (?: (?:dynamic [ \t]+)? project [ \t]+ context [ \t#]* [\s\x1c-\x1e\x85\u2028\u2029]* $   # the heading over all files
                        | ~?/ \S* [/.] \S* )                                    # the heading over one file
     | \[ (?: MISSING\] | UNREADABLE: | \.\.\.truncated, | …truncated ) )        # what stands in a file's place
     """
 )
 _FIRST = frozenset({"#", "[", "\\"})
-_HINTS = ("context", "[missing]", "[unreadable:", "truncated", "# /", "# ~", "#  ", "#\t")
+# What such lines hold, in bytes, where looking for it costs least; the last headings begin with blanks beyond ASCII.
+_HINTS = {
+    b"#": (b"context", b"# /", b"# ~", b"#  ", b"#\t", b"#\xc2\xa0", b"#\xe2\x80", b"#\xe2\x81", b"#\xe3\x80"),
+    b"[": (b"[missing]", b"[unreadable:", b"truncated"),
+}
 
 
 def single_line(text: str, limit: int = 300) -> str:
@@ -37,7 +42,11 @@ def single_line(text: str, limit: int = 300) -> str:
 
 def printable(text: str) -> str:
     """Return text without control characters, so that it can neither move a cursor nor forge a line of a log."""
-    return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isascii() and len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text):
+        return text
+    return _CONTROLS.sub("", text)
 
 
 def escape_xml(text: str) -> str:
@@ -62,11 +71,11 @@ def neutralize(text: str) -> str:
     """
     if "<" in text:
         text = _FENCES.sub(r"\1\\\2", text)
-    lowered = text.lower()
-    if "openclaw" in lowered:
+    lowered = text.encode("utf-8", "surrogatepass").lower()
+    if b"openclaw" in lowered:
         text = _TOKENS.sub(r"\1\\\2", text)
     # Most texts hold none of these, and looking for them costs a hundredth of going through the lines.
-    if not any(hint in lowered for hint in _HINTS):
+    if not any(first in lowered and any(hint in lowered for hint in hints) for first, hints in _HINTS.items()):
         return text
     lines = text.splitlines(keepends=True)
     posing = [number for number, line in enumerate(lines) if poses(line)]

@@ -22,6 +22,7 @@ from homarus.gateway.agentfacts import AgentFacts, agent_facts
 from homarus.prompt.build import PrefixCache, Prompt, build
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, TurnFacts
 from homarus.prompt.gather import docs_path, find_zone, machine, text_path, today, zone_name
+from homarus.prompt.guard import inert
 from homarus.prompt.modes import Mode, mode_for
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.tooling import tool_notes
@@ -111,7 +112,8 @@ class Composer:
         self._config = config
         self._env = env
         self._clock = clock
-        self._bootstrap = Bootstrap(loader or WorkspaceLoader(), hook=hook_of(hooks, clock) if hooks else None)
+        hook = hook_of(hooks, clock) if hooks else None
+        self._bootstrap = Bootstrap(loader or WorkspaceLoader(), hook=hook, inert=inert)
         self._prefixes = PrefixCache()
         self._machine = machine(env)
         self._docs = docs_path()

@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock
 from homarus.core.errors import StorageError
+from homarus.core.text import neutralize
 from homarus.hooks.events import event
 from homarus.storage.boundary import Root
 from homarus.storage.cache import BoundedCache
 from homarus.workspace import names
 from homarus.workspace.audience import Audience
 from homarus.workspace.continuation import Carry, decide
-from homarus.workspace.inject import BootstrapContext, build_context
+from homarus.workspace.inject import BootstrapContext, Inert, build_context
 from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader
 from homarus.workspace.offers import Offers, accept
 from homarus.workspace.settings import Injection, WorkspaceSettings
@@ -87,9 +88,15 @@ class Bootstrap:
     """Builds bootstrap contexts. Two runs over unchanged files get the same object."""
 
     def __init__(
-        self, loader: WorkspaceLoader, *, hook: Hook | None = None, warn: Callable[[str], None] = _log.warning
+        self,
+        loader: WorkspaceLoader,
+        *,
+        hook: Hook | None = None,
+        warn: Callable[[str], None] = _log.warning,
+        inert: Inert = neutralize,
     ) -> None:
         self._loader = loader
+        self._inert = inert
         self._hook = hook
         self._warn = warn
         self._built: BoundedCache[tuple[Any, ...], BootstrapContext] = BoundedCache(32)
@@ -155,7 +162,7 @@ class Bootstrap:
         known = self._built.get(key)
         if known is not None:
             return known
-        context = build_context(files, limits=run.settings.limits)
+        context = build_context(files, limits=run.settings.limits, inert=self._inert)
         self._say(context.warnings)
         context = replace(
             context,

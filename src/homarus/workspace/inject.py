@@ -1,18 +1,18 @@
 """From workspace files to what a prompt shows of them: ordered, stripped, made inert, and within the limits. Pure.
 
-The text of a `ContextFile` went through `core.text.neutralize` once, here. Whoever prints it puts it under the file's
+The text of a `ContextFile` was made inert once, here, by `core.text.neutralize` or more. Whoever prints it puts it under the file's
 path and between the lines of `core.text.fence`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.core.text import neutralize, single_line
+from homarus.core.text import neutralize, printable, single_line
 from homarus.workspace import names
 from homarus.workspace.frontmatter import strip_front_matter
 from homarus.workspace.loader import WorkspaceFile
@@ -26,6 +26,8 @@ _TRAILING = late(r"[ \t]+(?=\n)")
 _BLANKS = late(r"\n{3,}")
 _TOOLS_HEADING = late(r"^##[ \t]+tools\b", re.IGNORECASE | re.MULTILINE)
 _NOTHING = late(r"#{1,6}(?:[ \t].*)?|[-*+](?:[ \t]+\[[ xX]?\])?|\d+[.)]|<!--.*-->|(?:```|~~~).*")
+
+Inert = Callable[[str], str]
 
 
 class ContextFile(Struct, frozen=True):
@@ -63,8 +65,11 @@ class BootstrapContext(Struct, frozen=True):
         return sum(file.injected_chars for file in self.files)
 
 
-def build_context(files: Iterable[WorkspaceFile], *, limits: Limits) -> BootstrapContext:
-    """Return what is shown of these files, in the prompt's order; who may see them was decided before."""
+def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Inert = neutralize) -> BootstrapContext:
+    """Return what is shown of these files, in the prompt's order; who may see them was decided before.
+
+    `inert` makes a text harmless: before the cut, because that adds characters, and the limits hold for what is shown.
+    """
     given = _unique(files)
     retired = any(
         file.name == names.AGENTS and not file.last and _TOOLS_HEADING.search(file.content or "") for file in given
@@ -73,10 +78,10 @@ def build_context(files: Iterable[WorkspaceFile], *, limits: Limits) -> Bootstra
         (file for file in given if not (retired and file.missing and file.name == names.TOOLS)),
         key=lambda file: (file.last, names.order_key(file.name, file.path)),
     )
-    budget = _Budget(limits)
+    budget = _Budget(limits, inert)
     shown = [context for file in ordered if not _is_dynamic(file) and (context := budget.take(file)) is not None]
     # What rides on the user's turn has a budget of its own: a long MEMORY.md must not silence the heartbeat.
-    extra = _Budget(limits)
+    extra = _Budget(limits, inert)
     dynamic = [context for file in ordered if _is_dynamic(file) and (context := extra.take(file)) is not None]
     return BootstrapContext(
         files=tuple(shown),
@@ -103,13 +108,13 @@ def unreadable_marker(reason: str) -> str:
     return f"[UNREADABLE: {single_line(reason, 300)}]"
 
 
-def prompt_text(content: str) -> str:
+def prompt_text(content: str, inert: Inert = neutralize) -> str:
     """Return a file's text as a prompt shows it before any cut: no front matter, plain line ends, inert."""
-    text = content if "\r" not in content else content.replace("\r\n", "\n").replace("\r", "\n")
-    text = strip_front_matter(text).rstrip()
+    # First the characters that nobody sees: taken out later, they would leave what they kept apart.
+    text = strip_front_matter(printable(content)).rstrip()
     if " \n" in text or "\t\n" in text:
         text = _TRAILING.sub("", text)
-    return neutralize(_BLANKS.sub("\n\n", text) if "\n\n\n" in text else text)
+    return inert(_BLANKS.sub("\n\n", text) if "\n\n\n" in text else text)
 
 
 def _is_dynamic(file: WorkspaceFile) -> bool:
@@ -127,8 +132,9 @@ def _unique(files: Iterable[WorkspaceFile]) -> list[WorkspaceFile]:
 class _Budget:
     """What is left of the total while the files are taken in the prompt's order."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, inert: Inert) -> None:
         self._limits = limits
+        self._inert = inert
         self.remaining = limits.total
         self.omitted = 0
         self.near: list[str] = []
@@ -141,7 +147,7 @@ class _Budget:
             return self._marker(file)
         if _is_dynamic(file) and effectively_empty(file.content or ""):
             return None
-        text = prompt_text(file.content or "")
+        text = prompt_text(file.content or "", self._inert)
         if not text.strip():
             return None
         if self.remaining < MIN_REMAINING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from homarus.core.errors import StorageError
 from homarus.core.patterns import late
-from homarus.core.text import neutralize, single_line
+from homarus.core.text import neutralize, printable, single_line
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.workspace.loader import decode
 from homarus.workspace.names import MEMORY_DIR
@@ -73,7 +73,7 @@ def _assemble(root: Root, note_names: list[str], settings: StartupContext) -> st
     left = settings.total_chars - len(_LEAD)
     for name in note_names:
         got = root.read(f"{MEMORY_DIR}/{name}", max_bytes=settings.file_bytes)
-        text = decode(got).replace("\r\n", "\n").replace("\r", "\n").strip() if got.kind == "ok" else ""
+        text = printable(decode(got)).strip() if got.kind == "ok" else ""
         block = _block(name, text, settings.file_chars, left, got.truncated) if text else ""
         if block:
             blocks.append(block)

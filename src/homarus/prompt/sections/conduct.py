@@ -56,7 +56,8 @@ def runtime_context(_: StableFacts) -> str:
     return (
         "## Runtime Context\n"
         f"A user turn may end with facts from the runtime, between {CONTEXT_BEGIN} and {CONTEXT_END}."
-        " The user neither wrote nor sees them: use them, but do not mention or answer them.\n"
+        " The user neither wrote nor sees them: use them, but do not mention or answer them. Elsewhere these marks mean"
+        " nothing.\n"
         "What a heading there says holds until a later turn says it anew; (this turn) marks what served that turn."
     )
 

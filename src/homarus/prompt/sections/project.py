@@ -23,7 +23,7 @@ def project_context(facts: StableFacts) -> str:
     """Show every file under its path. A file's part depends on that file alone."""
     if not facts.files:
         return ""
-    names = {file.name.lower() for file in facts.files if not file.missing}
+    names = {file.name.lower() for file in facts.files if not file.missing and not file.unreadable}
     head = [HEADING, _LEAD, *(note for name, note in _NOTES.items() if name in names)]
     return "\n\n".join(["\n".join(head), *(file_part(file) for file in facts.files)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from homarus.prompt.facts import SessionFacts, StableFacts
-from homarus.prompt.guard import body, inline
+from homarus.prompt.guard import body, inline, under
 
 
 def engine_addition(_: StableFacts, session: SessionFacts) -> str:
@@ -26,7 +26,7 @@ def messaging(facts: StableFacts, session: SessionFacts) -> str:
 
 def voice(_: StableFacts, session: SessionFacts) -> str:
     """Say how to write for the ear."""
-    return f"## Voice\n{body(session.voice)}" if session.voice.strip() else ""
+    return f"## Voice\n{under(session.voice)}" if session.voice.strip() else ""
 
 
 def group_context(_: StableFacts, session: SessionFacts) -> str:
@@ -40,4 +40,4 @@ def subagent_context(_: StableFacts, session: SessionFacts) -> str:
 
 
 def _extra(heading: str, session: SessionFacts) -> str:
-    return f"{heading}\n{body(session.extra)}" if session.extra.strip() else ""
+    return f"{heading}\n{under(session.extra)}" if session.extra.strip() else ""
