@@ -29,14 +29,3 @@ def test_doctor_fails_when_an_error_is_left(tmp_path: Path) -> None:
     state.mkdir(mode=0o700)
     (state / "openclaw.json").write_text("{ broken")
     assert homarus(tmp_path, "doctor").returncode == 1
-
-
-def test_completion_scripts(tmp_path: Path) -> None:
-    for shell in ("bash", "zsh", "fish"):
-        done = homarus(tmp_path, "completion", shell)
-        assert done.returncode == 0
-        assert "_HOMARUS_COMPLETE" in done.stdout
-    env = {"_HOMARUS_COMPLETE": "bash_complete", "COMP_WORDS": "homarus doc", "COMP_CWORD": "1"}
-    env |= {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-m", "homarus"], env=env, capture_output=True, text=True, check=False)
-    assert "doctor" in done.stdout

@@ -6,6 +6,9 @@ import click
 
 from homarus.cli.app import App, pass_app
 
+# A shell that has not loaded its completion yet does so now; without it nothing could be registered.
+_ZSH_FIRST = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -25,4 +28,10 @@ def command(app: App, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     maker = kind(cli, {}, "homarus", COMPLETE)
-    app.out.line(maker.source_template % maker.source_vars())
+    script = maker.source_template % maker.source_vars()
+    if shell == "zsh":
+        script = _ZSH_FIRST + script
+    if shell == "fish":
+        # A description may hold commas; only the first one ends the kind.
+        script = script.replace('string split ","', 'string split -m 1 ","')
+    app.out.line(script)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from homarus.cli import streams
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.table import COMMANDS, Entry
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 OK, FAILED, USAGE, CONFIGURATION = 0, 1, 2, 78
 # Set by the scripts of `homarus completion`: then the call is a shell's question, not a command.
@@ -44,6 +47,13 @@ class LazyGroup(Group):
         command = importlib.import_module(entry.module).command
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Offer the names from the table; importing every command for its help would be felt at each key."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name, help=e.help) for name, e in self.table.items() if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the same page that the program's door prints without this parser."""

@@ -1,0 +1,91 @@
+"""Completion in the shells themselves: the script is loaded and asked, as a person's Tab key would."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# What each shell is told to do.
+BASH = """
+eval "$(homarus completion bash)"
+ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _homarus_completion homarus "${!#}"; echo "${COMPREPLY[*]}"; }
+ask homarus se; ask homarus config ""; ask homarus completion z; ask homarus --pro; ask homarus sessions show --js
+"""
+FISH = """
+homarus completion fish | source
+for words in "homarus se" "homarus config " "homarus completion z" "homarus --pro" "homarus sessions show --js"
+    echo (complete -C $words | string replace -r "\t.*" "")
+end
+complete -C "homarus sess"
+"""
+EXPECTED = [
+    {"setup", "sessions"},
+    {"edit", "file", "get", "patch", "schema", "set", "unset", "validate"},
+    {"zsh"},
+    {"--profile"},
+    {"--json"},
+]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    script = tmp_path / "bin" / "homarus"
+    script.parent.mkdir()
+    script.write_text(f"#!{sys.executable}\nimport sys\nfrom homarus.__main__ import main\nsys.exit(main())\n")
+    script.chmod(0o755)
+    modules = os.pathsep.join(part for part in sys.path if part)
+    return {"HOME": str(tmp_path), "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": modules}
+
+
+def output(line: list[str], env: dict[str, str]) -> list[str]:
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout.splitlines()
+
+
+def needs(shell: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
+
+
+@needs("bash")
+def test_bash(env: dict[str, str]):
+    assert [set(line.split()) for line in output(["bash", "--norc", "-c", BASH], env)] == EXPECTED
+
+
+@needs("fish")
+def test_fish(env: dict[str, str]):
+    *answers, described = output(["fish", "--no-config", "-c", FISH], env)
+    assert [set(line.split()) for line in answers] == EXPECTED
+    assert described == "sessions\tlist, read, search and look after conversations"
+
+
+@needs("zsh")
+def test_zsh_loads_it_with_and_without_its_own_completion(env: dict[str, str]):
+    check = "[[ ${_comps[homarus]} == _homarus_completion ]] || exit 3"
+    for before in ("", "autoload -Uz compinit; compinit -u;"):
+        output(["zsh", "-f", "-c", f'{before} eval "$(homarus completion zsh)"; {check}'], env)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_has_its_script(shell: str, env: dict[str, str]):
+    text = "\n".join(output(["homarus", "completion", shell], env))
+    assert "_HOMARUS_COMPLETE" in text
+
+
+def test_zsh_is_answered(env: dict[str, str]):
+    asked = {"_HOMARUS_COMPLETE": "zsh_complete", "COMP_WORDS": "homarus se", "COMP_CWORD": "1"}
+    assert output(["homarus"], env | asked) == [
+        *("plain", "setup", "create what is missing: folder, configuration, workspace"),
+        *("plain", "sessions", "list, read, search and look after conversations"),
+    ]
+
+
+def test_names_are_offered_without_importing_the_commands(env: dict[str, str]):
+    code = "import sys; from homarus.cli.main import run; run([]); print(*sys.modules, file=sys.stderr)"
+    asked = {"_HOMARUS_COMPLETE": "bash_complete", "COMP_WORDS": "homarus ", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env | asked, capture_output=True, text=True, check=True)
+    assert "plain,doctor" in done.stdout
+    assert not {"homarus.cli.doctor", "homarus.cli.sessions", "msgspec"} & set(done.stderr.split())
