@@ -34,7 +34,7 @@ class AuthStore:
     ) -> None:
         self.path = _place(agent_dir)
         self._clock = clock
-        self._resolve = resolve
+        self.resolve = resolve
         self._parent = parent
         self._document: dict[str, Any] = {}
         self._stamp: tuple[int, int] | None = None
@@ -65,7 +65,7 @@ class AuthStore:
                 continue
             kind = str(raw.get("type", "api_key"))
             secret = next((raw[key] for key in _SECRETS.get(kind, ("key",)) if raw.get(key)), None)
-            text = self._resolve(secret) if secret is not None else ""
+            text = self.resolve(secret) if secret is not None else ""
             if text:
                 expires = raw.get("expires")
                 found.append(Credential(name, provider, kind, text, expires if isinstance(expires, int) else 0))
@@ -97,6 +97,16 @@ class AuthStore:
         """Say whether this agent's own file has a profile."""
         profiles = self._read().get("profiles")
         return isinstance(profiles, dict) and profile in profiles
+
+    def owner(self, profile: str) -> AuthStore:
+        """Return the store whose file has a profile: this one, or the main agent's where that is shared."""
+        return self._parent if self._parent is not None and not self.holds(profile) else self
+
+    def profile(self, profile: str) -> dict[str, Any]:
+        """Return a profile of this agent's own file as it is stored, read anew."""
+        self._loaded = False
+        found = (self._read().get("profiles") or {}).get(profile)
+        return found if isinstance(found, dict) else {}
 
     def failed(self, credential: Credential, kind: ModelFailure, model: str) -> None:
         """Note a failure that was not cured by trying again."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure
+from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, StorageError
 from homarus.core.events import ModelCalled, Notice
 from homarus.models import failover
 from homarus.models.auth import AuthStore, candidates
@@ -124,9 +124,12 @@ class ModelClient:
 
     async def _ask(self, walk: Walk, request: ModelRequest, cancel: Cancel) -> AsyncGenerator[StreamEvent, None]:
         try:
-            provider = self.registry.provider(walk.ref, walk.credential)
+            provider = self.registry.provider(walk.ref, await self._current(walk.credential, cancel))
         except ConfigError as problem:
             yield walk.stop(ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure))
+            return
+        except ModelError as problem:
+            yield walk.stop(problem)
             return
         stream = provider.stream(replace(request, model=walk.ref.model, thinking=walk.level), cancel=cancel)
         try:
@@ -136,6 +139,23 @@ class ModelClient:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    async def _current(self, credential: Credential, cancel: Cancel) -> Credential:
+        """Return what to call with: a login that is about to end is renewed first."""
+        if credential.kind != "oauth":
+            return credential
+        from homarus.models.oauth import is_due, renewed
+
+        if not is_due(credential, epoch_ms(self._clock.now())):
+            return credential
+        store, client = self.auth.owner(credential.id), self._settings.oauth.get(credential.provider)
+        try:
+            with cancel.interrupting():
+                return await renewed(credential, store, client, http=self.registry.http, clock=self._clock)
+        except Cancelled as stop:
+            raise ModelError(ModelFailure.ABORTED, stop.message or "stopped") from stop
+        except StorageError as problem:
+            raise ModelError(ModelFailure.AUTH, problem.message, cure=problem.cure) from problem
 
     async def _waited(self, seconds: float, cancel: Cancel) -> bool:
         try:

@@ -56,12 +56,22 @@ class ModelsSettings(Struct, frozen=True, rename="camel", kw_only=True):
     providers: dict[str, ProviderSettings] = field(default_factory=dict)
 
 
+class OAuthClient(Struct, frozen=True, rename="camel", kw_only=True):
+    """`auth.oauth.<provider>`: where logins are renewed, and as which registered program. A profile's own fields win."""
+
+    token_url: str = ""
+    client_id: str = ""
+    client_secret: Any = None
+    scope: str = ""
+
+
 class AuthSettings(Struct, frozen=True, rename="camel", kw_only=True):
     """The `auth` block. Another agent's credentials are not used unless `inherit` says so (2026.9 shared the main agent's)."""
 
     inherit: bool = False
     order: dict[str, list[str]] = field(default_factory=dict)
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
+    oauth: dict[str, OAuthClient] = field(default_factory=dict)
 
 
 class ModelChoice(Struct, frozen=True, rename="camel", kw_only=True):
