@@ -12,6 +12,7 @@ import pytest
 from tests.hooks.helpers import NOW, facts
 
 from homarus.core.messages import Assistant, Text, ToolResult, User
+from homarus.hooks.bundled.bootstrap_extra_files.handler import Search
 from homarus.hooks.discover import find_hooks, standard_roots
 from homarus.hooks.events import HookEvent, event
 from homarus.hooks.load import load_hooks
@@ -197,6 +198,9 @@ def bootstrap(workspace: Path) -> HookEvent:
     return event("agent:bootstrap", NOW, context={"workspaceDir": str(workspace), "bootstrapFiles": files})
 
 
+ALL_PACKAGES = ["packages/a/AGENTS.md", "packages/b/AGENTS.md", "packages/c/AGENTS.md"]
+
+
 @pytest.fixture
 def monorepo(tmp_path):
     for name in (
@@ -219,14 +223,16 @@ def monorepo(tmp_path):
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"paths": ["packages/*/AGENTS.md"]}, ["packages/a/AGENTS.md", "packages/b/AGENTS.md"]),
+        ({"paths": ["packages/*/AGENTS.md"]}, ALL_PACKAGES),
         (
             {"patterns": ["./packages/**/*.md"]},
-            ["packages/a/AGENTS.md", "packages/b/AGENTS.md", "packages/b/deep/TOOLS.md"],
+            [ALL_PACKAGES[0], ALL_PACKAGES[1], "packages/b/deep/TOOLS.md", ALL_PACKAGES[2]],
         ),
         ({"files": "packages/b/deep/TOOLS.md"}, ["packages/b/deep/TOOLS.md"]),
         ({"paths": ["packages/a/*"], "files": ["packages/b/*"]}, ["packages/a/AGENTS.md"]),
-        ({"paths": ["**/AGENTS.md"]}, ["packages/a/AGENTS.md", "packages/b/AGENTS.md"]),
+        ({"paths": ["**/AGENTS.md"]}, ALL_PACKAGES),
+        ({"paths": ["packages/b/**"]}, ["packages/b/AGENTS.md", "packages/b/deep/TOOLS.md"]),
+        ({"paths": ["packages/**/deep/**/TOOLS.md", "**/**/TOOLS.md"]}, ["packages/b/deep/TOOLS.md"]),
         ({"paths": ["packages/?/deep/TOOLS.md"]}, ["packages/b/deep/TOOLS.md"]),
         ({"paths": ["packages/b/notes.md", "../AGENTS.md", "/etc/passwd", ".git/AGENTS.md", "*/AGENTS.md"]}, []),
         ({"paths": ["(packages|x)/a/AGENTS.md", "packages[/]a/AGENTS.md"]}, []),
@@ -238,8 +244,18 @@ def test_extra_files_by_pattern(monorepo, options, names):
     heard = hooks("bootstrap-extra-files", **options).emit_sync(bootstrap(monorepo))
     added = heard.context["bootstrapFiles"][1:]
     assert [item["path"] for item in added] == [str(monorepo / name) for name in names]
-    assert [item["content"] for item in added] == names
+    # The workspace's own reader takes the text, with its guards and its cache.
+    assert not any("content" in item for item in added)
     assert all(item["name"] in {"AGENTS.md", "TOOLS.md"} and item["missing"] is False for item in added)
+
+
+def test_extra_files_look_only_where_a_match_can_be(tmp_path):
+    for name in ("packages/a/src/lib", "other/deep/er"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "packages" / "a" / "AGENTS.md").write_text("x")
+    search = Search(tmp_path)
+    assert list(search.expand("", ("packages", "*", "AGENTS.md"))) == ["packages/a/AGENTS.md"]
+    assert set(search.opened) == {"", "packages/", "packages/a/"}
 
 
 def test_extra_files_are_bounded(tmp_path):

@@ -133,3 +133,14 @@ def test_a_suspicious_skill_is_named_in_the_log_once(tmp_path, caplog):
         snapshots.for_turn(None, roots(tmp_path), gate())
     (record,) = caplog.records
     assert record.getMessage() == f"read {bad} before you rely on it: pipe-to-shell, raw-address (homarus skills check)"
+
+
+def test_a_skill_that_cannot_be_read_is_named_in_the_log_once(tmp_path, caplog):
+    (tmp_path / "skills" / "broken" / "SKILL.md").mkdir(parents=True)
+    snapshots = Snapshots(SkillLibrary(), str(tmp_path))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            snapshots.for_turn(None, roots(tmp_path / "skills"), gate())
+    assert [message for message in caplog.messages if "broken" in message] == [
+        f"{tmp_path}/skills/broken/SKILL.md: a folder, not a file (homarus skills check)"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from homarus.config.load import Config
 from homarus.config.paths import expand
 from homarus.core.routes import SessionKey
+
+log = logging.getLogger("homarus.hooks")
 
 if TYPE_CHECKING:
     from homarus.gateway.home import Home
@@ -35,6 +38,9 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     facts = Facts(sys.platform, env, on_path(env.get("PATH", "")), config.get)
     registry = HookRegistry()
     statuses = load_hooks(HookSet(hooks), settings, facts, registry, {"stateDir": str(config.paths.state_dir)})
+    for status in statuses:
+        if status.wanted and not status.able:
+            log.warning("hook %s is enabled and cannot run: %s", status.hook.name, status.reason)
     return registry if any(status.loaded for status in statuses) else None
 
 

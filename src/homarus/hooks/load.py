@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import sys
 from collections.abc import Mapping
 from types import ModuleType
@@ -19,8 +18,6 @@ from homarus.hooks.settings import HookSettings, is_wanted
 from homarus.storage.boundary import Root
 
 _MAX_BYTES = 1_000_000
-
-log = logging.getLogger("homarus.hooks")
 
 
 class HookStatus(Struct, frozen=True):
@@ -75,7 +72,6 @@ def _load(status: HookStatus, registry: HookRegistry, options: dict[str, Any]) -
         handler = load_handler(hook)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - the code of a hook may raise anything
         reason = single_line(f"{type(problem).__name__}: {problem}")
-        log.warning("hook %s could not be loaded: %s", hook.name, reason)
         return HookStatus(hook, True, False, f"its handler failed to load: {reason}", status.steps)
     for key in hook.events:
         registry.register(key, handler, source=f"{hook.source}:{hook.name}", timeout=hook.timeout, options=options)

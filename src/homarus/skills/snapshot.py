@@ -103,9 +103,17 @@ class Snapshots:
                 return snapshot
         allowed = eligible(skills.skills, gate)
         built = _of(allowed, self._library.limits, self._home)
+        self._warn(skills.problems)
         self._audit(allowed)
         self._built = [(skills, gate, built), *self._built[: _MAX_KEPT - 1]]
         return built
+
+    def _warn(self, problems: Iterable[str]) -> None:
+        """Say once of each skill that cannot be used what is wrong with it."""
+        for problem in problems:
+            if problem not in self._warned:
+                self._warned.put(problem, True)
+                log.warning("%s (homarus skills check)", single_line(problem, 500))
 
     def _audit(self, skills: Iterable[Skill]) -> None:
         """Say once of each suspicious skill that a model gets to see it."""
