@@ -1,3 +1,5 @@
+import pytest
+
 from homarus.context.audit import HEADINGS, identifiers, problems, reflects
 from homarus.core.messages import Assistant, Text, User
 
@@ -38,4 +40,22 @@ def test_names_are_taken_from_people_and_models_newest_first() -> None:
         "550e8400-e29b-41d4-a716-446655440000",
     }
     assert found[0] == "3f2a9c1"
-    assert len(identifiers([User((Text(" ".join(str(n) for n in range(1000, 1100))),))])) == 12
+    assert len(identifiers([User((Text(" ".join(str(n) for n in range(5000, 5100))),))])) == 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was founded in 1848 and rebuilt in 1999, again in 2026.",
+        "Plan for 2025/2026, (2027) and 2100: nothing yet.",
+        "Report FY-2026, Q3-2026 and SEP-26 in UTF-8 with SHA-256, see ISO-8601.",
+        "on 2026-05-01 at noon",
+    ],
+)
+def test_years_and_norms_are_no_identifiers(text):
+    assert identifiers([User((Text(text),))]) == []
+
+
+def test_a_year_inside_of_a_name_is_part_of_it():
+    text = "Order 48213, ticket OPS-2026, port 8080, /srv/2026/report.pdf"
+    assert identifiers([User((Text(text),))]) == ["48213", "OPS-2026", "8080", "/srv/2026/report.pdf"]

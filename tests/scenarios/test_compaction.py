@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.models.servers import Answer, serving
 from tests.scenarios.talker import Say, Talker, make_home, open_agent
 
 from homarus.core.events import CompactionEnded, Notice, RunEvent
+from homarus.sessions.log import identify, read_entries
+from homarus.sessions.usage import Ledger
 
 WINDOW = 20_000
 SMALL = {"keepRecentTokens": 500, "reserveTokensFloor": 0, "reserveTokens": 2_000, "timeoutSeconds": 0.3}
@@ -97,6 +100,13 @@ async def test_memory_is_saved_once_in_each_cycle_and_leaves_no_trace_in_the_tra
     text = transcript.read_text()
     assert "will soon be condensed" not in text
     assert "I was here" not in text
+    # What it took stands there all the same.
+    ledger = Ledger("purpose", UTC)
+    ledger.add("main", "main", read_entries(identify(transcript)))
+    spent = {row.name: row.calls for row in ledger.rows()}
+    assert spent["flush"] == 2 * len(flushes)
+    assert spent["compaction"] >= asked.count("summary")
+    assert spent["answer"] == 18
     assert "I was here" not in (tmp_path / ".openclaw" / "workspace" / "SOUL.md").read_text()
 
 

@@ -3,8 +3,9 @@ from zoneinfo import ZoneInfo
 
 from tests.sessions.lines import says, user
 
-from homarus.sessions.entry import to_entry
-from homarus.sessions.usage import Ledger, bars
+from homarus.core.messages import Assistant, Cost, Text, Usage
+from homarus.sessions.entry import new_entry, to_entry
+from homarus.sessions.usage import Ledger, bars, usage_note
 
 
 def spent(ident, time, tokens=(100, 10, 300, 0), cost=0.5, model="m"):
@@ -73,3 +74,24 @@ def test_bars():
     assert bars([1, 1000], 4) == ["▏", "████"]
     assert bars([]) == []
     assert bars([0.0, 0.0]) == ["", ""]
+
+
+def test_calls_that_answered_nobody_count_and_are_named():
+    answer = Assistant((Text("a summary"),), provider="p", model="small", usage=Usage(100, 10, cost=Cost(0.25)))
+    notes = [
+        new_entry("custom", ident, None, "2026-05-01T12:00:00.000Z", usage_note(purpose, answer))
+        for ident, purpose in (("k", "compaction"), ("f", "flush"), ("g", "flush"))
+    ]
+    odd = to_entry({"type": "custom", "id": "x", "customType": "homarus.usage", "data": [1]})
+    ledger = Ledger("purpose", UTC)
+    ledger.add("s", "main", [spent("a", NOON), *notes, odd])
+    assert [(row.name, row.calls, row.tokens) for row in ledger.rows()] == [
+        ("answer", 1, 410),
+        ("flush", 2, 220),
+        ("compaction", 1, 110),
+    ]
+    assert (ledger.sum().calls, ledger.sum().cost) == (4, 1.25)
+    assert {name: row.calls for name, row in ledger.aside.items()} == {"compaction": 1, "flush": 2}
+    by_day = Ledger("day", UTC)
+    by_day.add("s", "main", notes)
+    assert [(row.name, row.calls) for row in by_day.rows()] == [("2026-05-01", 3)]

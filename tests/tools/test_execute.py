@@ -107,8 +107,8 @@ async def test_a_long_result_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> 
     assert len(result.text) <= 16_000
     assert result.text.startswith("line 0\n")
     assert result.text.endswith("line 19999\n")
-    assert result.details == {"length": len(text), "truncated": True}
     (kept,) = (tmp_path / "overflow").iterdir()
+    assert result.details == {"length": len(text), "truncated": True, "fullOutputPath": str(kept)}
     assert kept.name == "call-1.txt"
     assert str(kept) in result.text
     assert kept.read_text() == text
@@ -144,8 +144,8 @@ def test_a_cut_never_exceeds_its_limit(text: str, limit: int) -> None:
 
 def test_images_are_counted(tmp_path: Path) -> None:
     images = tuple(Image("x", "image/png") for _ in range(20))
-    parts, was_cut = bound((Text("a"), *images), 100, tmp_path / "f")
-    assert was_cut
+    parts, whole = bound((Text("a"), *images), 100, tmp_path / "f")
+    assert whole is None
     assert len(parts) == 9
 
 

@@ -21,6 +21,7 @@ from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, Trust
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import STOPPED, Toolbox, execute
 from homarus.tools.loopguard import Level, LoopGuard, Verdict
+from homarus.tools.result import StepRoom
 from homarus.tools.tool import Tool, ToolContext
 
 SKIPPED = "Skipped due to queued user message."
@@ -56,6 +57,7 @@ class Batch:
         self._clock = clock
         self._boundary = boundary
         self._warned = 0
+        self._room = StepRoom(context.window_tokens, 1)
 
     async def run(self, message: Assistant, *, waiting: Callable[[], bool]) -> BatchEnd:
         """Run all calls of a message. Every call has one durable result when this returns."""
@@ -66,6 +68,7 @@ class Batch:
             return self._blocked(calls, critical)
         stuck = ""
         ended_by = ""
+        self._room = StepRoom(self._context.window_tokens, len(calls))
         for group in self._groups(calls):
             if self._context.cancel.cancelled:
                 self._refuse(group, STOPPED)
@@ -130,7 +133,7 @@ class Batch:
         stuck = self._guard.note(call, result, known=self._box.find(call.name) is not None)
         if verdict.level is Level.WARNING:
             result = replace(result, parts=(*result.parts, Text(f"\n\n{verdict.text}")))
-        self._store(result)
+        self._store(self._room.fit(result, self._context.overflow_dir))
         return stuck
 
     def _blocked(self, calls: Sequence[ToolCall], verdict: Verdict) -> BatchEnd:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
 from homarus.agent.ports import Model
-from homarus.agent.services import Prepared
 from homarus.core.errors import Denied
-from homarus.core.messages import Message, Text, User
+from homarus.core.messages import Assistant, Message, Text, User
 from homarus.models.provider import Stop
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.tool import Tool, ToolContext
@@ -17,31 +17,38 @@ MAX_CALLS = 6
 _ALLOWED = frozenset({"read", "memory_retain", "memory_search", "write"})
 
 
-async def save_memory(
-    messages: tuple[Message, ...], prompt: str, *, model: Model, prepared: Prepared, today: date
-) -> bool:
-    """Let the model write down what is worth keeping; return whether it came to an end by itself."""
-    box, context = prepared.box, prepared.context
-    note = f"memory/{today.isoformat()}.md"
-    tools = {name: tool for name, tool in box.tools.items() if name in _ALLOWED}
-    limited = Toolbox(tools, _only(note))
-    history: tuple[Message, ...] = (*messages, User((Text(prompt.replace("{date}", today.isoformat())),)))
-    for _ in range(MAX_CALLS):
+class Saving:
+    """One such turn. `count` is told of every answer, because all of them are paid for."""
+
+    def __init__(self, model: Model, box: Toolbox, context: ToolContext, count: Callable[[Assistant], None]) -> None:
+        self._model = model
+        self._box = box
+        self._context = context
+        self._count = count
+
+    async def run(self, shown: tuple[Message, ...], prompt: str, today: date) -> bool:
+        """Let the model write down what is worth keeping; return whether it came to an end by itself."""
+        tools = {name: tool for name, tool in self._box.tools.items() if name in _ALLOWED}
+        limited = Toolbox(tools, _only(f"memory/{today.isoformat()}.md"))
+        history: tuple[Message, ...] = (*shown, User((Text(prompt.replace("{date}", today.isoformat())),)))
+        for _ in range(MAX_CALLS):
+            reply = await self._ask(history)
+            if reply is None or self._context.cancel.cancelled:
+                return False
+            history = (*history, reply)
+            if not reply.calls:
+                return True
+            for call in reply.calls:
+                history = (*history, await execute(call, limited, self._context))
+        return False
+
+    async def _ask(self, history: tuple[Message, ...]) -> Assistant | None:
         reply = None
-        async for event in model.stream(history, tools=True, cancel=context.cancel):
+        async for event in self._model.stream(history, tools=True, cancel=self._context.cancel):
             if isinstance(event, Stop):
-                prepared.meter.add(event.message.usage)
-                if event.error is not None:
-                    return False
-                reply = event.message
-        if reply is None or context.cancel.cancelled:
-            return False
-        history = (*history, reply)
-        if not reply.calls:
-            return True
-        for call in reply.calls:
-            history = (*history, await execute(call, limited, context))
-    return False
+                self._count(event.message)
+                reply = event.message if event.error is None else None
+        return reply
 
 
 def _only(note: str) -> Any:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from homarus.context.compact import number_of
 from homarus.core.messages import User
 from homarus.core.routes import SessionKey
 from homarus.prompt.volatile import said_in
@@ -39,6 +40,8 @@ class Live:
         self.flush_failures = 0
         self._said: dict[str, str] | None = None
         self._boundary: object = None
+        self._counted: object = None
+        self._number = 0
 
     def refresh(self) -> SessionEntry:
         """Read the row anew if anybody changed the index, and return it."""
@@ -78,6 +81,14 @@ class Live:
     def is_new(self) -> bool:
         """Say whether nothing was said here yet."""
         return not any(entry.type == "message" for entry in self.writer.branch)
+
+    @property
+    def compactions(self) -> int:
+        """Return how often this session was compacted; the log knows of one that a crash kept out of the row."""
+        boundary = self.writer.boundary
+        if boundary is not self._counted:
+            self._counted, self._number = boundary, number_of(boundary)
+        return max(self.entry.compaction_count, self._number)
 
     def close(self) -> None:
         """Give up the right to write."""

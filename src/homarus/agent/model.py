@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from homarus.agent.budget import Meter
 from homarus.core.cancel import Cancel
 from homarus.core.events import ModelCalled, Notice
-from homarus.core.messages import Message, Text, User
+from homarus.core.messages import Assistant, Message, Text, User
 from homarus.core.prompt import SystemPrompt
 from homarus.models.client import ModelClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
@@ -54,11 +53,11 @@ class ChainModel:
 class Summaries:
     """The turn's models as a summariser: no tools, no thinking, nothing kept."""
 
-    def __init__(self, client: ModelClient, chain: Chain, cancel: Cancel, meter: Meter) -> None:
+    def __init__(self, client: ModelClient, chain: Chain, cancel: Cancel, count: Callable[[Assistant], None]) -> None:
         self._client = client
         self._chain = chain
         self._cancel = cancel
-        self._meter = meter
+        self._count = count
 
     async def __call__(self, ask: Ask) -> str:
         """Return the model's text, or raise its `ModelError`."""
@@ -72,7 +71,7 @@ class Summaries:
         text = ""
         async for event in self._client.stream(request, self._chain, cancel=self._cancel):
             if isinstance(event, Stop):
-                self._meter.add(event.message.usage)
+                self._count(event.message)
                 if event.error is not None:
                     raise event.error
                 text = event.message.text

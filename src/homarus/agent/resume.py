@@ -15,6 +15,7 @@ from homarus.sessions.codec import cap_details, from_message, to_message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import Toolbox, execute
+from homarus.tools.result import StepRoom
 from homarus.tools.tool import ToolContext
 
 INTERRUPTED = (
@@ -57,6 +58,7 @@ async def settle_open_calls(session: SessionWriter, box: Toolbox, context: ToolC
     """Give every open call its result, in order, and return how many there were."""
     calls = session.open_calls
     early = early_results(session.branch) if calls else {}
+    room = StepRoom(context.window_tokens, len(calls))
     for call in calls:
         tool = box.find(call.name)
         if call.id in early:
@@ -67,5 +69,5 @@ async def settle_open_calls(session: SessionWriter, box: Toolbox, context: ToolC
             now = epoch_ms(context.clock.now())
             details = {"status": "interrupted"}
             result = ToolResult(call.id, call.name, (Text(INTERRUPTED),), now, is_error=True, details=details)
-        session.append_message(result)
+        session.append_message(room.fit(result, context.overflow_dir))
     return len(calls)

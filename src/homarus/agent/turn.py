@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from homarus.agent.batch import Batch
-from homarus.agent.flush import save_memory
+from homarus.agent.flush import Saving
 from homarus.agent.live import Live, OpenSessions
 from homarus.agent.loop import Loop, LoopSettings, Run
 from homarus.agent.model import ChainModel, Summaries
@@ -33,13 +34,14 @@ from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
 from homarus.core.events import RunEnded, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
-from homarus.core.messages import Image, Message, Part, Text, Trust, User
+from homarus.core.messages import Assistant, Image, Message, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
 from homarus.core.text import estimate_tokens
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sessions.codec import COLLECTED
 from homarus.sessions.row import SessionEntry
+from homarus.sessions.usage import usage_note
 from homarus.workspace.continuation import Carry, earns_marker, marker
 
 _log = logging.getLogger(__name__)
@@ -204,12 +206,12 @@ class TurnRunner:
             settle=given.settle,
             meter=prepared.meter,
         )
-        before = live.entry.compaction_count
+        before = live.compactions
         try:
             outcome = await Loop(run).run()
         except Cancelled as stop:
             outcome = Outcome(Status.ABORTED, error=stop.message)
-        return outcome, live.entry.compaction_count != before
+        return outcome, live.compactions != before
 
     def _window(
         self, turn: Turn, given: Given, live: Live, prepared: Prepared, speech: Speech, model: ChainModel
@@ -234,10 +236,14 @@ class TurnRunner:
             heartbeat=turn.heartbeat,
         )
 
+        def count(purpose: str, answer: Assistant) -> None:
+            prepared.meter.add(answer.usage)
+            live.writer.append("custom", usage_note(purpose, answer), durable=False)
+
         async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
             prompt = settings.memory_flush.prompt or FLUSH_PROMPT
-            today = services.today(turn.agent_id)
-            return await save_memory(shown, prompt, model=model, prepared=prepared, today=today)
+            saving = Saving(model, prepared.box, prepared.context, partial(count, "flush"))
+            return await saving.run(shown, prompt, services.today(turn.agent_id))
 
         async def tell(moment: str, known: dict[str, Any]) -> list[str]:
             return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
@@ -245,7 +251,7 @@ class TurnRunner:
         ports = Ports(
             host=services.engines(turn.agent_id),
             cycle=Counts(live),
-            summarize=Summaries(prepared.client, prepared.chain, given.cancel, prepared.meter),
+            summarize=Summaries(prepared.client, prepared.chain, given.cancel, partial(count, "compaction")),
             flush=flush,
             emit=given.emit,
             clock=services.clock,
@@ -290,7 +296,7 @@ class Counts:
     @property
     def compactions(self) -> int:
         """Return how often the session was compacted."""
-        return self._live.entry.compaction_count
+        return self._live.compactions
 
     @property
     def flushed_at(self) -> int | None:
@@ -316,8 +322,9 @@ class Counts:
         self._live.flush_failures = count
 
     def compacted(self, tokens_after: int) -> None:
-        """Count one more."""
-        self._live.update(compaction_count=self.compactions + 1, total_tokens=tokens_after)
+        """Count one more; where it left an entry in the log, that says which one it was."""
+        number = max(self._live.entry.compaction_count + 1, self._live.compactions)
+        self._live.update(compaction_count=number, total_tokens=tokens_after)
 
     def flushed(self) -> None:
         """Note the cycle."""

@@ -12,12 +12,16 @@ from homarus.cli.output import json_option
 if TYPE_CHECKING:
     from homarus.sessions.usage import Ledger, Total
 
+_PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory before them"}
+
 
 @click.command()
 @click.argument("session", required=False, default="")
 @click.option("--agent", metavar="ID", default="", help="Only this agent's sessions.")
 @click.option("--days", type=int, metavar="N", help="Only the last N days.")
-@click.option("--by", type=click.Choice(["day", "model", "session", "agent"]), default="day", show_default=True)
+@click.option(
+    "--by", type=click.Choice(["day", "model", "session", "agent", "purpose"]), default="day", show_default=True
+)
 @json_option
 @pass_app
 def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json: bool) -> None:
@@ -31,12 +35,16 @@ def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json
     _fill(app, ledger, session, agent)
     rows, total = ledger.rows(), ledger.sum()
     if as_json:
-        app.out.json({"by": by, "rows": [_facts(row) for row in rows], "total": _facts(total)})
+        aside = [_facts(row) for row in ledger.aside.values()]
+        app.out.json({"by": by, "rows": [_facts(row) for row in rows], "total": _facts(total), "aside": aside})
         return
     if not rows:
         app.out.line("No answer in these sessions says what it took.")
         return
     app.out.table([_cells(row) for row in [*rows, total]], (by, "calls", "input", "output", "cached", "share", "cost"))
+    for row in ledger.aside.values() if by != "purpose" else ():
+        what = _PURPOSES.get(row.name, row.name)
+        app.out.line(f"Of this, {what}: {row.calls} calls, {row.tokens:,} tokens, ${row.cost:.4f}.")
     if by == "day":
         _chart(app, rows)
 

@@ -24,6 +24,14 @@ _IDENTIFIERS = late(
     | \b\d{4,}\b
     """
 )
+# What looks like an identifier and is none: years, quarters and months, norms.
+_COMMON = late(
+    r"""(?x)
+      (?:1\d|20|21)\d\d
+    | (?:FY|CY|Q[1-4]|H[12]|C?K?W\d{1,2}|JAN|FEB|MAR|APR|MAY|JUNE?|JULY?|AUG|SEPT?|OCT|NOV|DEC)-(?:\d\d)?\d\d
+    | (?:UTF|SHA|ISO|AES|RSA|COVID|GPT)-\d+
+    """
+)
 _STOP = frozenset(
     [
         "this",
@@ -63,8 +71,8 @@ def identifiers(messages: Sequence[Message]) -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    # A plain word of hexadecimal letters ("defaced") is no commit, and a year alone names nothing.
-    if re.fullmatch(r"(?:19|20)\d\d", text):
+    # A plain word of hexadecimal letters ("defaced") is no commit; a year, a quarter and the name of a norm name nothing.
+    if _COMMON.fullmatch(text):
         return False
     return any(char.isdigit() for char in text) or not text.isalpha()
 

@@ -31,6 +31,7 @@ from homarus.sessions.writer import SessionWriter
 
 RECENT_CHARS = 600
 FILES_CHARS = 2_000
+NUMBER = "number"
 
 
 class Compacted(Struct, frozen=True):
@@ -54,6 +55,8 @@ class Occasion(Struct, frozen=True):
     focus: str = ""
     # An overflow keeps less than the usual tail, because the usual tail did not fit.
     keep_tokens: int | None = None
+    # Which compaction of its session this is. The entry says it, so that a crash right after it cannot lose the count.
+    number: int = 1
 
 
 async def compact(
@@ -81,8 +84,31 @@ async def compact(
     text = _whole(summary, cut, held, (read, changed))
     after = estimate(User(())) + len(text) // 4 + _tail_tokens(view.entries, cut.first_kept)
     details: dict[str, Any] = {"readFiles": read, "modifiedFiles": changed, "pins": held, "reason": occasion.reason}
+    details[NUMBER] = occasion.number
     session.compact(text, cut.first_kept, before, tokensAfter=after, details=details)
     return Compacted(True, "", before, after, text)
+
+
+def adopt(session: SessionWriter, summary: str, first_kept: str, tokens: int, *, number: int) -> bool:
+    """Append a compaction that an engine made; False when it would hide everything, because it keeps from nowhere on.
+
+    Standing instructions are carried over as in our own: no engine may lose them.
+    """
+    entries = session.view.entries
+    place = next((at for at, entry in enumerate(entries) if entry.id == first_kept), None)
+    if first_kept and place is None:
+        return False
+    held = pins.kept(session.notes, messages_of(entries[:place]))
+    text = "\n\n".join([summary, *([_standing(held)] if held else [])])
+    session.compact(text, first_kept, tokens, details={"pins": held, "reason": "engine", NUMBER: number})
+    return True
+
+
+def number_of(boundary: Entry | None) -> int:
+    """Return which compaction of its session an entry is, as far as it says so."""
+    details = boundary.data.get("details") if isinstance(boundary, Compaction) else None
+    number = details.get(NUMBER) if isinstance(details, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) and 0 < number < 10**9 else 0
 
 
 def undo(session: SessionWriter) -> bool:
@@ -139,7 +165,7 @@ def _whole(summary: str, cut: Cut, held: Sequence[str], files: tuple[list[str], 
     messages = messages_of(cut.left_out)
     parts = []
     if held:
-        parts.append("## Standing instructions of the owner, word for word\n\n" + "\n".join(f"- {pin}" for pin in held))
+        parts.append(_standing(held))
     for title, names in zip(("Files read", "Files changed"), files, strict=True):
         if names:
             parts.append(f"## {title}\n\n" + _bounded("\n".join(f"- {name}" for name in names), FILES_CHARS // 2))
@@ -150,6 +176,10 @@ def _whole(summary: str, cut: Cut, held: Sequence[str], files: tuple[list[str], 
     certain = "\n\n".join(parts)
     room = max(2_000, MAX_SUMMARY_CHARS - len(certain) - 2)
     return f"{_bounded(summary, room)}\n\n{certain}".strip()
+
+
+def _standing(held: Sequence[str]) -> str:
+    return "## Standing instructions of the owner, word for word\n\n" + "\n".join(f"- {pin}" for pin in held)
 
 
 def _bounded(text: str, limit: int) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.context.budget import Budget, measure
-from homarus.context.compact import Compacted, Occasion, compact, messages_of
+from homarus.context.compact import Compacted, Occasion, adopt, compact, messages_of
 from homarus.context.engine import EngineCall, EngineHost
 from homarus.context.flush import FlushFacts, due
 from homarus.context.media import fade_images
@@ -211,7 +211,8 @@ class SessionWindow:
         if engine is not None:
             done = engine
         else:
-            filled = replace(occasion, window=budget.window, reserve=budget.reserve)
+            number = self._ports.cycle.compactions + 1
+            filled = replace(occasion, window=budget.window, reserve=budget.reserve, number=number)
             done = await compact(self._session, self._facts.compaction, filled, self._ports.summarize)
         if done.ok:
             self._ports.cycle.compacted(done.tokens_after)
@@ -242,7 +243,9 @@ class SessionWindow:
         if self._ports.host.quarantined:
             return None
         if done.ok and done.compacted and done.summary:
-            self._session.compact(done.summary, done.first_kept, tokens)
+            number = self._ports.cycle.compactions + 1
+            if not adopt(self._session, done.summary, done.first_kept, tokens, number=number):
+                return Compacted(False, f"the engine keeps from {done.first_kept!r} on, which is not here", tokens)
         return Compacted(done.ok and done.compacted, done.reason, tokens, summary=done.summary)
 
 

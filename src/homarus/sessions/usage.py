@@ -8,20 +8,24 @@ from typing import Literal
 
 from msgspec import Struct
 
-from homarus.core.messages import Usage
-from homarus.sessions.codec import to_ms, to_usage
-from homarus.sessions.entry import Entry, MessageEntry
+from homarus.core.messages import Assistant, Usage
+from homarus.sessions.codec import Json, from_message, to_ms, to_usage
+from homarus.sessions.entry import Custom, Entry, MessageEntry
 
-By = Literal["day", "model", "session", "agent"]
+By = Literal["day", "model", "session", "agent", "purpose"]
+ANSWER = "answer"
+# A note on a call whose answer is no part of the conversation: a summary, the saving of memory.
+NOTE = "homarus.usage"
 
 
 class Call(Struct, frozen=True):
-    """One answer of a model and what it took."""
+    """One answer of a model and what it took. `purpose` says what it was for, where it answered nobody."""
 
     entry_id: str
     time: int
     model: str
     usage: Usage
+    purpose: str = ANSWER
 
 
 class Total(Struct, frozen=True):
@@ -59,15 +63,28 @@ class Total(Struct, frozen=True):
         )
 
 
+def usage_note(purpose: str, answer: Assistant) -> Json:
+    """Return the note that keeps what such a call took."""
+    stored = from_message(answer)
+    data = {"purpose": purpose, **{name: stored[name] for name in ("provider", "model", "usage")}}
+    return {"customType": NOTE, "data": data}
+
+
 def calls(entries: Iterable[Entry]) -> Iterator[Call]:
     """Yield the answers in a transcript that say what they took, on every branch: all of them were paid for."""
     for entry in entries:
         if isinstance(entry, MessageEntry) and entry.role == "assistant":
-            body = entry.body
-            usage = to_usage(body.get("usage"))
-            if usage.total or usage.cost.total:
-                model = "/".join(str(body[name]) for name in ("provider", "model") if body.get(name))
-                yield Call(entry.id, to_ms(body.get("timestamp")) or entry.time, model or "unknown", usage)
+            body, purpose = entry.body, ANSWER
+        elif isinstance(entry, Custom) and entry.custom_type == NOTE:
+            data = entry.data.get("data")
+            body = data if isinstance(data, dict) else {}
+            purpose = str(body.get("purpose") or "unknown")
+        else:
+            continue
+        usage = to_usage(body.get("usage"))
+        if usage.total or usage.cost.total:
+            model = "/".join(str(body[name]) for name in ("provider", "model") if body.get(name))
+            yield Call(entry.id, to_ms(body.get("timestamp")) or entry.time, model or "unknown", usage, purpose)
 
 
 class Ledger:
@@ -79,6 +96,8 @@ class Ledger:
         self._since = since
         self._seen: set[tuple[str, int]] = set()
         self.totals: dict[str, Total] = {}
+        # Of that, what went into calls that answered nobody, by purpose.
+        self.aside: dict[str, Total] = {}
 
     def add(self, session: str, agent: str, entries: Iterable[Entry]) -> None:
         """Count a transcript."""
@@ -87,8 +106,12 @@ class Ledger:
             if mark in self._seen or call.time < self._since:
                 continue
             self._seen.add(mark)
-            name = {"day": self.day(call.time), "model": call.model, "session": session, "agent": agent}[self.by]
+            names = {"day": self.day(call.time), "model": call.model, "session": session, "agent": agent}
+            name = names.get(self.by, call.purpose)
             self.totals[name] = self.totals.get(name, Total(name)).plus(call.usage)
+            if call.purpose != ANSWER:
+                known = self.aside.get(call.purpose, Total(call.purpose))
+                self.aside[call.purpose] = known.plus(call.usage)
 
     def day(self, time: int) -> str:
         """Return the local day of a moment."""

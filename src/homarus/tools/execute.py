@@ -14,7 +14,7 @@ from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
 from homarus.core.messages import Text, ToolCall, ToolResult
 from homarus.core.text import single_line
-from homarus.tools.result import MAX_DETAIL_BYTES, bound, conceal, limit_for
+from homarus.tools.result import MAX_DETAIL_BYTES, WHOLE, bound, conceal, file_name, limit_for
 from homarus.tools.schema import fit
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
@@ -77,10 +77,12 @@ async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolRes
             f"{call.name} failed unexpectedly: {type(problem).__name__}: {single_line(str(problem))}", "bug"
         )
     shown = conceal(output.parts, context.hidden)
-    parts, cut = bound(shown, limit_for(context.window_tokens), context.overflow_dir / f"{_safe(call.id)}.txt")
+    parts, whole = bound(shown, limit_for(context.window_tokens), context.overflow_dir / file_name(call.id))
     details = dict(output.details or {})
-    if cut:
+    if parts is not shown:
         details["truncated"] = True
+    if whole:
+        details[WHOLE] = str(whole)
     if context.taint:
         details[TAINTED] = True
     return ToolResult(
@@ -110,10 +112,6 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
 
 def _failed(text: str, status: str) -> ToolOutput:
     return ToolOutput((Text(text),), {"status": status}, is_error=True)
-
-
-def _safe(call_id: str) -> str:
-    return "".join(char if char.isalnum() or char in "-_" else "-" for char in call_id)[:80] or "call"
 
 
 def _small(details: Mapping[str, Any]) -> dict[str, Any]:

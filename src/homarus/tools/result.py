@@ -4,14 +4,54 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from homarus.core.errors import StorageError
-from homarus.core.messages import Image, Part, Text
+from homarus.core.messages import Image, Part, Text, ToolResult
 from homarus.core.text import human_bytes
 from homarus.storage.atomic import create_new, ensure_dir
 
 MAX_IMAGES = 8
+# In the details of a result that was cut: the file with all of it.
+WHOLE = "fullOutputPath"
+MIN_CHARS = 1_000
+MAX_COPIES = 1_000
 MAX_DETAIL_BYTES = 32_000
 MIN_SECRET, HIDDEN = 6, "[hidden]"
+
+
+class StepRoom:
+    """How much the results of one step may hold together: several middling ones fill a window as one huge one does.
+
+    What a result may take depends on the results before it and on how many follow, so it is the same on every run.
+    """
+
+    def __init__(self, window_tokens: int, calls: int) -> None:
+        self._room = max(calls * MIN_CHARS, window_tokens)  # a quarter of the window, in characters
+        self._calls = calls
+
+    def fit(self, result: ToolResult, folder: Path) -> ToolResult:
+        """Return the next result within its share: at most twice an even one, and something is left for all that follow."""
+        left, self._calls = max(1, self._calls), self._calls - 1
+        share = max(MIN_CHARS, min(2 * self._room // left, self._room - (left - 1) * MIN_CHARS))
+        parts, whole = bound(result.parts, share, folder / file_name(result.call_id), _kept_in(result))
+        self._room -= sum(len(part.text) for part in parts if isinstance(part, Text))
+        if parts is result.parts:
+            return result
+        details = {**(result.details or {}), "truncated": True}
+        return replace(result, parts=parts, details={**details, WHOLE: str(whole)} if whole else details)
+
+
+def _kept_in(result: ToolResult) -> Path | None:
+    """Return the file that holds the whole text of a result that was cut before."""
+    name = (result.details or {}).get(WHOLE)
+    return Path(name) if isinstance(name, str) and name else None
+
+
+def file_name(call_id: str) -> str:
+    """Return the name of the file for the whole text of a call's result."""
+    safe = "".join(char if char.isalnum() or char in "-_" else "-" for char in call_id)[:80]
+    return f"{safe or 'call'}.txt"
 
 
 def limit_for(window_tokens: int) -> int:
@@ -31,16 +71,22 @@ def conceal(parts: tuple[Part, ...], secrets: tuple[str, ...]) -> tuple[Part, ..
     return parts
 
 
-def bound(parts: tuple[Part, ...], limit: int, overflow: Path) -> tuple[tuple[Part, ...], bool]:
-    """Return the parts within `limit` characters, and whether something was cut. The file is made only then."""
+def bound(
+    parts: tuple[Part, ...], limit: int, overflow: Path, whole: Path | None = None
+) -> tuple[tuple[Part, ...], Path | None]:
+    """Return the parts within `limit` characters (the same ones if they are), and the file with all of a cut text.
+
+    That file is made only then, with a name like `overflow`, unless an earlier cut made it: `whole`.
+    """
     total = sum(len(part.text) for part in parts if isinstance(part, Text))
     images = [part for part in parts if isinstance(part, Image)][:MAX_IMAGES]
     if total <= limit and len(images) == sum(isinstance(part, Image) for part in parts):
-        return parts, False
+        return parts, None
     text = "".join(part.text for part in parts if isinstance(part, Text))
     if total <= limit:
-        return (Text(text), *images), True
-    return (Text(cut(text, limit, _keep(text, overflow))), *images), True
+        return (Text(text), *images), None
+    path = whole or _keep(text, overflow)
+    return (Text(cut(text, limit, _note(path))), *images), path
 
 
 def cut(text: str, limit: int, note: str) -> str:
@@ -61,12 +107,23 @@ def cut(text: str, limit: int, note: str) -> str:
     return (start + notice + end)[:limit] if limit >= len(notice) else text[:limit]
 
 
-def _keep(text: str, path: Path) -> str:
+def _note(path: Path | None) -> str:
+    try:
+        size = human_bytes(path.stat().st_size) if path else ""
+    except OSError:
+        size = ""
+    return f"the whole ({size}) is in {path}: read it with offset and limit" if size else "the rest could not be kept"
+
+
+def _keep(text: str, path: Path) -> Path | None:
+    """Put a text into a file of its own. Some providers count their ids anew each turn, so a name may be taken."""
+    data = text.encode("utf-8", "replace")
     try:
         ensure_dir(path.parent)
-        create_new(path, text.encode("utf-8", "replace"))
-    except StorageError:
-        return "the rest could not be kept"
-    return (
-        f"the whole ({human_bytes(len(text.encode('utf-8', 'replace')))}) is in {path}: read it with offset and limit"
-    )
+        for copy in range(1, MAX_COPIES):
+            target = path if copy == 1 else path.with_name(f"{path.stem}-{copy}{path.suffix}")
+            if create_new(target, data) or target.read_bytes() == data:
+                return target
+    except (StorageError, OSError):
+        pass
+    return None
