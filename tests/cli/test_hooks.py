@@ -127,3 +127,17 @@ def test_check_fails_when_something_should_run_and_cannot(home, capsys):
 def test_a_damaged_block_runs_nothing(home, capsys):
     configure(home, "{hooks: {internal: {enabled: 'perhaps', entries: {'boot-md': {enabled: true}}}}}")
     assert not any(row["on"] for row in listed(capsys).values())
+
+
+def test_enabling_the_boot_hook_writes_a_first_page_and_says_what_it_waits_for(home, capsys):
+    workspace = home / ".openclaw" / "workspace"
+    workspace.mkdir()
+    assert run(["hooks", "enable", "boot-md"]) == 0
+    captured = capsys.readouterr()
+    assert "wrote " in captured.out
+    assert "'gateway:startup' belongs to the gateway" in captured.err
+    page = workspace / "BOOT.md"
+    assert page.read_text().startswith("# When the gateway starts")
+    page.write_text("mine")
+    assert run(["hooks", "enable", "boot-md"]) == 0
+    assert page.read_text() == "mine"

@@ -94,6 +94,11 @@ def enable(app: App, name: str, as_json: bool) -> None:
         )
         raise HomarusError(f"the hook '{status.hook.name}' cannot run here: {reason}", cure="mend that first")
     _switch(app, status.hook, on=True, as_json=as_json)
+    for problem in status.hook.problems:
+        app.out.warn(_clean(problem))
+    page = _boot_page(app) if status.hook.name == "boot-md" and status.hook.source == "bundled" else ""
+    if page and not as_json:
+        app.out.line(f"wrote {_clean(page)}: what should happen when the gateway starts, yours to edit")
 
 
 @command.command("disable")
@@ -173,6 +178,17 @@ def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
     )
     if changes:
         app.out.line("a running gateway takes this up when it starts again")
+
+
+def _boot_page(app: App) -> str:
+    """Write a first BOOT.md where there is none, and return where; one that is there stays as it is."""
+    from homarus.storage.atomic import create_new
+    from homarus.workspace.agents import resolve_workspace
+    from homarus.workspace.names import BOOT
+    from homarus.workspace.templates import template
+
+    path = resolve_workspace(app.config, app.config.default_agent.id, app.env) / BOOT
+    return str(path) if path.parent.is_dir() and create_new(path, template(BOOT).encode()) else ""
 
 
 def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
