@@ -237,8 +237,8 @@ async def test_after_a_crash_what_was_cut_off_is_reported_as_unknown_and_not_run
     family = Family(tmp_path / "a", rule)
     family.cast.hold("slow")
     async with family.open() as agent:
-        await agent.ask("go")
-        await until(lambda: bool(family.cast.asked("slow")))
+        await agent.send("go")
+        await until(lambda: bool(family.cast.asked("slow")) and not agent.runtime.lane(MAIN).busy)
         killed(tmp_path / "a", tmp_path / "b")
     second = Family(tmp_path / "b", rule)
     move_index(second, tmp_path / "a")
@@ -292,3 +292,51 @@ async def test_the_result_of_a_child_that_had_finished_is_not_lost_in_a_crash(tm
         await finished(agent)
     reports = [text for text in second.users() if text.startswith(RESULT_HEAD)]
     assert len(reports) == 1 and reports[0].startswith(f"{RESULT_HEAD} sum: ok") and "the answer is 42" in reports[0]
+
+
+async def test_asking_returns_the_answer_that_follows_the_reports(tmp_path: Path) -> None:
+    family = Family(tmp_path, two_helpers)
+    async with family.open() as agent:
+        reply = await agent.ask("do two things")
+        assert reply.ok and reply.text == "both are done"
+        assert reply.usage.input == 200  # one turn to start them, one for both reports
+        assert agent.runtime.children.books.count(MAIN) == 0
+
+
+async def test_children_that_nobody_waits_for_are_followed_only_when_asked_for(tmp_path: Path) -> None:
+    def rule(scene: Scene) -> Line | str:
+        if scene.task:
+            return "done"
+        if scene.reports:
+            return "it is done now"
+        return "it is started" if scene.results else Line("", (spawn("slow"),))
+
+    family = Family(tmp_path, rule)
+    gate = family.cast.hold("slow")
+    async with family.open() as agent:
+        assert (await agent.ask("go")).text == "it is started"
+        asyncio.get_running_loop().call_later(0.05, gate.set)
+        await finished(agent)
+        gate.clear()
+        asyncio.get_running_loop().call_later(0.05, gate.set)
+    second = tmp_path / "b"
+    second.mkdir()
+    family = Family(second, rule)
+    async with family.open() as agent:
+        assert (await agent.ask("go", children="all")).text == "it is done now"
+
+
+async def test_stopping_while_children_work_ends_what_was_followed(tmp_path: Path) -> None:
+    def rule(scene: Scene) -> Line | str:
+        if scene.task:
+            return Line(hang=True)
+        return "ok" if scene.results else Line("On it.", (spawn("slow"), WAIT))
+
+    family = Family(tmp_path, rule)
+    async with family.open() as agent:
+        asked = asyncio.ensure_future(agent.ask("go"))
+        await until(lambda: bool(family.cast.asked("slow")) and not agent.runtime.lane(MAIN).busy)
+        assert agent.stop()
+        reply = await asyncio.wait_for(asked, 5)
+        assert reply.status == "aborted" and reply.text == "On it."
+        await until(lambda: family.cast.active == 0)

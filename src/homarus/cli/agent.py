@@ -98,7 +98,7 @@ async def _once(
         collector = Collector(str(agent.session), None if as_json else row.response_usage)
         printer = _printer(app, row, as_json=as_json) if stream else None
         with _stops_on_interrupt(agent) as interrupted:
-            async for event in agent.run(text, **options):
+            async for event in agent.run(text, children="all", **options):
                 collector.take(event)
                 if printer is not None:
                     printer(event)

@@ -29,7 +29,7 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
         row = agent.runtime.store(agent.session.agent_id).find(agent.session)
         shown = TextStream(out, row.entry.response_usage, row.entry.verbose_level) if row else TextStream(out)
         try:
-            async for event in agent.run(line.rstrip("\n")):
+            async for event in agent.run(line.rstrip("\n"), children="all"):
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":
                     failed = True

@@ -16,6 +16,8 @@ from msgspec import Struct
 from homarus.cli.reply import footer
 from homarus.core.events import (
     ApprovalAsked,
+    ChildEnded,
+    ChildStarted,
     CompactionEnded,
     CompactionStarted,
     MessageEnded,
@@ -196,6 +198,10 @@ class ChatView:
                 self.progress = ""
                 done = f"🧹 compacted ~{event.tokens_before:,} → ~{event.tokens_after:,} tokens"
                 return [Block("note", done if event.ok else f"🧹 not compacted: {event.reason}")]
+            case ChildStarted():
+                return [Block("note", f"⤷ sub-agent started: {event.name}")]
+            case ChildEnded():
+                return [Block("note", f"⤶ sub-agent {event.status}: {event.name}")]
             case Notice():
                 return [Block("warning" if event.kind == "warning" else "note", event.text)]
             case RunEnded():

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from homarus.agent.budget import add_usage
 from homarus.core.events import (
     MessageEnded,
     Notice,
@@ -89,7 +91,9 @@ class Collector:
             case RunStarted():
                 self._started = event
             case RunEnded():
-                self._ended = event
+                # The turns that sub-agents' reports start belong to the same answer.
+                whole, before = replace(event, usage=add_usage(self._ended.usage, event.usage)), self._ended.seconds
+                self._ended = replace(whole, seconds=before + event.seconds)
                 self._texts += [line] if (line := footer(self._usage, event)) else []
 
     def done(self, *, interrupted: bool = False) -> Turned:

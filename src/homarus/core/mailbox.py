@@ -24,6 +24,11 @@ class Mailbox(Generic[T]):
         """Say whether the run still takes input."""
         return self._open
 
+    @property
+    def waiting(self) -> tuple[T, ...]:
+        """Return what waits, oldest first; it stays where it is."""
+        return tuple(self._waiting)
+
     def __len__(self) -> int:
         return len(self._waiting)
 

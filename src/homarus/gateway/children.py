@@ -85,7 +85,8 @@ class Children:
 
     def waiting(self, context: ToolContext) -> int:
         """Return how many of the caller's children have not reported yet."""
-        return self.books.count(context.session)
+        lane = self._runtime.lanes.get(context.session)
+        return self.books.count(context.session) + (lane.reports if lane is not None else 0)
 
     @property
     def places(self) -> int:

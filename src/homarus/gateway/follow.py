@@ -1,12 +1,17 @@
-"""Watch a session until the turn that answers one message has ended. Watching changes nothing."""
+"""Watch a session until the turn that answers one message has ended, and those that its sub-agents' reports start.
+
+Watching changes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
-from homarus.core.events import RunEnded, RunEvent, UserAccepted
+from homarus.core.events import RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
 from homarus.queue.lane import SessionLane
+
+YIELD = "sessions_yield"
 
 
 async def follow(lane: SessionLane, key: str, events: asyncio.Queue[RunEvent]) -> AsyncIterator[RunEvent]:
@@ -33,3 +38,50 @@ async def follow(lane: SessionLane, key: str, events: asyncio.Queue[RunEvent]) -
                 return
     finally:
         idle.cancel()
+
+
+async def follow_family(
+    lane: SessionLane, key: str, events: asyncio.Queue[RunEvent], owed: Callable[[], int], *, everyone: bool
+) -> AsyncIterator[RunEvent]:
+    """Do the same, and go on while sub-agents work that the turn waits for; with `everyone`, that any turn started.
+
+    `owed` says how many have not reported. The last event is a `RunEnded` here, too.
+    """
+    waits, settled, last = False, True, RunEnded("", "ok")
+    async for event in follow(lane, key, events):
+        waits, last = _waits(event, waits), event if isinstance(event, RunEnded) else last
+        yield event
+    # In the middle of a turn, or before one that a report has started, nobody leaves.
+    while not settled or lane.reports or ((everyone or waits) and (owed() or lane.busy or not events.empty())):
+        more = await _next(lane, events, owed)
+        if more is None:
+            break
+        waits, settled = _waits(more, waits), isinstance(more, RunEnded)
+        last = more if isinstance(more, RunEnded) else last
+        yield more
+    if not settled:
+        yield RunEnded(last.run_id, "aborted", last.text, "stopped while its sub-agents were at work")
+
+
+def _waits(event: RunEvent, before: bool) -> bool:
+    """Say whether the newest turn ended in order to wait for its sub-agents."""
+    if isinstance(event, RunStarted):
+        return False
+    return before or (isinstance(event, ToolEnded) and event.result.tool_name == YIELD and not event.result.is_error)
+
+
+async def _next(lane: SessionLane, events: asyncio.Queue[RunEvent], owed: Callable[[], int]) -> RunEvent | None:
+    """Return the next event, or None when there will be none: nobody is at work, and nothing waits."""
+    getter = asyncio.ensure_future(events.get())
+    while not getter.done():
+        if owed() and not lane.busy:
+            # The end of a sub-agent is an event of its parent, so one will come.
+            await asyncio.wait({getter})
+            break
+        idle = asyncio.ensure_future(lane.idle())
+        await asyncio.wait({getter, idle}, return_when=asyncio.FIRST_COMPLETED)
+        idle.cancel()
+        if not getter.done() and not lane.busy and not owed():
+            getter.cancel()
+            return None
+    return getter.result()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.agent.budget import add_usage
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import Clock, Ids, epoch_ms
 from homarus.core.errors import HomarusError
@@ -22,7 +24,7 @@ from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
 from homarus.gateway.conversation import Conversation
-from homarus.gateway.follow import follow
+from homarus.gateway.follow import follow_family
 from homarus.gateway.handled import Handled
 from homarus.queue.modes import Overrides
 
@@ -81,23 +83,26 @@ class Agent:
 
     async def ask(self, text: str, **options: Any) -> Reply:
         """Send one message and return what came of it: the turn's reply, or what the program says to a command."""
-        ended = RunEnded("", "ok")
+        ended, raw = RunEnded("", "ok"), ""
         said: list[str] = []
         model = ""
         async for event in self.run(text, **options):
             if isinstance(event, RunEnded):
-                ended = event
+                # Of several turns, as those that sub-agents' reports start, the last one that says something answers.
+                raw = event.text if shape(event.text).text or not raw else raw
+                usage, seconds = add_usage(ended.usage, event.usage), ended.seconds + event.seconds
+                ended = replace(event, usage=usage, seconds=seconds)
             elif isinstance(event, RunStarted):
                 model = event.model
             elif isinstance(event, Notice) and event.kind == REPLY:
                 said.append(event.text)
-        shaped = shape(ended.text)
+        shaped = shape(raw)
         visible = "\n\n".join([*said, *([shaped.text] if shaped.text else [])])
         return Reply(
             visible,
             ended.status,
             ended.error,
-            ended.text,
+            raw,
             ended.usage,
             ended.seconds,
             shaped.directives,
@@ -117,12 +122,16 @@ class Agent:
         channel: str = "terminal",
         trust: Trust = Trust.OWNER,
         queue: Overrides | None = None,
+        children: Literal["waited", "all"] = "waited",
     ) -> AsyncIterator[RunEvent]:
         """Send a message and yield what happens until the turn that answers it has ended.
 
         The message is durable before the first event of its turn. One that meets a running turn steers it (or waits, as
         the queue's rules say), and the events are those of that turn. What the program says itself, as to a command,
         comes as a `Notice` of the kind `reply`. The last event is always a `RunEnded`.
+
+        A turn that waits for its sub-agents is not the answer: the events go on with the turns that their reports start.
+        With `children="all"` they also do for sub-agents that no turn waits for; a program that ends after this wants that.
         """
         facts = {"model": model, "thinking": thinking, "seconds": seconds}
         inbound = self._inbound(text, message_id, channel, trust)
@@ -139,7 +148,9 @@ class Agent:
             if handled.item is None:
                 yield RunEnded("", "ok")
                 return
-            async for event in follow(self.runtime.lane(self.session), handled.item.key, events):
+            lane, owed = self.runtime.lane(self.session), partial(self.runtime.children.books.count, self.session)
+            everyone = children == "all"
+            async for event in follow_family(lane, handled.item.key, events, owed, everyone=everyone):
                 yield event
         finally:
             unlisten()
@@ -166,9 +177,10 @@ class Agent:
         return self.runtime.submit(self.session, self._inbound(text, "", "terminal", Trust.OWNER)) is not None
 
     def stop(self, reason: str = "stopped by the user") -> bool:
-        """End the running turn and forget what waits; False when there was nothing to stop."""
+        """End the running turn and its sub-agents, and forget what waits; False when there was nothing to stop."""
         lane = self.runtime.open_lane(self.session)
-        return lane.stop(reason) if lane is not None else False
+        stopped = lane.stop(reason) if lane is not None else False
+        return bool(self.runtime.children.stop(self.session, reason)) or stopped
 
     async def aclose(self) -> None:
         """Close the home."""
@@ -189,6 +201,6 @@ def ask(text: str, home: str | Path | None = None, **options: Any) -> Reply:
 
     async def once() -> Reply:
         async with Agent.open(home, **settings) as agent:
-            return await agent.ask(text, **options)
+            return await agent.ask(text, **{"children": "all", **options})
 
     return asyncio.run(once())

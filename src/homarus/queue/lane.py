@@ -116,6 +116,12 @@ class SessionLane:
             return Submitted(action, refused=True)
         return self._place(item, action)
 
+    @property
+    def reports(self) -> int:
+        """Return how many reports wait to be heard."""
+        waiting = self._mailbox.waiting if self._mailbox is not None else ()
+        return sum(item.kept for item in (*self._queue, *waiting))
+
     def knows(self, key: str) -> bool:
         """Say whether a message with this key was accepted before."""
         return self._inbox.knows(key)
@@ -236,6 +242,10 @@ class SessionLane:
 
     async def _one(self, batch: Batch) -> None:
         self._mailbox, self._cancel = Mailbox(), Cancel()
+        # Reports that came before the turn began are heard in it, all of them.
+        for item in [item for item in self._queue if item.kept]:
+            self._mailbox.offer(item)
+        self._queue = self._droppable
         stored: list[str] = []
 
         def settle(*keys: str) -> None:
