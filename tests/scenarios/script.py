@@ -136,7 +136,7 @@ class Stage:
 
     async def turn(self, script: Script, text: str = "hello", **settings: Any) -> Outcome:
         boundary = settings.pop("boundary", "tool")
-        meter = Meter(today=settings.pop("spent_today", Spent))
+        meter = Meter(today=settings.pop("spent_today", Spent), budgets=settings.pop("budgets", None))
         self.session.append_message(User((Text(text),)))
         box = Toolbox(self.tools, self._allow)
         batch = Batch(

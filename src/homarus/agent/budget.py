@@ -50,15 +50,41 @@ class Budgets(Struct, frozen=True):
 class Meter:
     """Counts every model call that a turn causes: its answers, the summaries it needs, the saving of memory."""
 
-    def __init__(self, note: Callable[[Spent], None] = lambda _spent: None, today: Callable[[], Spent] = Spent) -> None:
+    def __init__(
+        self,
+        note: Callable[[Spent], None] = lambda _spent: None,
+        today: Callable[[], Spent] = Spent,
+        *,
+        budgets: Budgets | None = None,
+        above: Meter | None = None,
+    ) -> None:
         self._note = note
         self.today = today  # what all turns of the day used, this one with them
+        self.budgets = budgets or Budgets()
         self.spent = Spent()
+        # What sub-agents used that this turn started, and the turn that started this one: their calls are its calls.
+        self._below = Spent()
+        self._above = above
 
     def add(self, usage: Usage) -> None:
         """Count one call, at once: what a crash interrupts afterwards was paid for all the same."""
         self.spent = self.spent.add(usage)
         self._note(Spent(1, usage))
+        if self._above is not None:
+            self._above.join(usage)
+
+    def join(self, usage: Usage) -> None:
+        """Count a call of a sub-agent."""
+        self._below = self._below.add(usage)
+        if self._above is not None:
+            self._above.join(usage)
+
+    def reached(self, seconds: float = 0.0) -> Exceeded | None:
+        """Return the first bound that is reached: of this run with its sub-agents, of the day, or of the run above."""
+        spent = self.spent.plus(self._below).after(seconds)
+        found = exceeded(spent, self.budgets.run, whose="this run's")
+        found = found or exceeded(self.today(), self.budgets.day, whose="today's")
+        return found or (self._above.reached() if self._above is not None else None)
 
     def took(self, seconds: float) -> None:
         """Count how long the turn ran."""

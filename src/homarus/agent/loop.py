@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from homarus.agent.batch import Batch, BatchEnd
-from homarus.agent.budget import Budgets, Meter, Spent, exceeded
+from homarus.agent.budget import Meter, Spent
 from homarus.agent.outcome import Outcome, Status
 from homarus.agent.ports import Emit, Model, Steer, Window
 from homarus.core.cancel import Cancel
@@ -31,7 +31,6 @@ CLOSING_CALLS = 2
 class LoopSettings(Struct, frozen=True):
     """How this turn behaves; everything else is behind the ports."""
 
-    budgets: Budgets = Budgets()
     # Take every waiting message at a boundary, or one at a time.
     take_all: bool = False
     # The turn owes its reader words: silence after tools asks the model once more, without tools.
@@ -101,9 +100,7 @@ class Loop:
         """Return the end of a turn that may not go on: stopped, or out of budget."""
         if self._run.cancel.cancelled:
             return self._ended(Status.ABORTED, self._run.cancel.reason)
-        budgets = self._run.settings.budgets
-        reached = exceeded(self._now_spent(), budgets.run, whose="this run's")
-        reached = reached or exceeded(self._run.meter.today(), budgets.day, whose="today's")
+        reached = self._run.meter.reached(self._run.clock.monotonic() - self._started)
         if reached is None:
             return None
         return self._ended(Status.TIMEOUT if reached.what == "seconds" else Status.ERROR, reached.text)

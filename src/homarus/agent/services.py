@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from homarus.agent.budget import Budgets, Meter
+from homarus.agent.budget import Meter
 from homarus.agent.ports import Emit
 from homarus.config.view import Config
 from homarus.context.engine import EngineHost
@@ -45,7 +45,6 @@ class Prepared(Struct, frozen=True, kw_only=True):
     skills: Snapshot
     guard: LoopGuard
     meter: Meter
-    budgets: Budgets = Budgets()
     thinking: str = "off"
     window_tokens: int = 200_000
     params: dict[str, Any] = {}

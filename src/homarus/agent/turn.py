@@ -193,9 +193,7 @@ class TurnRunner:
         )
         run = Run(
             session=session,
-            settings=LoopSettings(
-                budgets=prepared.budgets, take_all=prepared.steer_all, must_answer=not turn.heartbeat
-            ),
+            settings=LoopSettings(take_all=prepared.steer_all, must_answer=not turn.heartbeat),
             model=model,
             window=window,
             batch=batch,

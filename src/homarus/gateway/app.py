@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from homarus.config.paths import Paths
 from homarus.config.view import Config
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
+from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey
@@ -44,6 +46,7 @@ from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, QueueSettings
 from homarus.sessions.row import SessionEntry
 
+_log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
 Listener = Callable[[RunEvent], None]
 
@@ -70,7 +73,7 @@ class Runtime(Home):
         self._answered = False
         places = {"main": config.get("agents.defaults.maxConcurrent"), "subagent": self.children.places}
         self._places = Places({name: count for name, count in places.items() if isinstance(count, int) and count > 0})
-        preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending, self.children.bounds)
+        preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending, self.children)
         self.turns = TurnRunner(
             TurnServices(
                 config=config,
@@ -109,7 +112,20 @@ class Runtime(Home):
         """Return the lane of a session that this process has talked in, without opening one."""
         return self.lanes.get(key)
 
+    def recover(self) -> int:
+        """Take up everything that an earlier process left, in all sessions; return how many. For a process that stays."""
+        found = self.lanes.recover()
+        for key in self.children.books.in_debt():
+            try:
+                self.lane(key)
+            except Locked as held:  # another process looks after that session and its children
+                _log.warning("%s stays as it is: %s", key, held)
+            else:
+                found += 1
+        return found
+
     def _open_lane(self, key: SessionKey, inbox: Inbox) -> SessionLane:
+        self.toolkit.orphans.sweep()
         with self.opened(key) as live:
             lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=lane_of(key))
             settings = self.config.agent(key.agent_id).block("", TurnSettings)

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from homarus.agent.budget import Spent
+from homarus.agent.budget import Meter, Spent
 from homarus.agent.childbook import ChildBook, ChildBooks, Kept
 from homarus.agent.live import Live
 from homarus.agent.outcome import Outcome
@@ -53,6 +54,7 @@ class AtWork:
         self.parent = SessionKey.parse(run.parent)
         self.taint = Taint(taint)
         self.spent = Spent()
+        self.meter: Meter | None = None  # of the turn that started it
         self.text = ""
         self.out_of_time = False
         self.timer: asyncio.Task[None] | None = None
@@ -67,6 +69,8 @@ class Children:
         self.planner = Planner(runtime, runtime.models)
         self._reports = Reports(runtime, self.books, self._do)
         self._at_work: dict[SessionKey, AtWork] = {}
+        # What counts the calls of each session's newest turn, for as long as somebody holds it.
+        self.meters: WeakValueDictionary[SessionKey, Meter] = WeakValueDictionary()
         self._held: dict[SessionKey, AbstractContextManager[Live]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
@@ -129,6 +133,7 @@ class Children:
         run = wish.run
         book.begin(run)
         child = self._at_work[wish.key] = AtWork(run, run.taint)
+        child.meter = self.meters.get(context.session)
         try:
             self._hold(context.session)
             note = fork_for(self._runtime, context, wish.key) if wish.fork else ""
@@ -191,6 +196,7 @@ class Children:
         book.begin(wish)
         self._hold(context.session)
         child = self._at_work[SessionKey.parse(wish.child)] = AtWork(wish, wish.taint)
+        child.meter = self.meters.get(context.session)
         self._order(child, wish.run_id, task_text(message), first=True)
         return {"status": "accepted", "runId": wish.run_id, "childSessionKey": wish.child}
 
@@ -273,25 +279,25 @@ class Children:
         stopped: list[SessionKey] = []
         for child in [one for one in self._at_work.values() if one.parent == key]:
             stopped += [child.key, *self.stop(child.key, reason)]
-            self._over(child, self._end(child, "error", f"stopped: {reason}", quiet=True))
-            lane = self._runtime.lanes.get(child.key)
-            if lane is not None:
-                lane.stop(reason)
-            self._do(self._quiet_down(child.key), self._ending)
+            self._end_now(child, reason, quiet=True)
         return stopped
 
-    def cancel(self, run_id: str, reason: str) -> bool:
-        """Stop one child and everything below it; False when it is not at work."""
+    def cancel(self, run_id: str, reason: str, *, quiet: bool = True) -> bool:
+        """Stop one child and everything below it; False when it is not at work. Who is not told of it gets a report."""
         child = next((one for one in self._at_work.values() if one.run.run_id == run_id), None)
         if child is None:
             return False
         self.stop(child.key, reason)
-        self._over(child, self._end(child, "error", reason, quiet=True))
+        self._end_now(child, reason, quiet=quiet)
+        return True
+
+    def _end_now(self, child: AtWork, reason: str, *, quiet: bool) -> None:
+        """Write the end down first: what the turn says that is being stopped does not count any more."""
+        self._over(child, self._end(child, "error", f"stopped: {reason}", quiet=quiet))
         lane = self._runtime.lanes.get(child.key)
         if lane is not None:
             lane.stop(reason)
         self._do(self._quiet_down(child.key), self._ending)
-        return True
 
     async def gone(self, limit: float) -> None:
         """Wait until what was stopped has ended, but no longer than a moment."""

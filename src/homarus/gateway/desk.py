@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 from homarus import __version__
 from homarus.agent.budget import Spent
+from homarus.agent.childbook import Kept
 from homarus.agent.commands.command import CommandReply, QueueState
 from homarus.agent.commands.settings import Caller
 from homarus.agent.commands.table import reserved
@@ -114,7 +115,8 @@ class Desk:
         """Start a session over that is past its time, as the configuration says; return why, or nothing."""
         info = self.store(key.agent_id).find(key)
         lane = self.runtime.open_lane(key)
-        if info is None or (lane is not None and lane.busy):
+        # What sub-agents are at work on belongs to the old conversation; it ends when they have reported.
+        if info is None or (lane is not None and lane.busy) or self.runtime.children.books.count(key):
             return ""
         settings = self.config.block("session", SessionSettings)
         policy = policy_for(settings, key, channel, threaded=threaded or bool(key.thread or key.topic))
@@ -204,6 +206,14 @@ class Desk:
 
     def _instructions(self, skill: Skill) -> str:
         return instructions(read_text(skill, self._skills.limits), skill.folder)
+
+    def children(self, key: SessionKey) -> Sequence[Kept]:
+        """Return the sub-agents of a session and theirs."""
+        return self.runtime.children.books.tree(key)
+
+    def stop_child(self, run_id: str) -> bool:
+        """Stop one sub-agent and everything below it."""
+        return self.runtime.children.cancel(run_id, "stopped by the user", quiet=False)
 
     def spent_today(self, agent_id: str) -> Spent:
         """Return what an agent used today."""

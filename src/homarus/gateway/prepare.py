@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from homarus.agent.budget import Meter
+from homarus.agent.budget import Meter, Spent
 from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
 from homarus.agent.settings import TurnSettings
@@ -44,7 +44,7 @@ from homarus.tools.tool import Taint, ToolContext
 from homarus.tools.wish import ExecWish
 
 if TYPE_CHECKING:
-    from homarus.gateway.children import AtWork
+    from homarus.gateway.children import Children
 
 DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
 
@@ -84,10 +84,10 @@ class Preparer:
         composer: Composer,
         toolkit: Toolkit,
         spending: Spending,
-        bounds: Callable[[SessionKey], AtWork | None],
+        children: Children,
     ) -> None:
         self._home = home
-        self._bounds = bounds
+        self._children = children
         self._models = models
         self._composer = composer
         self._toolkit = toolkit
@@ -145,8 +145,7 @@ class Preparer:
             context=context,
             skills=skills,
             guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
-            meter=Meter(partial(self._spending.add, turn.agent_id), partial(self._spending.today, turn.agent_id)),
-            budgets=agent.block("", TurnSettings).budget,
+            meter=self._meter(turn),
             thinking=thinking,
             window_tokens=info.window,
             params=self._params(turn, entry, ref),
@@ -164,11 +163,26 @@ class Preparer:
         memory = self._home.memory(turn.agent_id)
         return await recall_before(memory, turn, entry.session_id) if wants_recall(memory.settings, turn) else ()
 
+    def _meter(self, turn: Turn) -> Meter:
+        """Return what counts a turn's calls: also for the agent that a child works for, and for the run that started it."""
+        child = self._children.bounds(turn.session)
+        agents = {turn.agent_id, *(child.run.lineage[:1] if child else ())}
+
+        def note(spent: Spent) -> None:
+            for agent in agents:
+                self._spending.add(agent, spent)
+
+        budgets = self._home.config.agent(turn.agent_id).block("", TurnSettings).budget
+        today = partial(self._spending.today, turn.agent_id)
+        meter = Meter(note, today, budgets=budgets, above=child.meter if child else None)
+        self._children.meters[turn.session] = meter
+        return meter
+
     def _place(self, turn: Turn) -> Place:
         """Return where a turn stands: its agent's own place, or, for a child, no more than its parent had."""
         workspace, sandbox = self._home.workspace(turn.agent_id), self._home.sandbox(turn.agent_id, turn.session)
         settings = self._home.config.agent(turn.agent_id).block("subagents", SubagentSettings)
-        child = self._bounds(turn.session)
+        child = self._children.bounds(turn.session)
         if child is None:
             # A child whose parent nobody knows any more has no children of its own.
             depth, most = (1, 1) if turn.session.is_subagent else (0, settings.depth)
@@ -215,7 +229,7 @@ class Preparer:
         runtime = RuntimeFacts(
             model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
         )
-        child = self._bounds(request.session)
+        child = self._children.bounds(request.session)
         composed = self._composer.prompt_for(
             PromptRequest(
                 agent_id=request.agent_id,

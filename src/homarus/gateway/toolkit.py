@@ -13,6 +13,7 @@ from homarus.core.clock import Clock, Ids
 from homarus.core.errors import HomarusError
 from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
+from homarus.gateway.orphans import Orphans
 from homarus.gateway.people import People
 from homarus.prompt.gather import docs_path
 from homarus.sessions.row import SessionEntry
@@ -53,7 +54,8 @@ class Toolkit:
         self.people = People(root_of)
         self.approvals = Approvals(approvals_path(config.paths.state_dir), clock, ids)
         settings = tool_settings(config)
-        self.processes = ProcessManager(clock, ids, settings=settings.processes)
+        self.orphans = Orphans(config.paths.own_dir / "commands")
+        self.processes = ProcessManager(clock, ids, settings=settings.processes, before=self.orphans.mark)
         granted = Granted()
         self._gate = PolicyGate(self.approvals, granted, env, approver=self.people, settings=self._exec)
         self._offers = offers or ToolServices()
@@ -89,6 +91,7 @@ class Toolkit:
     async def aclose(self) -> None:
         """End every command that still runs."""
         await self.processes.aclose()
+        self.orphans.clear()
 
     def _exec(self, agent_id: str) -> ExecSettings:
         agent = self._config.agent(agent_id)

@@ -282,7 +282,7 @@ def end_orphans() -> list[int]:
     for pid, value in _marks():
         owner, _, rest = value.partition(".")
         started = rest.rpartition(".")[0]
-        if owner.isdigit() and started and _start_of(int(owner)) != started:
+        if owner.isdigit() and started and start_of(int(owner)) != started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
                 ended.append(pid)
@@ -296,10 +296,11 @@ def _owned(mark: str) -> str:
 
 @cache
 def _self(pid: int) -> str:
-    return f"{pid}.{_start_of(pid)}"
+    return f"{pid}.{start_of(pid)}"
 
 
-def _start_of(pid: int) -> str:
+def start_of(pid: int) -> str:
+    """Return the moment when a process began, in the kernel's count: with its number, this names one process for good."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -122,12 +122,19 @@ class ProcessManager:
     """Starts, finds and ends commands. One for the whole program; it must be closed in the loop that used it."""
 
     def __init__(
-        self, clock: Clock, ids: Ids, *, settings: ProcessSettings | None = None, notify: Notify | None = None
+        self,
+        clock: Clock,
+        ids: Ids,
+        *,
+        settings: ProcessSettings | None = None,
+        notify: Notify | None = None,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._ids = ids
         self._settings = settings or ProcessSettings()
         self._notify = notify
+        self._before = before  # called before a command starts
         self._all: dict[str, Running] = {}
         # A command that ended within its call is no longer listed, but its task is held until it is through.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,6 +148,7 @@ class ProcessManager:
         while ident in self._all:
             ident = self._ids.uuid()[:8]
         order = Order(plan.argv, plan.cwd, plan.env, f"{ident}-{self._ids.uuid()[:8]}", tty=tty, stdin=stdin)
+        self._before()
         item = Running(ident, plan, context, await start(plan.spec, order))
         self._all[ident] = item
         item.work = asyncio.create_task(self._look_after(item, seconds))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from homarus.agent.budget import Spent
+from homarus.agent.childbook import Kept
 from homarus.agent.commands.settings import Caller
 from homarus.agent.live import Live
 from homarus.config.view import Config
@@ -113,6 +114,14 @@ class Host(Protocol):
 
     async def use_skill(self, key: SessionKey, text: str, caller: Caller) -> CommandReply | None:
         """Return what a message that calls a skill comes to, or None where it calls none."""
+        ...
+
+    def children(self, key: SessionKey) -> Sequence[Kept]:
+        """Return the sub-agents of a session and theirs, each parent before its children."""
+        ...
+
+    def stop_child(self, run_id: str) -> bool:
+        """Stop one sub-agent and everything below it; False when it is not at work."""
         ...
 
     def spent_today(self, agent_id: str) -> Spent:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+from homarus.agent.childbook import Kept
 from homarus.agent.commands.command import Command, CommandContext, CommandReply, Need, said
 from homarus.agent.commands.model import auth_of, current
 from homarus.agent.commands.wording import ago, money, share, short_count
 from homarus.context.budget import measure
 from homarus.core.clock import epoch_ms
+from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.prompt.show import context_mode, detail_lines, help_text, list_lines, map_lines
 
@@ -145,34 +148,40 @@ async def tasks(ctx: CommandContext) -> CommandReply:
 
 
 async def subagents(ctx: CommandContext) -> CommandReply:
-    """List the sub-agents of this session, or show one: what it was, or what it said."""
-    store, words = ctx.host.store(ctx.session.agent_id), ctx.words or ["list"]
-    mine = [
-        info
-        for info in store.list()
-        if info.key.is_subagent and str(ctx.session) in {info.entry.spawned_by, info.entry.parent_session_key}
-    ]
+    """List the sub-agents of this session, show one (what it was, or what it said), or stop one."""
+    tree, words = ctx.host.children(ctx.session), ctx.words or ["list"]
     if words[0] == "list":
         rows = [
-            f"#{number} {info.title or info.name} · {info.entry.status or 'done'}"
-            for number, info in enumerate(mine, 1)
+            f"#{number} {'  ' * (kept.run.depth - 1)}{kept.run.name} · {kept.status}"
+            for number, kept in enumerate(tree, 1)
         ]
         return said("\n".join(rows) or "This session has no sub-agents.")
-    if words[0] not in {"info", "log"} or len(words) < 2:
-        return said("Usage: /subagents list · /subagents info N · /subagents log N")
+    if words[0] not in {"info", "log", "stop"} or len(words) < 2:
+        return said("Usage: /subagents list · /subagents info N · /subagents log N · /subagents stop N")
     number = words[1].lstrip("#")
-    chosen = next(
-        (info for at, info in enumerate(mine, 1) if number in {str(at), info.name, info.entry.session_id}), None
-    )
+    names = ({str(at), kept.run.run_id, kept.run.child, kept.run.label} for at, kept in enumerate(tree, 1))
+    chosen = next((kept for kept, known in zip(tree, names, strict=True) if number in known), None)
     if chosen is None:
         return said(f"There is no sub-agent {words[1]}. /subagents list shows them.")
-    if words[0] == "info":
-        entry = chosen.entry
-        return said(
-            f"{chosen.name}\nstatus: {entry.status or 'done'} · model: {entry.model or '-'} · tokens: "
-            f"{short_count(entry.input_tokens + entry.output_tokens)} · transcript: {chosen.place.path}"
-        )
-    return said(_log(chosen.place))
+    if words[0] == "stop":
+        stopped = ctx.host.stop_child(chosen.run.run_id)
+        return said(f"{chosen.run.name}: {'stopped' if stopped else f'not at work ({chosen.status})'}.")
+    key = SessionKey.parse(chosen.run.child)
+    info = ctx.host.store(key.agent_id).find(key)
+    if words[0] == "log":
+        return said(_log(info.place) if info else "Its session was put away.")
+    return said(_about(chosen, info.place.path if info else None))
+
+
+def _about(kept: Kept, transcript: Path | None) -> str:
+    run, end = kept.run, kept.end
+    lines = [f"{run.name} · {kept.status}", run.child, f"task: {single_line(run.task, 300)}"]
+    if end is not None:
+        tokens = f"{short_count(end.usage.prompt)} tokens in, {short_count(end.usage.output)} out"
+        lines.append(f"{max(0, end.ended_ms - run.started_ms) / 1000:.1f} s · {tokens}")
+        lines += [f"problem: {single_line(end.error, 300)}"] if end.error else []
+        lines += [f"result: {single_line(end.text, 500)}"] if end.text else []
+    return "\n".join([*lines, *([f"transcript: {transcript}"] if transcript else [])])
 
 
 def _log(place: object) -> str:
@@ -205,8 +214,8 @@ COMMANDS = (
         name="subagents",
         run=subagents,
         group="info",
-        usage="list | info N | log N",
+        usage="list | info N | log N | stop N",
         help="the helpers of this session",
-        words=("list", "info", "log"),
+        words=("list", "info", "log", "stop"),
     ),
 )
