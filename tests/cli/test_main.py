@@ -138,6 +138,11 @@ def test_json_output_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"a": ["ü", 1]}
 
 
+def test_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(color=False, env={}).json({"a": [float("inf"), {"b": float("nan")}, 1.5]})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, {"b": None}, 1.5]}
+
+
 def test_colours_need_a_terminal_and_consent(capsys: pytest.CaptureFixture[str]) -> None:
     assert Output(color=True, env={}).style("x", "red") == "x"
     assert Output(color=True, env={"FORCE_COLOR": "1"}).style("x", "red") == "\x1b[31mx\x1b[0m"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,6 +50,14 @@ class Output:
         """Say whether standard output takes colours."""
         return self._allowed and (self._forced or self.out.isatty())
 
+    def _encoded(self, value: Any, indent: int | None = None) -> str:
+        ascii_only = not self._whole
+        try:
+            return json.dumps(value, ensure_ascii=ascii_only, indent=indent, default=str, allow_nan=False)
+        except ValueError:
+            # JSON5 has infinities; JSON has not, and programs that read this would stop at them.
+            return json.dumps(_finite(value), ensure_ascii=ascii_only, indent=indent, default=str)
+
     def _put(self, text: str) -> None:
         try:
             print(text, file=self.out)
@@ -80,12 +89,12 @@ class Output:
 
     def json(self, value: Any) -> None:
         """Print a value as JSON that both programs and people can read."""
-        self._put(json.dumps(value, ensure_ascii=not self._whole, indent=2, default=str))
+        self._put(self._encoded(value, indent=2))
 
     def json_lines(self, values: Iterable[Any]) -> None:
         """Print values as JSON, one a line, for what has no end."""
         for value in values:
-            self._put(json.dumps(value, ensure_ascii=not self._whole, default=str))
+            self._put(self._encoded(value))
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left."""
@@ -110,6 +119,14 @@ def width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in plain
     )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(value: object) -> str:

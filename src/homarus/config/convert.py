@@ -41,12 +41,14 @@ def _salvage(value: Any, into: Any, report: Report, path: KeyPath) -> Any:
     try:
         return msgspec.convert(value, into)
     except msgspec.ValidationError as problem:
-        reason = _reason(problem)
+        from homarus.config.wording import reason  # most configurations are right, and start without it
+
+        why = reason(problem, into)
     origin, args = typing.get_origin(into), typing.get_args(into)
     if origin is typing.Annotated:
         origin, args = typing.get_origin(args[0]), typing.get_args(args[0])
     if origin in (typing.Union, types.UnionType):
-        return _salvage_union(value, args, report, path, reason)
+        return _salvage_union(value, args, report, path, why)
     if isinstance(into, type) and issubclass(into, msgspec.Struct) and isinstance(value, dict):
         return _salvage_struct(value, into, report, path)
     if origin is dict and isinstance(value, dict):
@@ -59,10 +61,10 @@ def _salvage(value: Any, into: Any, report: Report, path: KeyPath) -> Any:
             return msgspec.convert(value.strip(), into, strict=False)
         except msgspec.ValidationError:
             pass
-    raise Unfit(reason)
+    raise Unfit(why)
 
 
-def _salvage_union(value: Any, options: tuple[Any, ...], report: Report, path: KeyPath, reason: str) -> Any:
+def _salvage_union(value: Any, options: tuple[Any, ...], report: Report, path: KeyPath, why: str) -> Any:
     for option in options:
         fits_shape = (isinstance(value, dict) and (_is_struct(option) or typing.get_origin(option) is dict)) or (
             isinstance(value, list) and typing.get_origin(option) in (list, tuple)
@@ -76,7 +78,7 @@ def _salvage_union(value: Any, options: tuple[Any, ...], report: Report, path: K
                     return msgspec.convert(value.strip(), option, strict=False)
                 except msgspec.ValidationError:
                     continue
-    raise Unfit(reason)
+    raise Unfit(why)
 
 
 def _salvage_struct(value: dict[str, Any], into: Any, report: Report, path: KeyPath) -> Any:
@@ -137,7 +139,3 @@ def _is_struct(option: Any) -> bool:
 
 def _takes_none(into: Any) -> bool:
     return into is Any or into is type(None) or type(None) in typing.get_args(into)
-
-
-def _reason(problem: msgspec.ValidationError) -> str:
-    return str(problem).split(" - at `")[0].replace("`", "'")
