@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import msgspec
 import pytest
 from tests.fixtures.homes import HOMES, unpack
 
+import homarus
 from homarus.config.blocks import BLOCKS, load_block, validate
 from homarus.config.redact import MARKER
 from homarus.config.report import as_json, has_errors, ordered, table_rows
@@ -79,3 +83,41 @@ def test_the_schema_of_everything_and_of_a_part() -> None:
 def test_a_key_written_twice_is_mentioned(load) -> None:
     [problem] = validate(load("{\n a: { b: 1,\n  b: 2 } }"))
     assert (problem.severity, problem.line, problem.key) == ("warning", 3, "a.b")
+
+
+def test_every_block_that_the_program_reads_is_in_the_table() -> None:
+    known = {line.partition(":")[2] for line in BLOCKS.values()}
+    read = set()
+    for path in (Path(homarus.__file__).parent).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "block":
+                read |= {
+                    (path.name, arg.id) for arg in node.args[1:2] if isinstance(arg, ast.Name) and arg.id != "into"
+                }
+    assert len(read) > 20
+    assert {(file, name) for file, name in read if name not in known} == set(), "add a line to BLOCKS"
+
+
+def test_two_owners_of_one_object_are_both_checked_and_know_each_others_keys(load) -> None:
+    config = load(
+        "{ agents: { defaults: { skipBootstrap: true, timeoutSeconds: 'soon', contextTokens: 'many', resume: 'maybe' } } }"
+    )
+    found = {problem.key: problem.message for problem in validate(config)}
+    assert found == {
+        "agents.defaults.timeoutSeconds": "must be a number, not text",
+        "agents.defaults.contextTokens": "must be a whole number or null, not text",
+        "agents.defaults.resume": "'maybe' is none of continue, end",
+    }
+    schema = build_schema("agents.defaults")
+    assert {"workspace", "timeoutSeconds", "contextTokens"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["agents", "agents.defaults", "agents.list", "bindings", "channels", "gateway", "hooks", "messages", "plugins"],
+)
+def test_a_value_where_a_whole_part_should_be_is_said(key: str, load) -> None:
+    text = "5"
+    for step in reversed(key.split(".")):
+        text = f"{{ {step}: {text} }}"
+    assert key in {problem.key for problem in validate(load(text)) if problem.severity == "error"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from homarus.agent.budget import Budgets
 
@@ -14,5 +14,9 @@ class TurnSettings(Struct, frozen=True, rename="camel"):
 
     # What happens to a turn that a crash cut off, when its session is opened again.
     resume: Literal["continue", "end"] = "continue"
+    # How long a turn may take. January 2026; today's OpenClaw allows two days. Zero means no bound.
+    timeout_seconds: Annotated[float, Meta(ge=0)] = 600.0
+    # How many turns run at once, over all sessions; unset means as many as there are.
+    max_concurrent: Annotated[int, Meta(ge=1)] | None = None
     # Zero means no bound; nothing is bounded unless somebody says so.
     budget: Budgets = Budgets()

@@ -1,7 +1,8 @@
 """Which package owns which block, as a table of names, and the validation that follows from it.
 
 Nothing is imported before it is asked for. The owner of a block adds its line here and keeps the defaults in its class.
-A path below `agents.defaults` is checked for the defaults and, merged, for every agent; a `*` stands for every key.
+A path below `agents.defaults` is checked for the defaults and, merged, for every agent; a `*` stands for every key. Where
+two packages read one object, each has its line, told apart by a word after `#`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ BLOCKS: dict[str, str] = {
     "secrets": "homarus.config.settings:SecretsSettings",
     "hooks.internal": "homarus.hooks.settings:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
+    "agents.defaults#turns": "homarus.agent.settings:TurnSettings",
+    "agents.defaults#models": "homarus.models.settings:AgentModelSettings",
     "models": "homarus.models.settings:ModelsSettings",
     "auth": "homarus.models.settings:AuthSettings",
     "agents.defaults.model": "homarus.models.settings:ModelChoice",
@@ -40,6 +43,7 @@ BLOCKS: dict[str, str] = {
     "tools.loopDetection": "homarus.tools.loopguard:LoopSettings",
     "tools": "homarus.tools.policy:PolicySettings",
     "tools.exec": "homarus.tools.gate:ExecSettings",
+    "tools.exec#processes": "homarus.tools.processes:ProcessSettings",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.settings:WebSettings",
     "tools.elevated": "homarus.tools.wish:ElevatedSettings",
@@ -52,25 +56,50 @@ BLOCKS: dict[str, str] = {
 _DEFAULTS = ("agents", "defaults")
 
 
-def load_block(path: str) -> Any:
-    """Import and return the settings class of a block."""
-    module, _, name = BLOCKS[path].partition(":")
-    return getattr(importlib.import_module(module), name)
+# What holds blocks, or is read by hand, and must have this shape for anything below it to count.
+_SHAPES: dict[str, tuple[type, str]] = {
+    **{
+        ".".join(path.split(".")[:size]): (dict, "an object")
+        for path in BLOCKS
+        for size in range(1, path.count(".") + 1)
+    },
+    **dict.fromkeys(("channels", "cron", "gateway", "logging", "memory", "plugins"), (dict, "an object")),
+    "agents.list": (list, "a list"),
+    "agents.entries": (dict, "an object"),
+    "bindings": (list, "a list"),
+}
+
+
+def load_block(name: str) -> Any:
+    """Import and return the settings class of a line of the table."""
+    module, _, attribute = BLOCKS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def path_of(name: str) -> KeyPath:
+    """Return the path that a line of the table is about."""
+    return tuple(name.partition("#")[0].split("."))
 
 
 def validate(config: Config) -> list[Problem]:
     """Check every block and return all problems of the configuration; start, `config validate` and `doctor` call this."""
+    known: dict[KeyPath, set[str]] = {}
     for name in BLOCKS:
-        into = load_block(name)
-        steps = tuple(name.split("."))
+        into, steps = load_block(name), path_of(name)
         for path in _instances(config.document, steps):
             value = lookup(config.document, path)
             if value is not None:
                 config.convert_block(value, into, path)
-                _misspelt(config, value, into, path)
+                known.setdefault(path, set()).update(field.encode_name for field in msgspec.structs.fields(into))
         if steps[: len(_DEFAULTS)] == _DEFAULTS:
             for agent in config.agents:
                 agent.block(format_path(steps[len(_DEFAULTS) :]), into)
+    for path, keys in known.items():
+        _misspelt(config, path, keys)
+    for name, (kind, words) in _SHAPES.items():
+        value = lookup(config.raw, tuple(name.split(".")))
+        if value is not None and not isinstance(value, kind):
+            config.report("error", tuple(name.split(".")), f"must be {words}", "nothing in it counts until then")
     for source in config.source.all() if config.source else ():
         for line, key in source.written_twice():
             cure = "keep one of them; the last one counts"
@@ -80,7 +109,7 @@ def validate(config: Config) -> list[Problem]:
     return config.problems
 
 
-def _instances(document: Any, steps: tuple[str, ...], at: KeyPath = ()) -> Iterator[KeyPath]:
+def _instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyPath]:
     if not steps:
         yield at
     elif steps[0] == "*":
@@ -91,11 +120,11 @@ def _instances(document: Any, steps: tuple[str, ...], at: KeyPath = ()) -> Itera
         yield from _instances(document, steps[1:], (*at, steps[0]))
 
 
-def _misspelt(config: Config, value: Any, into: Any, path: KeyPath) -> None:
+def _misspelt(config: Config, path: KeyPath, known: set[str]) -> None:
     # Unknown keys are somebody else's and stay unmentioned, unless one is nearly a key of ours.
-    if not isinstance(value, dict) or not (isinstance(into, type) and issubclass(into, msgspec.Struct)):
+    value = lookup(config.document, path)
+    if not isinstance(value, dict):
         return
-    known = {field.encode_name for field in msgspec.structs.fields(into)}
     for key in value.keys() - known:
         near = difflib.get_close_matches(key, known - value.keys(), n=1, cutoff=0.85)
         if near:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from homarus.config.blocks import BLOCKS, load_block
+from homarus.config.blocks import BLOCKS, load_block, path_of
 from homarus.config.keypath import parse_path
 from homarus.core.errors import HomarusError
 
@@ -27,7 +27,7 @@ def build_schema(path: str = "") -> Node:
         "properties": {"$schema": {"type": "string"}, "$include": {"type": ["string", "array"]}},
     }
     for name, part in sorted(zip(names, parts, strict=True), key=lambda item: item[0].count(".")):
-        steps = name.split(".")
+        steps = [str(step) for step in path_of(name)]
         _graft(root, steps, part)
         if steps[:2] == _DEFAULTS:
             _graft(root, [*_ENTRY, *steps[2:]], part)
@@ -56,8 +56,12 @@ def _graft(root: Node, steps: list[str], part: Node) -> None:
     target = here.setdefault("properties", {}) if steps[-1] != "*" else here
     key = steps[-1] if steps[-1] != "*" else "additionalProperties"
     old = target.get(key)
-    # Two owners of one object: both count.
-    target[key] = {"allOf": [part, old]} if isinstance(old, dict) else dict(part)
+    if isinstance(old, dict):
+        # Several owners of one object: all count.
+        others = old["allOf"] if list(old) == ["allOf"] else [old]
+        target[key] = {"allOf": [part, *others]}
+    else:
+        target[key] = dict(part)
 
 
 def _below(here: Node, step: str) -> Node:

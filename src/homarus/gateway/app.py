@@ -71,8 +71,9 @@ class Runtime(Home):
         self._errands: dict[SessionKey, Cancel] = {}
         self.followers = Followers(self.memory)
         self._answered = False
-        places = {"main": config.get("agents.defaults.maxConcurrent"), "subagent": self.children.places}
-        self._places = Places({name: count for name, count in places.items() if isinstance(count, int) and count > 0})
+        most = config.block("agents.defaults", TurnSettings).max_concurrent
+        places = {"main": most, "subagent": self.children.places}
+        self._places = Places({name: count for name, count in places.items() if count})
         preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending, self.children)
         self.turns = TurnRunner(
             TurnServices(

@@ -46,8 +46,6 @@ from homarus.tools.wish import ExecWish
 if TYPE_CHECKING:
     from homarus.gateway.children import Children
 
-DEFAULT_SECONDS = 600.0  # January 2026; today's OpenClaw allows two days
-
 
 class Place(Struct, frozen=True):
     """Where a turn stands: on whose word it acts, what it may touch, and who is above it."""
@@ -105,7 +103,7 @@ class Preparer:
         thinking = self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
         place = self._place(turn)
         box = self._toolkit.box(turn.agent_id, place.who(ref.key), place.tools)
-        seconds = float(turn.seconds if turn.seconds is not None else agent.get("timeoutSeconds", DEFAULT_SECONDS) or 0)
+        seconds = turn.seconds if turn.seconds is not None else agent.block("", TurnSettings).timeout_seconds
         skills = self._composer.skills_for(turn.agent_id, entry.skills_snapshot)
         given = command_env(self._home.config, skills, place.sandbox, self._home.env)
         context = ToolContext(

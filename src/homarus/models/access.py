@@ -26,7 +26,7 @@ from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
 from homarus.models.registry import BUILTIN, LOCAL, Registry
 from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override, chain
-from homarus.models.settings import AuthSettings, ModelsSettings
+from homarus.models.settings import AgentModelSettings, AuthSettings, ModelsSettings
 
 
 class Picked(Struct, frozen=True):
@@ -116,9 +116,9 @@ class Models:
 
     def window(self, agent: AgentConfig, ref: ModelRef) -> int:
         """Return how many tokens an agent may fill of a model's window: its `contextTokens` caps it."""
-        cap = agent.get("contextTokens")
+        cap = agent.block("", AgentModelSettings).context_tokens
         window = self.info(ref).window
-        return min(cap, window) if isinstance(cap, int) and cap > 0 else window
+        return min(cap, window) if cap is not None and cap > 0 else window
 
     async def chain(self, agent: AgentConfig, *, override: Override | None = None, images: bool = False) -> Chain:
         """Return the models of a turn; where nothing is configured, `auto` picks one."""

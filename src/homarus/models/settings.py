@@ -56,6 +56,15 @@ class ModelsSettings(Struct, frozen=True, rename="camel", kw_only=True):
     providers: dict[str, ProviderSettings] = field(default_factory=dict)
 
 
+class AgentModelSettings(Struct, frozen=True, rename="camel"):
+    """Keys of `agents.defaults` and of an agent's entry that say how it uses its models."""
+
+    # Caps the window of every model.
+    context_tokens: int | None = None
+    # One of `levels.LEVELS`, or a word that means one.
+    thinking_default: str | None = None
+
+
 class OAuthClient(Struct, frozen=True, rename="camel", kw_only=True):
     """`auth.oauth.<provider>`: where logins are renewed, and as which registered program. A profile's own fields win."""
 
