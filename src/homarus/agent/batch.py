@@ -58,6 +58,8 @@ class Batch:
         self._boundary = boundary
         self._warned = 0
         self._room = StepRoom(context.window_tokens, 1)
+        # The newest result, if it is a failure.
+        self.failed: ToolResult | None = None
 
     async def run(self, message: Assistant, *, waiting: Callable[[], bool]) -> BatchEnd:
         """Run all calls of a message. Every call has one durable result when this returns."""
@@ -153,6 +155,7 @@ class Batch:
 
     def _store(self, result: ToolResult) -> None:
         self._session.append_message(result)
+        self.failed = result if result.is_error else None
         milliseconds = (result.details or {}).get("durationMs", 0)
         self._emit(ToolEnded(result, milliseconds / 1000))
 

@@ -47,6 +47,11 @@ class Budgets(Struct, frozen=True):
     day: Limits = Limits()
 
 
+def retry_limit(profiles: int) -> int:
+    """Return how many failed attempts one run may make in all: more keys are more ways to try, within bounds."""
+    return min(160, max(32, 24 + 8 * profiles))
+
+
 class Meter:
     """Counts every model call that a turn causes: its answers, the summaries it needs, the saving of memory."""
 

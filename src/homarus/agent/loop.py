@@ -20,6 +20,7 @@ from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import MessageEnded, ModelCalled, Notice, TextDelta, ThinkingDelta, UserAccepted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Assistant, Message, Part, StopReason, Text, User
+from homarus.core.text import single_line
 from homarus.models.provider import Stop
 from homarus.sessions.writer import SessionWriter
 
@@ -35,6 +36,8 @@ class LoopSettings(Struct, frozen=True):
     take_all: bool = False
     # The turn owes its reader words: silence after tools asks the model once more, without tools.
     must_answer: bool = True
+    # How many failed attempts the run may make before it is given up, however many keys and models are left.
+    retries: int = 32
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -61,6 +64,7 @@ class Loop:
         self._started = run.clock.monotonic()
         self._text = ""
         self._acted = False
+        self._retries = 0
 
     async def run(self) -> Outcome:
         """Ask and act until the model has nothing more to do and nobody has more to say."""
@@ -100,6 +104,8 @@ class Loop:
         """Return the end of a turn that may not go on: stopped, or out of budget."""
         if self._run.cancel.cancelled:
             return self._ended(Status.ABORTED, self._run.cancel.reason)
+        if self._retries > self._run.settings.retries:
+            return self._ended(Status.ERROR, f"given up after {self._retries} failed attempts in one run")
         reached = self._run.meter.reached(self._run.clock.monotonic() - self._started)
         if reached is None:
             return None
@@ -132,6 +138,7 @@ class Loop:
             if isinstance(event, Stop):
                 stop = event
             elif isinstance(event, ModelCalled | TextDelta | ThinkingDelta | Notice):
+                self._retries += isinstance(event, ModelCalled) and event.attempt > 1
                 self._run.emit(event)
         assert stop is not None, "a stream ends with one Stop"
         self._run.meter.add(stop.message.usage)
@@ -171,6 +178,9 @@ class Loop:
                 return self._failed(stop.message, stop.error)
             if not _is_empty(stop.message):
                 self._store(stop.message)
+        if self._acted and not self._text.strip() and (failed := self._run.batch.failed):
+            # Whoever reads along would otherwise see nothing at all.
+            self._run.emit(Notice(f"{failed.tool_name} failed: {single_line(failed.text, 200)}", "reply"))
         return Outcome(Status.OK, self._text, spent=self._now_spent())
 
     def _ended(self, status: Status, error: str) -> Outcome:

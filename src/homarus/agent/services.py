@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from homarus.agent.budget import Meter
+from homarus.agent.deadline import Deadline
 from homarus.agent.ports import Emit
 from homarus.config.view import Config
 from homarus.context.engine import EngineHost
@@ -49,7 +50,10 @@ class Prepared(Struct, frozen=True, kw_only=True):
     window_tokens: int = 200_000
     params: dict[str, Any] = {}
     pin: Pin | None = None
-    deadline: float | None = None
+    # Ends the run when its time is over.
+    limit: Deadline
+    # How many failed attempts a run may make in all, whatever else is left to try.
+    retries: int = 32
     steer_boundary: Literal["tool", "model"] = "tool"
     steer_all: bool = False
     # What memory says about the newest message, if it is asked before each reply: (citation, text).

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.agent.batch import Batch
 from homarus.agent.flush import Saving
@@ -156,7 +157,8 @@ class TurnRunner:
         self._accept(turn, given, live, speech)
         outcome, compacted = await self._loop(turn, given, live, prepared, speech)
         self._keep(turn, live, prepared, speech, outcome, compacted=compacted)
-        return outcome
+        timed_out = prepared.limit.expired and outcome.status is Status.ABORTED
+        return replace(outcome, status=Status.TIMEOUT) if timed_out else outcome
 
     def _accept(self, turn: Turn, given: Given, live: Live, speech: Speech | None) -> None:
         """Store the user's message with what rides on it; it is durable before the model hears of it.
@@ -193,7 +195,9 @@ class TurnRunner:
         )
         run = Run(
             session=session,
-            settings=LoopSettings(take_all=prepared.steer_all, must_answer=not turn.heartbeat),
+            settings=LoopSettings(
+                take_all=prepared.steer_all, must_answer=not turn.heartbeat, retries=prepared.retries
+            ),
             model=model,
             window=window,
             batch=batch,
@@ -206,7 +210,8 @@ class TurnRunner:
         )
         before = live.compactions
         try:
-            outcome = await Loop(run).run()
+            with prepared.limit:
+                outcome = await Loop(run).run()
         except Cancelled as stop:
             outcome = Outcome(Status.ABORTED, error=stop.message)
         return outcome, live.compactions != before
@@ -357,4 +362,4 @@ def _model(live: Live, prepared: Prepared, speech: Speech) -> ChainModel:
         session_id=live.writer.session_id,
         params=prepared.params or None,
     )
-    return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.deadline)
+    return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.limit.moment)

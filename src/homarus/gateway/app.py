@@ -44,6 +44,7 @@ from homarus.queue.inbox import Inbox
 from homarus.queue.lane import Places, SessionLane, TurnInput
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, QueueSettings
+from homarus.queue.watch import Watch, watched
 from homarus.sessions.row import SessionEntry
 
 _log = logging.getLogger(__name__)
@@ -213,7 +214,9 @@ class Runtime(Home):
             if self._answered:  # a process that is asked again stays: let memory follow the notes meanwhile
                 self.followers.follow(key.agent_id)
             self._answered = True
-            outcome = await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, self.emitter(key)))
+            with Watch(str(key), given.cancel) as watch:
+                emit = watched(watch, self.emitter(key))
+                outcome = await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, emit))
             lane = self.lanes.get(key)
             more = bool(given.mailbox) or (lane is not None and bool(lane.waiting))
             await self.children.ended(key, outcome, more=more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from homarus.core.messages import Inbound
-from homarus.core.routes import Route, SessionKey
+from homarus.core.routes import Route, SessionKey, SessionKind
 from homarus.models.select import Override
 from homarus.sessions.row import SessionEntry
 
@@ -15,6 +15,8 @@ def route_of(key: SessionKey, inbound: Inbound) -> Route:
 
 def lane_of(key: SessionKey) -> str:
     """Return the global lane in which a session's turns wait for a place."""
+    if key.kind is SessionKind.HEARTBEAT:
+        return "background"  # it never keeps a reply waiting
     return "subagent" if key.is_subagent else "cron-nested" if key.is_cron else "main"
 
 

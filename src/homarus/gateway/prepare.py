@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from homarus.agent.budget import Meter, Spent
+from homarus.agent.budget import Meter, Spent, retry_limit
+from homarus.agent.deadline import Deadline
 from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
 from homarus.agent.settings import TurnSettings
@@ -103,10 +105,41 @@ class Preparer:
         thinking = self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
         place = self._place(turn)
         box = self._toolkit.box(turn.agent_id, place.who(ref.key), place.tools)
-        seconds = turn.seconds if turn.seconds is not None else agent.block("", TurnSettings).timeout_seconds
+        limit = Deadline(self._seconds(turn), cancel, self._home.clock)
         skills = self._composer.skills_for(turn.agent_id, entry.skills_snapshot)
+        context = replace(
+            self._context(turn, entry, place, skills, cancel),
+            waiting=limit.paused,
+            tools=tuple(box.tools),
+            model=ref.key,
+            thinking=thinking,
+            vision=info.sees,
+            window_tokens=info.window,
+            background="process" in box.tools,
+        )
+        return Prepared(
+            recalled=await self._recalled(turn, entry),
+            client=self._models.client(agent),
+            chain=chain,
+            box=box,
+            context=context,
+            skills=skills,
+            guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
+            meter=self._meter(turn),
+            thinking=thinking,
+            window_tokens=info.window,
+            params=self._params(turn, entry, ref),
+            pin=_pin(entry),
+            limit=limit,
+            retries=retry_limit(len(self._models.client(agent).credentials(ref))),
+            steer_boundary=queue.steer_boundary,
+            steer_all=queue.steer_drain == "all",
+        )
+
+    def _context(self, turn: Turn, entry: SessionEntry, place: Place, skills: Snapshot, cancel: Cancel) -> ToolContext:
+        """Return what the calls of a turn may know and use, before its model is known."""
         given = command_env(self._home.config, skills, place.sandbox, self._home.env)
-        context = ToolContext(
+        return ToolContext(
             agent_id=turn.agent_id,
             session=turn.session,
             session_id=entry.session_id,
@@ -127,30 +160,7 @@ class Preparer:
             max_depth=place.max_depth,
             lineage=place.lineage,
             root=place.root,
-            tools=tuple(box.tools),
-            model=ref.key,
-            thinking=thinking,
-            vision=info.sees,
-            window_tokens=info.window,
-            background="process" in box.tools,
             wish=place.wish or wish_of(self._home.config, turn, entry),
-        )
-        return Prepared(
-            recalled=await self._recalled(turn, entry),
-            client=self._models.client(agent),
-            chain=chain,
-            box=box,
-            context=context,
-            skills=skills,
-            guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
-            meter=self._meter(turn),
-            thinking=thinking,
-            window_tokens=info.window,
-            params=self._params(turn, entry, ref),
-            pin=_pin(entry),
-            deadline=self._home.clock.monotonic() + seconds if seconds else None,
-            steer_boundary=queue.steer_boundary,
-            steer_all=queue.steer_drain == "all",
         )
 
     async def _recalled(self, turn: Turn, entry: SessionEntry) -> tuple[tuple[str, str], ...]:
@@ -201,6 +211,12 @@ class Preparer:
             tools=run.tools,
             wish=ExecWish(security=run.security, ask=run.ask),
         )
+
+    def _seconds(self, turn: Turn) -> float:
+        """Return how long a turn may take; a child works as long as whoever started it said."""
+        if turn.seconds is not None or turn.session.is_subagent:
+            return float(turn.seconds or 0)
+        return self._home.config.agent(turn.agent_id).block("", TurnSettings).timeout_seconds
 
     def _params(self, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[str, Any]:
         params = self._models.params(self._home.config.agent(turn.agent_id), ref)

@@ -18,7 +18,7 @@ from homarus.gateway.people import People
 from homarus.prompt.gather import docs_path
 from homarus.sessions.row import SessionEntry
 from homarus.tools.approval import Approvals, Decision, approvals_path
-from homarus.tools.execute import Toolbox
+from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.gate import ExecSettings, Granted, PolicyGate
 from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
@@ -61,10 +61,15 @@ class Toolkit:
         self._offers = offers or ToolServices()
         services = replace(self._offers, processes=self.processes, grants=granted, env=env)
         self._tools = {tool.name: tool for tool in build_tools(services, settings)}
+        self._before: tuple[BeforeCall, ...] = ()
 
     def add(self, *tools: Tool) -> None:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
         self._tools.update({tool.name: tool for tool in tools})
+
+    def before_call(self, check: BeforeCall) -> None:
+        """Let a program see every call before the gate does: it may change the arguments, or refuse the call."""
+        self._before += (check,)
 
     def box(self, agent_id: str = "", who: Who | None = None, within: Sequence[str] | None = None) -> Toolbox:
         """Return what is left of the tools for one turn; what policy takes away does not exist for the model.
@@ -73,7 +78,7 @@ class Toolkit:
         """
         agent = agent_id or self._config.default_agent.id
         tools = {name: tool for name, tool in self._tools.items() if within is None or name in within}
-        return Toolbox(_allowed(self._config, agent, who or Who(), tools, self._offers), self._gate)
+        return Toolbox(_allowed(self._config, agent, who or Who(), tools, self._offers), self._gate, self._before)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""

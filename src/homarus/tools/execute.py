@@ -44,11 +44,20 @@ class Gate(Protocol):
         ...
 
 
+class BeforeCall(Protocol):
+    """Sees every call before the gate does. It may change the arguments, or raise `Denied` to keep the call from running."""
+
+    def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[dict[str, Any]]:
+        """Return the arguments that the call shall have."""
+        ...
+
+
 class Toolbox(Struct, frozen=True):
     """The tools of one turn, after policy: what is not in here does not exist for the model."""
 
     tools: dict[str, Tool]
     gate: Gate
+    before: tuple[BeforeCall, ...] = ()
 
     def find(self, name: str) -> Tool | None:
         """Return a tool by its name, or by a name that another school gives it."""
@@ -100,14 +109,21 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
     if tool is None:
         names = ", ".join(box.tools) or "none"
         raise ToolError(f"there is no tool '{single_line(call.name, 64)}'", cure=f"use one of: {names}")
-    arguments = fit(call.arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
+    arguments = _fitting(call.arguments, tool)
     context.cancel.check()
+    for before in box.before:
+        # What comes back is checked like what the model wrote, and the gate decides on that.
+        arguments = _fitting(await before(tool, arguments, context), tool)
     await box.gate(tool, arguments, context)
     context.cancel.check()
     output = await tool.run(context, arguments)
     if tool.taints and not output.is_error:
         context.taint.add(tool.name)
     return output
+
+
+def _fitting(arguments: dict[str, Any], tool: Tool) -> dict[str, Any]:
+    return fit(arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
 
 
 def _failed(text: str, status: str) -> ToolOutput:

@@ -331,7 +331,8 @@ class PolicyGate:
             details=details,
         )
         context.progress(context.call_id, f"waits for approval {request.id}: {verdict.reason}")
-        decision = await self._approvals.ask(request, self._approver, context.cancel)
+        with context.waiting():
+            decision = await self._approvals.ask(request, self._approver, context.cancel)
         if decision == "deny":
             reason = "" if self._approver.reachable(request) else ", and nobody is here who could allow it"
             raise Denied(f"{verdict.reason}{reason}", cure="go on without it; the owner can be asked in a chat")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,6 +81,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     thinking: str = ""
     call_id: str = ""
     progress: Callable[[str, str], None] = lambda _call_id, _text: None
+    # What to hold while a person is asked: the run's time does not pass meanwhile.
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     vision: bool = False
     # Whether a command may go on after its call: only where the process tool is there to look after it.
     background: bool = True
