@@ -57,7 +57,14 @@ class Toolkit:
         self.orphans = Orphans(config.paths.own_dir / "commands")
         self.processes = ProcessManager(clock, ids, settings=settings.processes, before=self.orphans.mark)
         granted = Granted()
-        self._gate = PolicyGate(self.approvals, granted, env, approver=self.people, settings=self._exec)
+        self._gate = PolicyGate(
+            self.approvals,
+            granted,
+            env,
+            approver=self.people,
+            settings=self._exec,
+            running=self.processes.plan_of,
+        )
         self._offers = offers or ToolServices()
         services = replace(self._offers, processes=self.processes, grants=granted, env=env)
         self._tools = {tool.name: tool for tool in build_tools(services, settings)}

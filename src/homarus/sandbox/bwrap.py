@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from homarus.sandbox.seccomp import filter_code
 from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
 
 # The system as a program needs it to start, and nothing that says who lives here.
@@ -30,12 +32,18 @@ _ETC = (
     "/etc/pki",
 )
 # More than this many things at the top of a locked workspace, and the rest can only be read.
-_MAX_ENTRIES = 500
+_MAX_ENTRIES = 300
+_PRIVATE = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
 
-def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
-    """Return the command line that runs `argv` inside the spec."""
+def command(
+    spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], held: list[int] | None = None
+) -> list[str]:
+    """Return the command line that runs `argv` inside the spec.
+
+    `held` takes the descriptors that must be passed on and closed afterwards. Without it the line is only for looking at.
+    """
     line = [
         _program() or "bwrap",
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
@@ -44,6 +52,8 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
     ]
     if not spec.network:
         line.append("--unshare-net")
+    if held is not None:
+        line += ["--seccomp", str(_filter(held, network=spec.network))]
     for name, value in sorted(env.items()):
         line += ["--setenv", name, value]
     for path in _SYSTEM:
@@ -51,12 +61,28 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
     for path in _ETC + (_ETC_NETWORK if spec.network else ()):
         line += ["--ro-bind-try", path, path]
     # The order is the nesting: private folders first, then what is shown on top of them.
-    line += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run", "--tmpfs", "/var/tmp"]  # noqa: S108
+    line += ["--proc", "/proc", "--dev", "/dev"]
+    for path in _PRIVATE:
+        # What is written there is memory, and no limit of a process counts it.
+        line += [*_sized(spec.limits), "--tmpfs", path]
     for mount in spec.mounts:
         line += ["--bind" if mount.writable else "--ro-bind", mount.path, mount.path]
-    line += _workspace(spec)
-    line += ["--chdir", cwd if spec.can_read(cwd) else "/tmp", "--", *limited(spec.limits, argv)]  # noqa: S108
+    line += _workspace(spec, held)
+    line += ["--remount-ro", "/", "--chdir", cwd if spec.can_read(cwd) else "/tmp", "--", *limited(spec.limits, argv)]  # noqa: S108
     return line
+
+
+def _sized(limits: Limits) -> list[str]:
+    return ["--size", str(max(limits.memory_bytes // 4, 1 << 20))] if limits.memory_bytes else []
+
+
+def _filter(held: list[int], *, network: bool) -> int:
+    """Return a descriptor from which the filter of calls can be read once."""
+    source, sink = os.pipe()
+    held.append(source)
+    with os.fdopen(sink, "wb") as file:
+        file.write(filter_code(network=network, isolated=True))
+    return source
 
 
 def limited(limits: Limits, argv: Sequence[str]) -> list[str]:
@@ -81,13 +107,16 @@ def _probe(program: str | None, _uid: int) -> bool:
     if program is None:
         return False
     spec = SandboxSpec(Backend.BWRAP, "/", Access.NONE)
-    line = command(
-        spec, ["/bin/sh", "-c", "test ! -e /root/. && test $$ -lt 10"], cwd="/", env={"PATH": "/usr/bin:/bin"}
-    )
+    held: list[int] = []
+    argv = ["/bin/sh", "-c", "test ! -e /root/. && test $$ -lt 10"]
+    line = command(spec, argv, cwd="/", env={"PATH": "/usr/bin:/bin"}, held=held)
     try:
-        return subprocess.run(line, capture_output=True, timeout=10, check=False).returncode == 0
+        return subprocess.run(line, capture_output=True, timeout=10, check=False, pass_fds=held).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+    finally:
+        for fd in held:
+            os.close(fd)
 
 
 @cache
@@ -102,22 +131,22 @@ def _system_folder(path: str) -> list[str]:
         return ["--ro-bind-try", path, path]
 
 
-def _workspace(spec: SandboxSpec) -> list[str]:
+def _workspace(spec: SandboxSpec, held: list[int] | None) -> list[str]:
     if spec.access is Access.NONE:
         return []
     if spec.access is Access.RO:
         return ["--ro-bind", spec.workspace, spec.workspace]
     if spec.locked:
-        return _locked(spec)
+        return _locked(spec, held)
     line = ["--bind", spec.workspace, spec.workspace]
     # Git runs what stands in these two, and the next one to run git does it outside the sandbox.
-    for name in ("hooks", "config"):
-        path = f"{spec.workspace}/.git/{name}"
-        line += ["--ro-bind-try", path, path]
+    if not os.path.islink(f"{spec.workspace}/.git"):  # noqa: PTH114 - this runs before every command
+        for name in ("hooks", "config"):
+            line += _shown("--ro-bind", f"{spec.workspace}/.git/{name}", held)
     return line
 
 
-def _locked(spec: SandboxSpec) -> list[str]:
+def _locked(spec: SandboxSpec, held: list[int] | None) -> list[str]:
     """Show the workspace so that its top stays as it is: what lies below may change, apart from what is locked."""
     line = ["--ro-bind", spec.workspace, spec.workspace]
     closed = {name.casefold() for name in spec.locked}
@@ -128,5 +157,34 @@ def _locked(spec: SandboxSpec) -> list[str]:
         return line
     for name in found:
         if name.casefold() not in closed:
-            line += ["--bind-try", f"{spec.workspace}/{name}", f"{spec.workspace}/{name}"]
+            line += _shown("--bind", f"{spec.workspace}/{name}", held)
     return line
+
+
+def _shown(option: str, path: str, held: list[int] | None) -> list[str]:
+    """Return the words that show one thing of the workspace, by descriptor where bubblewrap takes one.
+
+    A command that runs beside this one could put a link in its place between the look and the mount.
+    """
+    if held is None or not _takes_descriptors():
+        return [f"{option}-try", path, path]
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return []
+    held.append(fd)
+    if stat.S_ISLNK(os.fstat(fd).st_mode):
+        return []
+    return [f"{option}-fd", str(fd), path]
+
+
+@cache
+def _takes_descriptors() -> bool:
+    program = _program()
+    if program is None:
+        return False
+    try:
+        shown = subprocess.run([program, "--help"], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--ro-bind-fd" in shown.stdout + shown.stderr

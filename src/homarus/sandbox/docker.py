@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from homarus.core.errors import ToolError
 from homarus.sandbox.spec import Access, SandboxSpec
 
 
@@ -31,6 +32,9 @@ def command(
         # A container cannot show a folder whose top is closed; then nothing in it can be changed.
         shown.append((spec.workspace, spec.access is Access.RW and not spec.locked))
     for path, writable in shown:
+        if any(char in path for char in ',"\n'):
+            # The option is a list with commas; what stands behind one would be an option of its own.
+            raise ToolError(f"{path} cannot be shown in a container", cure="use a folder without commas and quotes")
         line += ["--mount", f"type=bind,source={path},target={path}{'' if writable else ',readonly'}"]
     for key, value in sorted(env.items()):
         line += ["--env", f"{key}={value}"]

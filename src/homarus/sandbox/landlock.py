@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from homarus.sandbox.seccomp import filter_code
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 
 # As a module, and not as a script, the launcher is compiled once and not before every command.
@@ -23,15 +24,17 @@ _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services")
 def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
     """Return the command line that runs `argv` inside the spec: our own small launcher, then the command."""
     readable = [*_READABLE, *_FILES, *(_NETWORK if spec.network else ())]
-    writable = list(_DEVICES)
+    writable, entries = list(_DEVICES), list[str]()
     for mount in spec.mounts:
         (writable if mount.writable else readable).append(mount.path)
     if spec.access is Access.RW and spec.locked:
         readable.append(spec.workspace)
-        writable += _unlocked(spec)
+        entries = _unlocked(spec)
     elif spec.access is not Access.NONE:
         (writable if spec.access is Access.RW else readable).append(spec.workspace)
     order = [f"read={path}" for path in readable] + [f"write={path}" for path in writable]
+    order += [f"entry={path}" for path in entries]
+    order += [f"filter={filter_code(network=spec.network, isolated=False).hex()}"]
     order += [f"env={name}={value}" for name, value in env.items()]
     order += [f"network={int(spec.network)}", f"cwd={cwd if spec.can_read(cwd) else ''}"]
     limits = spec.limits

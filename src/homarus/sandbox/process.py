@@ -184,7 +184,8 @@ class Child:
 async def start(spec: SandboxSpec, order: Order) -> Child:
     """Start a command inside its spec. A program that does not exist is the model's mistake and says so."""
     env = {**order.env, MARK: _owned(order.mark)}
-    line = command_line(spec, order, env)
+    held: list[int] = []
+    line = command_line(spec, order, env, held)
     cage = cgroups.make(order.mark, spec.limits) if spec.backend in {Backend.BWRAP, Backend.LANDLOCK} else None
     if cage:
         line = ["/bin/sh", "-c", 'echo $$ > "$1" && shift && exec "$@"', "sh", cage.entrance, *line]
@@ -200,6 +201,7 @@ async def start(spec: SandboxSpec, order: Order) -> Child:
             cwd=order.cwd if spec.backend is Backend.OFF else "/",
             env=env if spec.backend is not Backend.DOCKER else None,
             start_new_session=True,
+            pass_fds=held,
         )
     except BaseException as problem:
         os.close(source)
@@ -210,19 +212,23 @@ async def start(spec: SandboxSpec, order: Order) -> Child:
             raise ToolError(f"cannot run {line[0]}: {problem.strerror}", cure=cure) from None
         raise
     finally:
-        os.close(sink)
+        for fd in (sink, *held):
+            os.close(fd)
     if spec.backend is Backend.OFF:
         _limit(process.pid, spec.limits)
     return Child(process, order, spec, source, cage)
 
 
-def command_line(spec: SandboxSpec, order: Order, env: Mapping[str, str]) -> list[str]:
-    """Return what is really executed: the approved argv, in the wrapping that its spec asks for."""
+def command_line(spec: SandboxSpec, order: Order, env: Mapping[str, str], held: list[int] | None = None) -> list[str]:
+    """Return what is really executed: the approved argv, in the wrapping that its spec asks for.
+
+    `held` takes descriptors that the wrapping reads; whoever starts the command passes them on and closes them.
+    """
     if not order.argv or not all(order.argv[:1]) or any("\x00" in part for part in order.argv):
         raise ToolError("the command is empty or holds a NUL byte", cure="give a program and its arguments")
     match spec.backend:
         case Backend.BWRAP:
-            return bwrap.command(spec, order.argv, cwd=order.cwd, env=env)
+            return bwrap.command(spec, order.argv, cwd=order.cwd, env=env, held=held)
         case Backend.LANDLOCK:
             return landlock.command(spec, order.argv, cwd=order.cwd, env=env)
         case Backend.DOCKER:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
 from homarus.sandbox.mounts import parse_binds
 from homarus.sandbox.settings import SandboxSettings
-from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
+from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
 
 _CURES = {
     Backend.BWRAP: "install bubblewrap (Debian: apt install bubblewrap)",
@@ -38,12 +39,13 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
     A missing backend never means "run it on the host": that would be a sandbox in name only.
     """
     limits = Limits(settings.cpu_seconds, settings.memory_mb << 20, settings.processes)
+    workspace = place.workspace.resolve()
     spec = SandboxSpec(
         backend=Backend.OFF,
-        workspace=str(place.workspace.resolve()),
+        workspace=str(workspace),
         access=Access(settings.workspace_access),
         network=settings.network is True or settings.network == "host",
-        mounts=parse_binds(settings.binds, home=place.home, state_dir=place.state_dir),
+        mounts=_apart(parse_binds(settings.binds, home=place.home, state_dir=place.state_dir), workspace, settings),
         limits=limits,
         env=tuple(sorted(set(settings.env))),
         image=settings.docker.image,
@@ -52,13 +54,21 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
     )
     if settings.mode == "off" or (settings.mode == "non-main" and place.session.is_main):
         return spec
-    return _with_backend(spec, _choose(settings, available))
+    if place.state_dir.resolve().is_relative_to(workspace):
+        # Its own rules would lie open to the agent. It gets a sandbox without any folder.
+        spec = replace(spec, access=Access.NONE)
+    return replace(spec, backend=_choose(settings, available))
 
 
-def _with_backend(spec: SandboxSpec, backend: Backend) -> SandboxSpec:
-    from msgspec.structs import replace
-
-    return replace(spec, backend=backend)
+def _apart(mounts: tuple[Mount, ...], workspace: Path, settings: SandboxSettings) -> tuple[Mount, ...]:
+    """Leave out what lies in a folder that commands can write: they could put a link in its place, and it is there anyway."""
+    open_to_all = [Path(mount.path) for mount in mounts if mount.writable]
+    open_to_all += [workspace] if settings.workspace_access == "rw" else []
+    return tuple(
+        mount
+        for mount in mounts
+        if not any(root != Path(mount.path) and Path(mount.path).is_relative_to(root) for root in open_to_all)
+    )
 
 
 def _choose(settings: SandboxSettings, available: Available) -> Backend:
@@ -95,10 +105,24 @@ def clean_environment(spec: SandboxSpec, outer: Mapping[str, str], extra: Mappin
 
 
 def is_dangerous_variable(name: str) -> bool:
-    """Say whether a variable changes what program runs rather than what it is told."""
+    """Say whether a variable changes what program runs, or where it takes its orders from, rather than what it is told."""
     upper = name.upper()
-    risky = {"PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE"}
-    risky |= {"PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT", "NODE_OPTIONS"}
-    risky |= {"GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "PAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN"}
-    prefixes = ("LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG", "NPM_CONFIG_", "OPENCLAW_", "HOMARUS_")
-    return upper in risky or upper.startswith(prefixes) or "=" in name or "\x00" in name or not name
+    return upper in _DANGEROUS or upper.startswith(_PREFIXES) or "=" in name or "\x00" in name or not name
+
+
+_NAMES = (
+    "PATH IFS ENV BASH_ENV SHELLOPTS BASHOPTS PS4 PROMPT_COMMAND CDPATH GLOBIGNORE ZDOTDIR FPATH INPUTRC HOSTALIASES "
+    "PERL5LIB PERL5OPT PERL5DB PERLLIB RUBYLIB RUBYOPT GEM_HOME GEM_PATH BUNDLE_GEMFILE NODE_OPTIONS NODE_PATH "
+    "JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS CLASSPATH MAVEN_OPTS GRADLE_OPTS LUA_INIT LUA_PATH LUA_CPATH "
+    "TCLLIBPATH R_PROFILE R_PROFILE_USER R_ENVIRON PHPRC PHP_INI_SCAN_DIR GCONV_PATH LOCPATH TERMINFO TERMINFO_DIRS "
+    "PAGER MANPAGER GIT_PAGER SYSTEMD_PAGER EDITOR VISUAL FCEDIT GIT_EDITOR GIT_SEQUENCE_EDITOR SVN_EDITOR BROWSER "
+    "LESSOPEN LESSCLOSE LESS MORE GIT_SSH GIT_SSH_COMMAND GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS GIT_EXTERNAL_DIFF "
+    "GIT_EXEC_PATH GIT_TEMPLATE_DIR GIT_PROXY_COMMAND GIT_DIR GIT_COMMON_DIR RSYNC_RSH CVS_RSH TAR_OPTIONS MAKEFLAGS "
+    "MAKEFILES GNUMAKEFLAGS RUSTC RUSTC_WRAPPER GOFLAGS GOENV CURL_HOME WGETRC SSLKEYLOGFILE XDG_CONFIG_HOME "
+    "XDG_CONFIG_DIRS XDG_DATA_DIRS DOCKER_HOST DOCKER_CONFIG"
+)
+_DANGEROUS = frozenset(_NAMES.split())
+_PREFIXES = (
+    *("LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG", "NPM_CONFIG_", "OPENCLAW_", "HOMARUS_", "PYTHON", "GLIBC_", "PIP_"),
+    *("UV_", "CARGO_"),
+)

@@ -129,7 +129,8 @@ def image_tool(looker: Looker, reach: Reach, egress: Egress | None) -> Tool:
         if where.startswith(("http://", "https://")):
             if egress is None:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
-            page = await egress.fetch(where, limits=Limits(MAX_IMAGE_BYTES, 30.0), cancel=context.cancel)
+            limits = Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
+            page = await egress.fetch(where, limits=limits, cancel=context.cancel)
             data = page.body if page.status < 400 else b""
         else:
             data = _read(context, where, reach)

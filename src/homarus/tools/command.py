@@ -64,11 +64,13 @@ def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping
     cwd = _folder(context, arguments.get("workdir", ""), spec)
     extra = arguments.get("env") or {}
     for name, value in extra.items():
-        if is_dangerous_variable(name):
+        if is_dangerous_variable(name) or (name.upper() == "HOME" and not spec.enforced):
             raise ToolError(f"the variable '{name}' cannot be set", cure="write it into the command itself if you must")
         if not isinstance(value, str) or "\x00" in value:
             raise ToolError(f"the variable '{name}' needs a text", cure='give env as {"NAME": "value"}')
-    env = clean_environment(spec, outer, {**context.env, **extra})
+    # The home of the user is for paths with a tilde; a sandbox has one of its own.
+    given = {name: value for name, value in context.env.items() if name != "HOME"}
+    env = clean_environment(spec, outer, {**given, **extra})
     if spec.enforced:
         return Plan(("/bin/sh", "-c", command), cwd, env, spec, command)
     return _on_host(Plan((), cwd, env, spec, command), parse(command))

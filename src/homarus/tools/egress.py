@@ -32,6 +32,8 @@ class Limits(Struct, frozen=True):
     max_bytes: int = 2_000_000
     seconds: float = 30.0
     redirects: int = 5
+    # Whether a redirect may lead to another host. What was allowed is one host, and an address can carry words out.
+    elsewhere: bool = True
 
 
 DEFAULTS = Limits()
@@ -95,6 +97,9 @@ class Egress:
             if isinstance(found, Fetched):
                 return found
             target = urljoin(url, found)
+            if not limits.elsewhere and _bare(urlsplit(target).hostname) != _bare(first.hostname):
+                cure = "fetch that address itself, if it is worth a question to the owner"
+                raise Denied(f"{_shown(url)} leads to another host: {_shown(target)}", cure=cure)
             if parts.scheme == "https" and urlsplit(target).scheme == "http":
                 raise Denied(f"{_shown(url)} leads from https to http", cure="fetch another page")
             if self._is_own(parts) and not self._is_own(urlsplit(target)):
@@ -159,6 +164,10 @@ async def _connect(host: str, port: int, context: Any, limit: int) -> tuple[asyn
     return await asyncio.open_connection(
         address, port, ssl=context, server_hostname=name if context else None, limit=limit
     )
+
+
+def _bare(host: str | None) -> str:
+    return (host or "").lower().rstrip(".").removeprefix("www.")
 
 
 def _shown(url: str) -> str:

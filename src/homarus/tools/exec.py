@@ -159,6 +159,9 @@ class _Kit:
                 self._manager.drop(item)
                 return said(f"{item.id} is gone.")
             case _:
+                wider = item.session != str(context.session) and not context.sandbox.contains(item.plan.spec)
+                if wider:
+                    raise Denied(f"{item.id} may do more than this session", cure="start a command of your own")
                 if context.restricted and not item.plan.spec.locked:
                     raise Denied(
                         f"{item.id} was started before untrusted text was read, and takes no more input from this turn",

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
@@ -29,6 +30,8 @@ from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import stricter
 
 MAX_GRANTS = 1_000
+# What gives a running command something to do.
+_INPUTS = frozenset({"write", "submit", "paste", "send-keys"})
 # What the gateway tool may do without a question.
 _LOOKS = frozenset({"config.get", "config.schema"})
 
@@ -224,8 +227,8 @@ def _powers(case: Case, _: Known) -> Verdict:
 
 
 def rule_subject(plan: Plan) -> str:
-    """Return what a lasting rule for a command names: its program, its exact arguments, and the files it uses."""
-    facts = (plan.argv, sorted(name for name in plan.env), plan.files)
+    """Return what a lasting rule for a command names: its program, its exact arguments, its environment and its files."""
+    facts = (plan.argv, sorted(plan.env.items()), plan.files)
     return f"{' '.join(map(_shown, plan.argv))} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]}"
 
 
@@ -262,16 +265,20 @@ class PolicyGate:
         *,
         approver: Approver | None = None,
         settings: Callable[[str], ExecSettings] = lambda _agent_id: ExecSettings(),
+        running: Callable[[str, str], Plan | None] = lambda _agent_id, _ident: None,
     ) -> None:
         self._approvals = approvals
         self._granted = granted
         self._outer = outer
         self._approver = approver or Nobody()
         self._settings = settings
+        self._running = running
 
     async def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
         """Admit one call, exactly as it will run, or raise `Denied`."""
-        plan = make_plan(context, arguments, self._outer) if tool.name == "exec" else None
+        plan = (
+            make_plan(context, arguments, self._outer) if tool.name == "exec" else self._fed(tool, arguments, context)
+        )
         case = Case(
             tool=tool.name,
             risk=tool.risk,
@@ -292,8 +299,18 @@ class PolicyGate:
             raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
         if isinstance(verdict, Ask):
             await self._ask(verdict, case, arguments, context)
-        if plan is not None and plan.on_host:
+        if tool.name == "exec" and plan is not None and plan.on_host:
             self._granted.give(context.call_id, plan.digest)
+
+    def _fed(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Plan | None:
+        """Return the host command that a call would give input to: what a shell is told later was not approved with it."""
+        if tool.name != "process" or arguments.get("action") not in _INPUTS:
+            return None
+        plan = self._running(context.agent_id, str(arguments.get("sessionId") or ""))
+        if plan is None or not plan.on_host:
+            return None
+        text = f"input for: {plan.command}"
+        return replace(plan, command=text, pipeline=(), shell="input for it")  # noqa: S604 - a word of the plan
 
     def _mode(self, context: ToolContext) -> str:
         """Return the strictest mode of the agent and of those above it: a child may not do what its parent may not."""

@@ -213,6 +213,11 @@ class ProcessManager:
             raise ToolError(f"there is no command '{single_line(ident, 40)}'", cure=f"use one of: {known}")
         return item
 
+    def plan_of(self, agent_id: str, ident: str) -> Plan | None:
+        """Return what an agent's command runs, None where it has no such command."""
+        item = self._all.get(ident)
+        return item.plan if item is not None and item.agent_id == agent_id else None
+
     async def kill(self, item: Running, reason: str) -> None:
         """End a command and wait until it is gone."""
         if item.exit is None:

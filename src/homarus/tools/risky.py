@@ -7,184 +7,28 @@ from pathlib import PurePath
 from homarus.core.patterns import late
 from homarus.tools.command import SYSTEM, Plan
 
-_SHELLS = {
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "fish",
-    "csh",
-    "tcsh",
-    "ash",
-    "busybox",
-    "toybox",
-    "rbash",
-    "pwsh",
-    "nu",
-}
-_INTERPRETERS = {
-    "python",
-    "pypy",
-    "perl",
-    "ruby",
-    "node",
-    "nodejs",
-    "deno",
-    "bun",
-    "php",
-    "lua",
-    "luajit",
-    "tclsh",
-    "wish",
-    "guile",
-}
-_INTERPRETERS |= {
-    "awk",
-    "gawk",
-    "mawk",
-    "nawk",
-    "sed",
-    "ed",
-    "ex",
-    "vi",
-    "vim",
-    "nvim",
-    "emacs",
-    "m4",
-    "bc",
-    "dc",
-    "gdb",
-    "lldb",
-}
-_INTERPRETERS |= {
-    "java",
-    "jshell",
-    "groovy",
-    "scala",
-    "kotlin",
-    "R",
-    "Rscript",
-    "julia",
-    "ghci",
-    "osascript",
-    "expect",
-    "sqlite3",
-}
-_CARRIERS = {
-    "env",
-    "xargs",
-    "find",
-    "fd",
-    "parallel",
-    "sudo",
-    "su",
-    "doas",
-    "runuser",
-    "setpriv",
-    "nohup",
-    "nice",
-    "ionice",
-    "time",
-}
-_CARRIERS |= {
-    "timeout",
-    "stdbuf",
-    "setsid",
-    "script",
-    "watch",
-    "unshare",
-    "nsenter",
-    "chroot",
-    "bwrap",
-    "firejail",
-    "strace",
-    "ltrace",
-}
-_CARRIERS |= {
-    "ssh",
-    "scp",
-    "sftp",
-    "rsync",
-    "tar",
-    "zip",
-    "git",
-    "hg",
-    "svn",
-    "less",
-    "more",
-    "man",
-    "crontab",
-    "at",
-    "batch",
-    "tmux",
-}
-_CARRIERS |= {
-    "screen",
-    "docker",
-    "podman",
-    "kubectl",
-    "systemctl",
-    "systemd-run",
-    "dbus-send",
-    "ld.so",
-    "chrt",
-    "taskset",
-    "flock",
-}
-_CARRIERS |= {
-    "make",
-    "cmake",
-    "ninja",
-    "ant",
-    "mvn",
-    "gradle",
-    "just",
-    "curl",
-    "wget",
-    "nc",
-    "ncat",
-    "socat",
-    "dd",
-    "tee",
-    "entr",
-}
-_PACKAGES = {
-    "apt",
-    "apt-get",
-    "aptitude",
-    "dpkg",
-    "yum",
-    "dnf",
-    "rpm",
-    "pacman",
-    "apk",
-    "zypper",
-    "brew",
-    "snap",
-    "flatpak",
-    "nix",
-}
-_PACKAGES |= {
-    "pip",
-    "pipx",
-    "uv",
-    "uvx",
-    "poetry",
-    "conda",
-    "mamba",
-    "npm",
-    "npx",
-    "yarn",
-    "pnpm",
-    "gem",
-    "bundle",
-    "cargo",
-    "go",
-}
-_PACKAGES |= {"composer", "luarocks", "cpan", "cpanm", "easy_install", "rustup", "stack", "cabal", "corepack"}
-NEVER = frozenset(_SHELLS | _INTERPRETERS | _CARRIERS | _PACKAGES)
+_SHELLS = "sh bash dash zsh ksh mksh fish csh tcsh ash busybox toybox rbash pwsh nu"
+_INTERPRETERS = (
+    "python pypy perl ruby node nodejs deno bun php lua luajit tclsh wish guile awk gawk mawk nawk sed ed ex vi vim nvim "
+    "emacs emacsclient nano m4 bc dc gdb lldb java jshell groovy scala kotlin R Rscript julia ghci osascript expect "
+    "sqlite3 psql mysql mariadb ipython jupyter octave bpftrace stap erl elixir iex racket sbcl clisp"
+)
+# They start what their arguments name, or what a file beside them says.
+_CARRIERS = (
+    "env xargs find fd parallel sudo su doas pkexec runuser setpriv sg newgrp nohup nice ionice time timeout stdbuf setsid "
+    "script watch unshare nsenter chroot bwrap firejail strace ltrace perf valgrind gdbserver ssh scp sftp rsync tar zip "
+    "cpio git hg svn less more man crontab at batch tmux screen docker podman kubectl helm systemctl systemd-run busctl "
+    "dbus-send dbus-launch ld.so chrt taskset flock prlimit choom numactl setarch linux32 linux64 capsh runcon aa-exec "
+    "start-stop-daemon run-parts fakeroot proot faketime unbuffer rlwrap ssh-agent ssh-keygen ip tcpdump nmap openssl gpg "
+    "pandoc mail mailx mutt sendmail xdg-open sysctl modprobe insmod mount update-alternatives ansible ansible-playbook "
+    "terraform vagrant direnv pre-commit gh make gmake cmake ninja meson bazel scons ant mvn gradle just rake invoke tox nox "
+    "pytest mypy eslint tsc jest vite webpack curl wget nc ncat socat dd tee entr gcc g++ cc c++ clang ld as"
+)
+_PACKAGES = (
+    "apt apt-get aptitude dpkg yum dnf rpm pacman apk zypper brew snap flatpak nix pip pipx uv uvx poetry pdm hatch conda "
+    "mamba npm npx yarn pnpm gem bundle cargo go composer luarocks cpan cpanm easy_install rustup stack cabal corepack"
+)
+NEVER = frozenset(f"{_SHELLS} {_INTERPRETERS} {_CARRIERS} {_PACKAGES}".split())
 _VERSION = late(r"[-.]?\d[\d.]*$")
 _RUNS = (
     "-exec",

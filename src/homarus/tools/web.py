@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from homarus.core.errors import ToolError
 from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
@@ -58,7 +60,10 @@ def fetch_tool(egress: Egress, settings: FetchSettings) -> Tool:
         url = arguments["url"] if "://" in arguments["url"] else f"https://{arguments['url']}"
         parse_url(url)
         headers = {"user-agent": settings.user_agent, "accept": "text/html,text/plain;q=0.9,*/*;q=0.5"}
-        page = await egress.fetch(url, headers=headers, limits=limits, cancel=context.cancel)
+        held = replace(limits, elsewhere=not context.taint)
+        page = await egress.fetch(url, headers=headers, limits=held, cancel=context.cancel)
+        # From here on even an error message may hold words of the page.
+        context.taint.add(FETCH.name)
         text = as_text(page)
         room = min(arguments.get("maxChars", settings.max_chars), settings.max_chars)
         cut = len(text) > room or page.truncated

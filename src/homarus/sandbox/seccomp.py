@@ -1,0 +1,172 @@
+"""Which calls of the kernel a command may make, as a filter for seccomp. A pure function from a spec to its bytes.
+
+Both sandboxes of Linux use it: bubblewrap as a second wall behind its namespaces, Landlock for everything that Landlock does
+not know: sockets, other processes, shared memory, modes and owners of files.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import cache
+
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+# What no command has any business calling, by its number on x86_64 and on aarch64; -1 where there is no such call.
+_DENIED = {
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "syslog": (103, 116),
+    "iopl": (172, -1),
+    "ioperm": (173, -1),
+    "modify_ldt": (154, -1),
+    "vhangup": (153, 58),
+    "fanotify_init": (300, 262),
+    "lookup_dcookie": (212, 18),
+    # Keys are not bound to any namespace: those of our own session would lie open.
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "userfaultfd": (323, 282),
+    # io_uring makes calls that a filter like this one never sees.
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+# What reaches neighbours where no namespace keeps them apart: other processes, shared memory, attributes of files.
+_SHARED = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semctl": (66, 191),
+    "msgget": (68, 186),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+}
+# Modes, owners and times of files by their paths, which Landlock leaves to everybody who owns them. These calls succeed and
+# change nothing: programs such as git and tar give up when they fail.
+_IDLE = {
+    "chmod": (90, -1),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, -1),
+    "lchown": (94, -1),
+    "fchownat": (260, 54),
+    "utime": (132, -1),
+    "utimes": (235, -1),
+    "futimesat": (261, -1),
+}
+# What a process may do to itself (argument zero) and not to its neighbours: number of the argument, then the call.
+_OWN_ONLY = {
+    "prlimit64": (0, 302, 261),
+    "setpriority": (1, 141, 140),
+    "ioprio_set": (1, 251, 30),
+    "sched_setparam": (0, 142, 118),
+    "sched_setscheduler": (0, 144, 119),
+    "sched_setaffinity": (0, 203, 122),
+    "sched_setattr": (0, 314, 274),
+}
+_SOCKET, _CLONE, _CLONE3, _UTIMENSAT = (41, 198), (56, 220), (435, 435), (280, 88)
+# With a network: IPv4, IPv6, and what names are looked up with. Sockets of this machine's services are none of it.
+_FAMILIES = (2, 10, 16)
+_NAMESPACES = 0x7E020000  # every flag of clone that asks for one
+_KILL, _ALLOW, _EPERM, _ENOSYS, _DONE = 0x80000000, 0x7FFF0000, 0x00050001, 0x00050026, 0x00050000
+Step = tuple[int, int, int, int]
+
+
+@cache
+def filter_code(*, network: bool, isolated: bool) -> bytes:
+    """Return the program. `isolated`: namespaces keep processes, memory and files of others away already.
+
+    What is denied fails with EPERM; a call of a foreign instruction set ends the command.
+    """
+    column, architecture = _MACHINES[os.uname().machine]
+    table = _DENIED if isolated else {**_DENIED, **_SHARED}
+    denied = {numbers[column] for numbers in table.values() if numbers[column] >= 0}
+    if not network and not isolated:
+        denied.add(_SOCKET[column])
+    steps: list[Step] = [
+        (0x20, 0, 0, 4),  # load the architecture
+        (0x15, 1, 0, architecture),
+        (0x06, 0, 0, _KILL),
+        (0x20, 0, 0, 0),  # load the call's number
+        (0x35, 0, 1, 0x40000000),  # the x32 numbers of x86_64 are aliases: deny them all
+        (0x06, 0, 0, _EPERM),
+        *_when(
+            _CLONE3[column], (0x06, 0, 0, _ENOSYS)
+        ),  # its flags cannot be seen from here; programs fall back to clone
+        *_when(_CLONE[column], (0x20, 0, 0, 16), (0x45, 0, 1, _NAMESPACES), (0x06, 0, 0, _EPERM), (0x20, 0, 0, 0)),
+    ]
+    if network:
+        steps += _when(_SOCKET[column], (0x20, 0, 0, 16), *_one_of(_FAMILIES), (0x20, 0, 0, 0))
+    if not isolated:
+        for argument, *numbers in _OWN_ONLY.values():
+            own = (0x20, 0, 0, 16 + 8 * argument), (0x15, 1, 0, 0), (0x06, 0, 0, _EPERM), (0x20, 0, 0, 0)
+            steps += _when(numbers[column], *own)
+        # A time may be set through a descriptor (no path, argument zero): Landlock has let the command open it.
+        times = (0x20, 0, 0, 24), (0x15, 1, 0, 0), (0x06, 0, 0, _DONE), (0x20, 0, 0, 0)
+        steps += _when(_UTIMENSAT[column], *times)
+        for idle in sorted(each[column] for each in _IDLE.values() if each[column] >= 0):
+            steps += _when(idle, (0x06, 0, 0, _DONE))
+    for number in sorted(denied):
+        steps += _when(number, (0x06, 0, 0, _EPERM))
+    steps.append((0x06, 0, 0, _ALLOW))
+    return b"".join(struct.pack("<HBBI", *step) for step in steps)
+
+
+def _when(number: int, *steps: Step) -> list[Step]:
+    """Return steps that run only for one call; the call's number is loaded before and must be loaded after them."""
+    return [(0x15, 0, len(steps), number), *steps]
+
+
+def _one_of(values: tuple[int, ...]) -> list[Step]:
+    """Return steps that deny a call unless the loaded argument is one of these."""
+    tests = [(0x15, len(values) - at, 0, value) for at, value in enumerate(values)]
+    return [*tests, (0x06, 0, 0, _EPERM)]
