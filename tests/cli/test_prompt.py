@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.cli.helpers import configure
 from tests.fixtures.homes import HOMES, snapshot, unpack
+from tests.hooks.helpers import write_hook
 
 from homarus.cli.main import run
 from homarus.cli.table import COMMANDS
@@ -150,3 +151,16 @@ def test_commands_that_the_prompt_names_exist():
     named = set(re.findall(r"`homarus ([a-z]+)", command_line(StableFacts(workspace="/w"))))
     assert named
     assert named <= set(COMMANDS)
+
+
+def test_the_hooks_are_those_of_the_process_whoever_speaks(home, capfdbinary):
+    code = "def handle(event):\n    event.context['bootstrapFiles'].append({'name': 'X.md', 'path': 'X.md', 'content': %r})\n"
+    metadata = 'openclaw: {"events": ["agent:bootstrap"]}'
+    write_hook(home / ".openclaw" / "workspace" / "hooks", "mine", metadata=metadata, code=code % "FROM MAIN")
+    write_hook(home / "work" / "hooks", "mine", metadata=metadata, code=code % "FROM WORK")
+    config = json.loads((home / ".openclaw" / "openclaw.json").read_text())
+    configure(home, json.dumps({**config, "hooks": {"internal": {"entries": {"mine": {"enabled": True}}}}}))
+    assert run(["prompt", "--agent", "work"]) == 0
+    shown = capfdbinary.readouterr().out.decode()
+    assert "FROM MAIN" in shown
+    assert "FROM WORK" not in shown

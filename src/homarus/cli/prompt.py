@@ -51,12 +51,15 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     from homarus.gateway.toolkit import tool_specs
     from homarus.prompt.modes import Mode
     from homarus.prompt.sections.tooling import in_order
+    from homarus.workspace.agents import resolve_workspace
 
     config = app.config
     session = _session(app, session_key, agent_id)
     composer = Composer(config, app.env, app.clock)
     workspace = composer.agent(session.agent_id).workspace
-    hooks = load_registry(config, app.env, workspace, only="agent:bootstrap")
+    # The hooks of this process are those of its default agent's workspace, whoever speaks.
+    home = resolve_workspace(config, config.default_agent.id, app.env)
+    hooks = load_registry(config, app.env, home, only="agent:bootstrap")
     if hooks is not None:
         composer = Composer(config, app.env, app.clock, hooks=hooks)
     past, sandbox = Past(), None

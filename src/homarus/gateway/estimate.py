@@ -1,11 +1,14 @@
-"""Stand in for a turn that nobody has started: the sandbox it would get, and the window of the model it would use."""
+"""What a turn gets before anybody starts it: the sandbox around its commands, and the window of its model."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from homarus.config.load import AgentConfig
 from homarus.core.routes import SessionKey
+from homarus.gateway.skillfolders import skill_folders
 from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
 from homarus.models.settings import ModelsSettings
@@ -15,11 +18,19 @@ from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import SandboxSpec
 
 
-def sandbox_of(agent: AgentConfig, session: SessionKey, workspace: Path) -> SandboxSpec:
-    """Return where this session's commands would run; `Denied` where this machine has no sandbox to offer."""
-    paths = agent.config.paths
+def sandbox_of(agent: AgentConfig, session: SessionKey, workspace: Path, *, always: bool = False) -> SandboxSpec:
+    """Return where this session's commands run; `Denied` where this machine has no sandbox to offer.
+
+    Commands see the folders of skills as the file tools do, to read: a skill may bring programs. `always` wants a
+    sandbox whatever the settings say.
+    """
+    paths, settings = agent.config.paths, agent.block("sandbox", SandboxSettings)
     place = Place(session=session, workspace=workspace, home=paths.home, state_dir=paths.state_dir)
-    return resolve(agent.block("sandbox", SandboxSettings), place, available)
+    spec = resolve(replace(settings, mode="all") if always else settings, place, available)
+    if not spec.enforced:
+        return spec
+    shown = tuple(mount for mount in skill_folders(agent.config).mounts() if not spec.can_read(mount.path))
+    return replace(spec, mounts=(*spec.mounts, *shown)) if shown else spec
 
 
 def window_of(agent: AgentConfig, model: str) -> int:

@@ -10,17 +10,13 @@ from datetime import UTC, date, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from homarus.config.view import Config
 from homarus.context.engine import EngineHost
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
+from homarus.gateway.estimate import sandbox_of
 from homarus.prompt.gather import find_zone, zone_name
-from homarus.sandbox.process import available
-from homarus.sandbox.resolve import Place
-from homarus.sandbox.resolve import resolve as resolve_sandbox
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.sessions.store import SessionStore
@@ -73,14 +69,12 @@ class Home:
 
     def sandbox(self, agent_id: str, session: SessionKey, *, always: bool = False) -> SandboxSpec:
         """Return where this session's commands run; without a usable sandbox, nowhere. `always` wants one in any case."""
-        paths, workspace = self.config.paths, self.workspace(agent_id)
-        settings = self.config.agent(agent_id).block("sandbox", SandboxSettings)
-        if always:
-            settings = replace(settings, mode="all")
+        agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
-            return resolve_sandbox(settings, Place(session, workspace, paths.home, paths.state_dir), available)
+            return sandbox_of(agent, session, workspace, always=always)
         except Denied:
-            return SandboxSpec(Backend.BWRAP, str(workspace), Access(settings.workspace_access))
+            access = agent.block("sandbox", SandboxSettings).workspace_access
+            return SandboxSpec(Backend.BWRAP, str(workspace), Access(access))
 
     def zone(self, agent_id: str) -> tzinfo:
         """Return the time zone of an agent's user."""

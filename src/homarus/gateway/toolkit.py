@@ -15,6 +15,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.gateway.orphans import Orphans
 from homarus.gateway.people import People
+from homarus.gateway.skillfolders import skill_folders
 from homarus.prompt.gather import docs_path
 from homarus.sessions.row import SessionEntry
 from homarus.tools.approval import Approvals, Decision, approvals_path
@@ -115,12 +116,12 @@ class Toolkit:
 def tool_settings(config: Config) -> ToolSettings:
     """Return what the configuration says about tools; the key of a search engine is resolved here and nowhere else."""
     docs = docs_path()
-    bundled = Path(__file__).parent.parent / "skills"
-    readable = (*([Path(docs)] if docs else []), config.paths.skills_dir, bundled)
+    skills = skill_folders(config)
+    readable = (*([Path(docs)] if docs else []), *skills.inside)
     web = config.block("tools.web", WebSettings)
     key = web.search.api_key
     return ToolSettings(
-        reach=Reach(readable=readable, workspace_only=config.block("tools.fs", FsSettings).workspace_only),
+        reach=Reach(readable, config.block("tools.fs", FsSettings).workspace_only, skills.linked),
         patch_workspace_only=config.get("tools.exec.applyPatch.workspaceOnly") is not False,
         processes=config.block("tools.exec", ProcessSettings),
         web=web,

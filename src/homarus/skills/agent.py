@@ -9,7 +9,7 @@ from pathlib import Path
 from homarus.config.load import Config
 from homarus.config.paths import expand
 from homarus.hooks.manifest import Facts, on_path
-from homarus.skills.discover import SkillRoot, standard_roots
+from homarus.skills.discover import FREE, SkillRoot, standard_roots
 from homarus.skills.gate import Gate, allowlist_of
 from homarus.skills.settings import SkillSettings
 
@@ -29,6 +29,17 @@ def roots_of(config: Config, workspace: Path) -> tuple[SkillRoot, ...]:
         extra=[expand(folder, home) for folder in load.extra_dirs],
         links=[expand(folder, home) for folder in load.allow_symlink_targets],
     )
+
+
+def readable_roots(config: Config) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the folders outside of workspaces that hold skills, for agents to read; links in the second ones lead anywhere."""
+    load, home = settings_of(config).load, config.paths.home
+    roots = standard_roots(
+        home=home, state_dir=config.paths.state_dir, extra=[expand(folder, home) for folder in load.extra_dirs]
+    )
+    targets = [expand(folder, home) for folder in load.allow_symlink_targets]
+    inside = [Path(root.path) for root in roots if root.source not in FREE]
+    return (*inside, *targets), tuple(Path(root.path) for root in roots if root.source in FREE)
 
 
 def machine_facts(config: Config, env: Mapping[str, str]) -> Facts:

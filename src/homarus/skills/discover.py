@@ -41,7 +41,7 @@ class Source(StrEnum):
 
 
 # Folders that only the owner writes: links in them may lead anywhere.
-_FREE = frozenset({Source.PERSONAL, Source.MANAGED, Source.PLUGIN})
+FREE = frozenset({Source.PERSONAL, Source.MANAGED, Source.PLUGIN})
 
 
 class SkillRoot(Struct, frozen=True):
@@ -234,7 +234,7 @@ class _Search:
         """Return where a link leads if it may lead there."""
         target = os.path.realpath(path)
         inside = any(target == allowed or target.startswith(allowed + os.sep) for allowed in self.root.links)
-        return target if self.root.source in _FREE or inside else ""
+        return target if self.root.source in FREE or inside else ""
 
     def _folders_in(self, path: str) -> Iterator[tuple[str, bool]]:
         """Yield the names of the folders in a folder, and whether each is a link."""

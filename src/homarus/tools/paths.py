@@ -42,6 +42,8 @@ class Reach(Struct, frozen=True):
 
     readable: tuple[Path, ...] = ()
     workspace_only: bool = False
+    # Further ones whose links may lead anywhere, because only the owner puts links there.
+    linked: tuple[Path, ...] = ()
 
 
 class Spot(Struct, frozen=True):
@@ -75,6 +77,10 @@ def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False
     wanted = os.path.normpath(os.path.join(context.cwd, clean(text, context.env.get("HOME", ""))))  # noqa: PTH118
     # Two leading slashes mean the same as one everywhere but in a comparison.
     wanted = "/" + wanted.lstrip("/")
+    for folder in () if write else reach.linked:
+        if _below(wanted, str(folder)):
+            real = Path(os.path.realpath(wanted))
+            return Spot(real.parent, real.name or ".", False)
     for root, writable in _roots(context, reach):
         name = _below(wanted, str(root))
         if name:
