@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from tests.config import json5_texts as texts
 
+from homarus.config.diff import unified_diff
 from homarus.config.redact import MARKER, redact, restore
 from homarus.core.errors import ConfigError
 
@@ -84,3 +85,32 @@ def test_what_was_shown_can_be_written_back(value: object) -> None:
 def test_the_marker_needs_an_old_value() -> None:
     with pytest.raises(ConfigError, match="there is none"):
         restore({"token": MARKER}, {}, "gateway")
+
+
+def test_arguments_of_programs_keep_their_secrets() -> None:
+    arguments = [
+        "serve",
+        "--token",
+        "hunter2",
+        "--port",
+        "80",
+        "--api-key=hunter2",
+        "-password",
+        "--verbose",
+        "--token-file",
+        "/run/t",
+    ]
+    shown = redact({"mcp": {"servers": {"s": {"args": arguments}}}})["mcp"]["servers"]["s"]["args"]
+    assert shown == [
+        *("serve", "--token", MARKER, "--port", "80", f"--api-key={MARKER}"),
+        *("-password", "--verbose", "--token-file", "/run/t"),
+    ]
+    assert restore(shown, arguments, "mcp.servers.s.args") == arguments
+    assert redact(["--token=${TOKEN}", "--token", "$TOKEN"]) == ["--token=${TOKEN}", "--token", "$TOKEN"]
+
+
+def test_a_diff_hides_what_follows_a_flag() -> None:
+    before = '{ args: ["--token", "hunter2", "--port=80"] }'
+    shown = unified_diff(before, before.replace("80", "81"), "f")
+    assert "hunter2" not in shown
+    assert "--port=81" in shown

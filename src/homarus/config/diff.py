@@ -47,7 +47,8 @@ def shown_text(text: str, old: Any, *, mark_new: bool = False) -> str:
 
 
 def _secrets(node: Node, key: str, path: KeyPath, *, hidden: bool) -> Iterator[tuple[Node, KeyPath]]:
-    for member in node.members:
+    items = redact([member.node.value for member in node.members], key) if node.kind == "array" else []
+    for index, member in enumerate(node.members):
         name, inner = str(member.key) if node.kind == "object" else "", member.node
         where = (*path, member.key)
         if inner.kind != "scalar":
@@ -57,7 +58,7 @@ def _secrets(node: Node, key: str, path: KeyPath, *, hidden: bool) -> Iterator[t
         elif hidden and not is_reference(inner.value) and inner.value not in (None, "", True, False):
             yield inner, where
         else:
-            shown = redact({name: inner.value}, key)[name] if name else redact([inner.value], key)[0]
+            shown = items[index] if items else redact({name: inner.value}, key)[name]
             if isinstance(shown, str) and shown != inner.value:
                 yield inner, where
 

@@ -35,6 +35,9 @@ _SECRET_VALUE = late(
 )
 _URL_PASSWORD = late(r"(\w[\w+.-]*://[^\s/@:]*:)[^\s/@]+(@)")
 _URL_QUERY = late(r"([?&](?:[\w-]*(?:token|key|secret|password|sig(?:nature)?))=)[^&#\s]+", re.IGNORECASE)
+# Arguments of programs: `--token VALUE` in two items of a list, and `--token=VALUE` in one.
+_FLAG = late(r"--?([\w-]+)")
+_FLAG_VALUE = late(r"(--?([\w-]+)=)\S.*", re.DOTALL)
 _REFERENCE = late(r"\$(?:\{[A-Z_][A-Z0-9_]*\}|[A-Z][A-Z0-9_]{0,127})")
 
 
@@ -63,16 +66,25 @@ def redact(value: Any, key: str = "") -> Any:
             for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [redact(inner) for inner in value]
+        before = [None, *value]
+        return [_hide(inner) if _announces(before[at], inner) else redact(inner) for at, inner in enumerate(value)]
     if isinstance(value, str):
         return redact_text(value)
     return value
+
+
+def _announces(flag: Any, value: Any) -> bool:
+    found = _FLAG.fullmatch(flag) if isinstance(flag, str) and isinstance(value, str) else None
+    return found is not None and is_secret_key(found[1]) and not value.startswith("-")
 
 
 def redact_text(text: str) -> str:
     """Return free text without what looks like a secret wherever it stands."""
     if _SECRET_VALUE.search(text):
         return MARKER
+    flag = _FLAG_VALUE.fullmatch(text)
+    if flag is not None and is_secret_key(flag[2]) and not is_reference(text[len(flag[1]) :]):
+        return f"{flag[1]}{MARKER}"
     return _URL_QUERY.sub(rf"\g<1>{MARKER}", _URL_PASSWORD.sub(rf"\g<1>{MARKER}\g<2>", text))
 
 

@@ -94,4 +94,4 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     idle_timeout: float = 120.0
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.provider}, {self.base_url})"
+        return f"Endpoint({self.provider})"

@@ -152,6 +152,7 @@ def where(call: Call) -> str:
 
 
 def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
+    from homarus.config.redact import redact_text
     from homarus.models.errors import CURES, body_text, failure
 
     if isinstance(problem, Rejected):
@@ -166,7 +167,7 @@ def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
     else:
         said = str(problem) or type(problem).__name__
     kind = ModelFailure.TIMEOUT
-    return ModelError(kind, f"{where(call)} at {call.endpoint.base_url}: {said}", cure=CURES[kind])
+    return ModelError(kind, f"{where(call)} at {redact_text(call.endpoint.base_url)}: {said}", cure=CURES[kind])
 
 
 def _stop(call: Call, decoder: Decoder, reply: Reply | None, error: ModelError | None, clock: Clock) -> Stop:
