@@ -315,3 +315,19 @@ def test_an_editor_is_not_opened_for_nobody(config: Path, capsys, monkeypatch):
     monkeypatch.delenv("VISUAL", raising=False)
     assert run(["config", "edit"]) == 2
     assert "set EDITOR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [("1", "1"), ("0", "0"), ("1.0", "1.0"), ("true", "true"), ("false", "false"), ("null", "null")]
+)
+def test_numbers_and_flags_are_told_apart(config: Path, capsys, value: str, shown: str) -> None:
+    assert run(["config", "set", "mine", value]) == 0
+    capsys.readouterr()
+    assert run(["config", "get", "mine"]) == 0
+    assert capsys.readouterr().out == f"{shown}\n"
+
+
+def test_an_editor_that_cannot_be_understood_is_a_usage_error(config: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("VISUAL", "vi 'unfinished")
+    assert run(["config", "edit"]) == 2
+    assert "EDITOR cannot be understood" in capsys.readouterr().err

@@ -68,3 +68,11 @@ def test_a_home_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("homarus: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_workspace_of_the_environment_is_where_a_first_setup_puts_it(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    env["OPENCLAW_WORKSPACE_DIR"] = "~/elsewhere"
+    line = [sys.executable, "-m", "homarus", "setup", "--json"]
+    done = json.loads(subprocess.run(line, env=env, capture_output=True, check=True).stdout)
+    assert [item["path"] for item in done["workspaces"]] == [str(tmp_path / "elsewhere")]

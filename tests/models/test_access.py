@@ -345,3 +345,17 @@ async def test_a_whole_call_through_the_configuration(tmp_path: Path):
         assert server.seen[0].body["temperature"] == 0.1
         assert server.seen[0].body["seed"] == 7
         await models.aclose()
+
+
+@pytest.mark.parametrize(
+    ("dotenv", "file"), [("ACME_API_KEY=sk-from-dotenv", "{}"), ("", "{env: {vars: {ACME_API_KEY: 'sk-from-vars'}}}")]
+)
+def test_keys_of_the_home_count_like_those_of_the_process(dotenv: str, file: str, tmp_path: Path):
+    (tmp_path / ".env").write_text(dotenv)
+    document = {"providers": {"acme": {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "m"}]}}}
+    (tmp_path / "openclaw.json").write_text(
+        file[:-1] + (", " if len(file) > 2 else "") + f"models: {json.dumps(document)}}}"
+    )
+    env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+    models = Models(load_config(resolve_paths(env), env), env, clock=ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
+    assert [key.id for key in models.bare_keys("acme")] == ["env:ACME_API_KEY"]

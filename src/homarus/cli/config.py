@@ -70,9 +70,9 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
     if as_json or isinstance(value, dict | list):
         app.out.json(value)
     else:
-        app.out.line(
-            value if isinstance(value, str) else {None: "null", True: "true", False: "false"}.get(value, str(value))
-        )
+        # Not by a table: 1 and true are the same key.
+        words = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        app.out.line(words)
 
 
 @command.command("set")

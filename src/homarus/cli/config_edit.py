@@ -99,7 +99,11 @@ def _run_editor(app: App, copy: Path) -> None:
     named = app.env.get("VISUAL") or app.env.get("EDITOR") or ""
     # An editor of our own choice needs somebody in front of it; one that was named may be a script.
     usual = ("nano", "vim", "vi") if sys.stdin.isatty() and sys.stdout.isatty() else ()
-    argv = shlex.split(named) or [next((name for name in usual if shutil.which(name)), "")]
+    try:
+        words = shlex.split(named)
+    except ValueError as problem:
+        raise click.UsageError(f"EDITOR cannot be understood: {problem}") from None
+    argv = words or [next((name for name in usual if shutil.which(name)), "")]
     if not argv[0]:
         raise click.UsageError("no editor: set EDITOR, for example EDITOR=nano, or use 'homarus config set'")
     try:

@@ -154,7 +154,7 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
     extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]
     workspace = resolve_workspace(config, config.default_agent.id, app.env)
     found = find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=extra))
-    facts = Facts(sys.platform, app.env, on_path(app.env.get("PATH", "")), config.get)
+    facts = Facts(sys.platform, config.variables(app.env), on_path(app.env.get("PATH", "")), config.get)
     return found, tuple(judge(hook, settings, facts) for hook in found.hooks)
 
 

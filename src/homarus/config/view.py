@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from homarus.config.convert import convert
 from homarus.config.draft import Draft
-from homarus.config.env import apply_overrides
+from homarus.config.env import apply_overrides, layered
 from homarus.config.include import Source
 from homarus.config.keypath import KeyPath, format_path, lookup, parse_path
 from homarus.config.migrate import canonical, migrate
@@ -165,6 +165,10 @@ class Config:
         if ref is not None and ref.source == "exec":
             self._programs[str(ref)] = found
         return found
+
+    def variables(self, process: Mapping[str, str]) -> dict[str, str]:
+        """Return what a key is looked up in: the process's variables, then `.env` of the home, then `env.vars`."""
+        return layered(process, self.env)
 
     @property
     def hash(self) -> str:

@@ -35,7 +35,7 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     found = find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=extra))
     heard = set(listening_order(only))
     hooks = tuple(hook for hook in found.hooks if not only or heard & {family(key) for key in hook.events})
-    facts = Facts(sys.platform, env, on_path(env.get("PATH", "")), config.get)
+    facts = Facts(sys.platform, config.variables(env), on_path(env.get("PATH", "")), config.get)
     registry = HookRegistry()
     statuses = load_hooks(HookSet(hooks), settings, facts, registry, {"stateDir": str(config.paths.state_dir)})
     for status in statuses:

@@ -44,8 +44,9 @@ def settings_of(config: Config, agent_id: str, env: Mapping[str, str], *, provid
         key = config.resolve(settings.remote.api_key) if settings.remote.api_key else ""
     except ConfigError as problem:
         _log.warning("memorySearch.remote.apiKey: %s", problem)
+    variables = config.variables(env)
     for name in _KEYS.get(settings.provider, ()):
-        key = key or env.get(name, "")
+        key = key or variables.get(name, "")
     return replace(settings, remote=replace(settings.remote, api_key=key))
 
 

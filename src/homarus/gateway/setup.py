@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from homarus.config.load import load_config
-from homarus.config.paths import Paths
+from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.storage.atomic import create_new, ensure_dir
@@ -55,7 +55,8 @@ def set_up(
     wishes = dict(settings or {})
     created = False
     if not paths.config_path.exists():
-        chosen = workspace or paths.default_workspace
+        named = env.get("OPENCLAW_WORKSPACE_DIR", "").strip()
+        chosen = workspace or (expand(named, paths.home) if named else paths.default_workspace)
         ensure_dir(paths.config_path.parent)
         created = create_new(paths.config_path, (FIRST_CONFIG % _quoted(_short(chosen, paths.home))).encode())
     elif workspace is not None:

@@ -50,11 +50,11 @@ class Models:
     ) -> None:
         self.config = config
         self.catalog = Catalog(config.block("models", ModelsSettings))
-        self.http = http or HttpClient(proxies=proxies_from(env))
+        self._env = config.variables(env)
+        self.http = http or HttpClient(proxies=proxies_from(self._env))
         self.registry = Registry(
             self.catalog, http=self.http, clock=clock, models_dir=config.paths.models_dir, resolve=self._secret
         )
-        self._env = env
         self._clock = clock
         self._dice = dice
         self._auth = config.block("auth", AuthSettings)

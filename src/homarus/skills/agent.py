@@ -44,7 +44,7 @@ def readable_roots(config: Config) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
 
 def machine_facts(config: Config, env: Mapping[str, str]) -> Facts:
     """Return what this machine offers. Make it once per configuration: it remembers which programs are there."""
-    return Facts(sys.platform, env, on_path(env.get("PATH", "")), config.get)
+    return Facts(sys.platform, config.variables(env), on_path(env.get("PATH", "")), config.get)
 
 
 def gate_of(config: Config, agent_id: str, facts: Facts) -> Gate:
