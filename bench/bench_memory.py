@@ -5,75 +5,19 @@ Targets are absolute figures, written as the ratio of the value to its limit; th
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
+import subprocess
+import sys
 import time
 from datetime import date, timedelta
 from pathlib import Path
 
 from bench.measure import Ctx, Row
+from bench.memory_notes import WHAT, WHO, questions, sentence
 from homarus.memory import Memory
 
-WHO = [
-    "Anna",
-    "Boris",
-    "Carla",
-    "Dmitri",
-    "Elena",
-    "Farid",
-    "Greta",
-    "Hiro",
-    "Ines",
-    "Jonas",
-    "Katya",
-    "Liam",
-    "Mara",
-    "Nils",
-    "Olga",
-    "Pavel",
-    "Rosa",
-    "Sven",
-    "Tara",
-]
-WHAT = [
-    "invoice",
-    "passport",
-    "bicycle",
-    "router",
-    "boiler",
-    "printer",
-    "ticket",
-    "contract",
-    "backpack",
-    "camera",
-    "battery",
-    "recipe",
-    "lease",
-    "filter",
-]
-WHERE = [
-    "clinic",
-    "garage",
-    "garden",
-    "library",
-    "market",
-    "office",
-    "station",
-    "school",
-    "workshop",
-    "harbour",
-    "bakery",
-    "gym",
-]
-HOW = ["broken", "new", "missing", "late", "cheap", "heavy", "green", "urgent", "old", "shared", "spare", "borrowed"]
-SENTENCES = (
-    "{who} asked me about the {how} {what} near the {where} and wants an answer soon.",
-    "Picked up the {how} {what} from the {where}; it cost {n} euros and the receipt is in the drawer.",
-    "Moved the meeting with {who} because the {what} has not arrived at the {where} yet.",
-    "Spent {n} minutes on the {what}, then {who} called and we agreed to try the {where} again.",
-    "The {what} at the {where} is {how}; ask {who} for the warranty number {n}.",
-    "Remember: {who} prefers the {how} {what} and does not want to go to the {where}.",
-)
 SECTIONS = 10_000
 
 
@@ -82,12 +26,6 @@ def run(ctx: Ctx) -> list[Row]:
     rows = _sections(ctx)
     lines = int(ctx.env.get("BENCH_MEMORY_LINES", "0"))
     return rows + (_many_lines(ctx, lines) if lines else [])
-
-
-def _sentence(rnd: random.Random) -> str:
-    return rnd.choice(SENTENCES).format(
-        who=rnd.choice(WHO), what=rnd.choice(WHAT), where=rnd.choice(WHERE), how=rnd.choice(HOW), n=rnd.randint(3, 240)
-    )
 
 
 def _notes(folder: Path, sections: int, rnd: random.Random) -> list[str]:
@@ -100,7 +38,7 @@ def _notes(folder: Path, sections: int, rnd: random.Random) -> list[str]:
         for number in range(start, min(start + 8, sections)):
             text = ""
             while len(text) < 1200:
-                text += _sentence(rnd) + " "
+                text += sentence(rnd) + " "
             if number % (sections // 20) == 0:
                 word = "".join(rnd.choice("bdfglmnprstvz") + rnd.choice("aeiou") for _ in range(4))
                 text += f"The code word that {WHO[number % 19]} gave me for the {WHAT[number % 14]} is {word}."
@@ -111,26 +49,19 @@ def _notes(folder: Path, sections: int, rnd: random.Random) -> list[str]:
     return questions
 
 
-def _questions(rnd: random.Random) -> list[str]:
-    asked = [f"What did {rnd.choice(WHO)} say about the {rnd.choice(WHAT)}?" for _ in range(20)]
-    return asked + [
-        f"when was the {rnd.choice(WHAT)} {rnd.choice(HOW)} near the {rnd.choice(WHERE)}" for _ in range(20)
-    ]
-
-
 def _sections(ctx: Ctx) -> list[Row]:
     rnd = random.Random(7)
     folder = ctx.folder("notes")
-    questions = _notes(folder, SECTIONS, rnd) + _questions(rnd)
+    asked = _notes(folder, SECTIONS, rnd) + questions(rnd, 40)
     with Memory.open(folder, provider="none") as memory:
         built = _cpu(memory.sync)
         memory.sync()
         again = statistics.median(_cpu(memory.sync) for _ in range(5))
-        for question in questions:
+        for question in asked:
             memory.search(question)
-        warm = _median(memory, questions)
-        recall = statistics.median(_cpu(lambda q=q: memory.recall(q)) for q in questions)
-    command = [*ctx.homarus(), "memory", "search", "--workspace", str(folder), "--provider", "none", questions[0]]
+        warm = _median(memory, asked)
+        recall = statistics.median(_cpu(lambda q=q: memory.recall(q)) for q in asked)
+    command = [*ctx.homarus(), "memory", "search", "--workspace", str(folder), "--provider", "none", asked[0]]
     cold = ctx.programs({"search": command})["search"]
     return [
         _row("index 10,000 sections (CPU)", built, 3.0, "peer 37 s"),
@@ -142,32 +73,27 @@ def _sections(ctx: Ctx) -> list[Row]:
 
 
 def _many_lines(ctx: Ctx, lines: int) -> list[Row]:
-    rnd = random.Random(11)
-    folder = ctx.folder("lines")
-    (folder / "memory").mkdir()
-    day = date(2026, 10, 1)
-    for _ in range(lines // 200):
-        text = "".join(f"- {_sentence(rnd)} (item {rnd.randrange(lines)})\n" for _ in range(200))
-        (folder / "memory" / f"{day.isoformat()}.md").write_text(f"# {day.isoformat()}\n{text}", encoding="utf-8")
-        day -= timedelta(days=1)
-        if day.year < 1900:
-            day = date(2199, 12, 31)
-    with Memory.open(folder, provider="none") as memory:
-        built = _cpu(memory.sync)
-        questions = _questions(rnd)
-        for question in questions:
-            memory.search(question)
-        warm = _median(memory, questions)
+    command = [sys.executable, "-m", "bench.memory_lines", str(ctx.folder("lines")), str(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+    found = json.loads(done.stdout)
+    parts, name = found["parts"], f"{found['lines']:,} lines"
+    speed = found["lines"] / sum(parts)
+    # The first part also creates the tables; the last three against the three after it show whether growth is linear.
+    growth = sum(parts[-3:]) / sum(parts[1:4])
+    print(
+        f"  seconds of CPU per {lines // len(parts):,} lines:",
+        " ".join(f"{part:.1f}" for part in parts),
+        file=sys.stderr,
+    )
     return [
-        Row(
-            f"index {lines:,} lines: lines a second (CPU)",
-            lines / built,
-            "/s",
-            "floor 2,000",
-            2_000 / (lines / built),
-            1.0,
-        ),
-        _row(f"warm search in {lines:,} lines, median (CPU)", warm, 0.06, ""),
+        Row(f"index {name}: lines a second (CPU)", speed, "/s", "floor 2,000", 2_000 / speed, 1.0),
+        Row(f"index {name}: last 30 % against the first", growth, "x", "linear", growth, 1.5),
+        _row(f"warm search in {name}, median (CPU)", found["warm"][0], 0.06, ""),
+        _row(f"warm search in {name}, 95th of 100 (CPU)", found["warm"][1], 0.06, ""),
+        _row(f"search in {name}, words not asked for before (CPU)", found["first"][0], 0.06, ""),
+        _row(f"search in {name}, the same, 95th of 100 (CPU)", found["first"][1], None, ""),
+        Row(f"memory of indexing and searching {name}", found["mib"], "MiB", "limit 256", found["mib"] / 256, 1.0),
+        Row(f"index of {name} on disk", found["disk_mib"], "MiB"),
     ]
 
 

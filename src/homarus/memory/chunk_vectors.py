@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 from homarus.memory.embed.base import Embedder
@@ -11,7 +12,7 @@ from homarus.memory.veccache import VectorCache
 from homarus.storage.sqlite import transaction
 
 QUICK = {True: 1_000, False: 16}  # chunks a search may embed itself: static, sentence
-BLOCK = 20_000  # chunks compared at a time, so that memory stays bounded whatever the index holds
+BLOCK, HELD = 10_000, 5  # chunks compared at a time and blocks kept, so that memory stays bounded whatever the size
 
 
 class ChunkVectors:
@@ -22,6 +23,11 @@ class ChunkVectors:
         self.static = bool(getattr(embedder, "static", False))
         self._cache = cache
         self._mark = f"{embedder.provider}|{embedder.model}|{embedder.key}"
+        self._held: list[tuple[list[str], Any]] | None = None
+
+    def forget(self) -> None:
+        """The chunks changed: read their vectors again before the next use."""
+        self._held = None
 
     def fill(
         self, conn: sqlite3.Connection, now_ms: int, progress: Progress | None = None, *, quick: bool = False
@@ -41,6 +47,7 @@ class ChunkVectors:
         marks = ",".join("?" * len(part))
         texts = dict(conn.execute(f"SELECT rowid, text FROM chunks WHERE rowid IN ({marks})", part))  # noqa: S608 - marks
         blobs, made = self._cache.encode(conn, list(texts.values()))
+        self.forget()
         with transaction(conn):
             conn.executemany(
                 "UPDATE chunks SET embedding = ?, model = ?, updated_at = ? WHERE rowid = ?",
@@ -54,10 +61,24 @@ class ChunkVectors:
 
         vector = self.embedder.encode([text], query=True)[0]
         best: list[tuple[str, float]] = []
-        rows = conn.execute("SELECT id, embedding FROM chunks WHERE model = ?", (self._mark,))
-        while block := rows.fetchmany(BLOCK):
-            matrix = np.frombuffer(b"".join(row[1] for row in block), dtype=np.float16)
-            scores: Any = matrix.reshape(len(block), -1).astype(np.float32) @ vector
+        for ids, matrix in self._blocks(conn):
+            scores: Any = matrix.astype(np.float32) @ vector
             lead = np.argsort(-scores, kind="stable")[:count]
-            best += [(block[at][0], float(scores[at])) for at in lead]
+            best += [(ids[at], float(scores[at])) for at in lead]
         return sorted(best, key=lambda item: -item[1])[:count]
+
+    def _blocks(self, conn: sqlite3.Connection) -> Iterator[tuple[list[str], Any]]:
+        """Yield ids and vectors; those of an index of ordinary size are kept, a larger one is read each time."""
+        import numpy as np
+
+        if self._held is not None:
+            yield from self._held
+            return
+        held: list[tuple[list[str], Any]] | None = []
+        rows = conn.execute("SELECT id, embedding FROM chunks WHERE model = ?", (self._mark,))
+        while part := rows.fetchmany(BLOCK):
+            matrix = np.frombuffer(b"".join(row[1] for row in part), dtype=np.float16).reshape(len(part), -1)
+            block = [row[0] for row in part], matrix
+            held = [*held, block] if held is not None and len(held) < HELD else None
+            yield block
+        self._held = held

@@ -96,6 +96,7 @@ class Engine:
         self.embedders = embedders
         self.postings = Postings()
         self._vectors: Vectors | None = None
+        self._chunked: ChunkVectors | None = None
         self._missing = 0
         self._names: list[tuple[str, tuple[str, ...]]] | None = None
         self._years: tuple[int, ...] = ()
@@ -134,6 +135,8 @@ class Engine:
         self._names = None
         if self._vectors:
             self._vectors.forget()
+        if self._chunked:
+            self._chunked.forget()
 
     def embed(self, conn: sqlite3.Connection, now_ms: int, progress: Progress | None, *, quick: bool = False) -> None:
         """Bring vectors in line with the lines; `quick` does only what a search can wait for."""
@@ -187,7 +190,9 @@ class Engine:
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
         from homarus.memory.chunk_vectors import ChunkVectors
 
-        return ChunkVectors(vectors.embedder, vectors.cache)
+        if self._chunked is None or self._chunked.embedder is not vectors.embedder:
+            self._chunked = ChunkVectors(vectors.embedder, vectors.cache)
+        return self._chunked
 
     def _chunks(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Answer with whole chunks, as the seeds do."""

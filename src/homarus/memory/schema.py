@@ -77,7 +77,6 @@ CREATE TABLE chunks(
   terms TEXT
 );
 CREATE INDEX chunks_path ON chunks(source, path);
-CREATE INDEX chunks_model ON chunks(model);
 CREATE VIEW chunks_search(number, text, id, path, source, model, start_line, end_line) AS
   SELECT rowid, coalesce(terms, text), id, path, source, model, start_line, end_line FROM chunks;
 CREATE VIRTUAL TABLE chunks_fts USING fts5(
