@@ -69,7 +69,7 @@ def test_symlinks_are_skipped_everywhere(home, tmp_path):
     (home / "USER.md").symlink_to(outside / "secret.md")
     notes = NoteSet(home, [str(outside / "secret.md"), str(home / "memory" / "folder")])
     assert paths(notes)[0].endswith("outside/secret.md")
-    assert [skipped.reason for skipped in notes.skipped] == ["is a symlink; name the real path"]
+    assert [skipped.reason for skipped in notes.skipped] == ["is a symlink, or lies behind one; name the real path"]
     assert paths(notes)[1:] == ["MEMORY.md", "bank/world.md", "memory/2026-01-01.md", "memory/deep/er/note.md"]
 
 

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from homarus.memory.settings import MemorySettings
+from homarus.storage.boundary import BoundaryError
 
 SECRET = "top secret content"
 
@@ -60,6 +61,21 @@ HOSTILE = [
     "memory/" + "a" * 300 + ".md",
     "memory/" + "a/" * 3000 + "x.md",
     "\u202ememory/ok.md",
+    "memory/\uff0e\uff0e/private.md",  # full-width dots must stay letters
+    "memory/\u2024\u2024/private.md",
+    "memory/..\u200b/private.md",
+    "memory/..%00/private.md",
+    "memory/ok.md\n../private.md",
+    "MEMORY.md/",
+    "memory/ok.md/",
+    "/proc/self/cwd/private.md",
+    "/proc/self/root/etc/x.md",
+    "/dev/stdin.md",
+    "//etc/x.md",
+    "memory/\udcff.md",
+    "@private.md",
+    "private.md#L1",
+    "../outside/secret.md#L1-L9",
 ]
 
 
@@ -129,3 +145,109 @@ def test_files_that_vanish_or_cannot_be_read_are_reported_not_fatal(notes):
     memory.sync()
     assert memory.search("two boats")
     path.chmod(0o600)
+
+
+@pytest.mark.parametrize("path", ["docs", "docs/sub", "docs/sub/plan.md", "docs/**/*.md"])
+def test_an_extra_path_inside_the_workspace_cannot_be_led_elsewhere(notes, tmp_path, path):
+    outside = tmp_path / "outside" / "sub"
+    outside.mkdir(parents=True)
+    (outside / "plan.md").write_text(f"{SECRET}\n")
+    notes.write("docs/sub/plan.md", "our plan\n")
+    memory = notes.open(settings=MemorySettings(extra_paths=(path,)))
+    assert memory.get("docs/sub/plan.md").text == "our plan"
+    assert memory.search("plan")[0].text == "our plan"
+    (notes.root / "docs").rename(notes.root / "kept")
+    (notes.root / "docs").symlink_to(tmp_path / "outside")
+    assert memory.get("docs/sub/plan.md").text == ""
+    assert not memory.search(SECRET).hits
+    assert any("symlink" in problem for problem in memory.sync().problems)
+
+
+def test_an_extra_folder_swapped_for_a_link_between_looking_and_reading(notes, tmp_path):
+    outside, library = tmp_path / "outside", tmp_path / "library"
+    for folder, text in ((outside, SECRET), (library, "a book")):
+        folder.mkdir()
+        (folder / "book.md").write_text(f"{text}\n")
+    memory = notes.open(settings=MemorySettings(extra_paths=(str(library),)))
+    (found,) = memory.notes.sweep()
+    library.rename(tmp_path / "kept")
+    library.symlink_to(outside)
+    with pytest.raises(BoundaryError):
+        memory._sync._read(found, 1000)
+
+
+def test_files_swapped_for_links_while_everything_is_read(notes, tmp_path):
+    """Writers replace notes and folders by links all the time; a reader never gets a line from outside."""
+    import threading
+
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.md").write_text(f"{SECRET}\n")
+    folder, kept = notes.root / "memory" / "f", notes.root / "memory" / "kept"
+    notes.write("memory/f/a.md", "mine\n")
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            folder.rename(kept)
+            folder.symlink_to(outside)
+            folder.unlink()
+            kept.rename(folder)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        memory = notes.open()
+        for _ in range(150):
+            assert memory.get("memory/f/a.md").text in {"", "mine"}
+            memory.sync()
+        assert not any(SECRET in hit.text for hit in memory.search(SECRET, 50, 0.0))
+    finally:
+        stop.set()
+        swapper.join()
+
+
+def test_hidden_files_count_only_where_the_owner_named_the_folder(notes, tmp_path):
+    library = tmp_path / ".library"
+    for name in ("a.md", ".git/b.md", ".c.md", "sub/.d.md"):
+        (library / name).parent.mkdir(parents=True, exist_ok=True)
+        (library / name).write_text(f"book {name}\n")
+    memory = notes.open(settings=MemorySettings(extra_paths=(str(library),)))
+    assert [hit.path for hit in memory.search("book", 9, 0.0)] == [f"{library}/a.md"]
+    assert memory.get(f"{library}/a.md").text == "book a.md"
+    for name in (".git/b.md", ".c.md", "sub/.d.md"):
+        assert memory.get(f"{library}/{name}").status == "error"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("docs", ["docs/a.md", "docs/sub/b.md", "docs/sub/deep/c.md"]),
+        ("docs/*.md", ["docs/a.md"]),
+        ("docs/*/*.md", ["docs/sub/b.md"]),
+        ("docs/**/*.md", ["docs/a.md", "docs/sub/b.md", "docs/sub/deep/c.md"]),
+        ("docs/**/c.md", ["docs/sub/deep/c.md"]),
+        ("docs/[ab].md", ["docs/a.md"]),
+        ("docs/[!a].md", []),
+        ("docs/?.md", ["docs/a.md"]),
+        ("docs/[", []),
+        ("docs/sub/../a.md", ["docs/a.md"]),
+        ("", []),
+        ("   ", []),
+        ("\0", []),
+        ("nowhere/*.md", []),
+    ],
+)
+def test_globs_and_odd_extra_paths(notes, given, found):
+    for name in ("a.md", "sub/b.md", "sub/deep/c.md", "x.txt"):
+        notes.write(f"docs/{name}", f"{name}\n")
+    memory = notes.open(settings=MemorySettings(extra_paths=(given,)))
+    assert [item.path for item in memory.notes.sweep()] == found
+    for path in ("docs/a.md", "docs/sub/b.md", "docs/sub/deep/c.md", "docs/x.txt"):
+        assert (memory.get(path).status == "ok") is (path in found)
+
+
+def test_two_extra_paths_over_one_file_are_one_note(notes):
+    notes.write("docs/a.md", "one\n")
+    memory = notes.open(settings=MemorySettings(extra_paths=("docs", "docs/a.md", "docs/../docs", "docs/*.md")))
+    assert memory.sync().files == 1

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from homarus.memory.extra import Extra, resolve
 from homarus.memory.settings import ExtraPath
 
 CORE_FILES = ("MEMORY.md", "memory.md", "USER.md")
@@ -47,12 +47,14 @@ class NoteSet:
     def __init__(self, workspace: Path, extra: Iterable[str | ExtraPath] = (), *, home: Path | None = None) -> None:
         self.workspace = workspace
         self.home = home
-        self.extra = tuple(item if isinstance(item, ExtraPath) else ExtraPath(item) for item in extra)
+        given = [(item if isinstance(item, str) else item.path, resolve(item, workspace, home)) for item in extra]
+        self.extra = tuple(found for _, found in given if found is not None)
+        self._empty = [Skipped(path, "names no path") for path, found in given if found is None]
         self.skipped: list[Skipped] = []
 
     def sweep(self) -> list[Found]:
         """Return every note that exists now, each file once, sorted by path."""
-        self.skipped = []
+        self.skipped = list(self._empty)
         found: dict[tuple[int, int], Found] = {}
         for item, identity in self._all():
             if len(found) >= MAX_FILES:
@@ -64,9 +66,9 @@ class NoteSet:
     def folders(self) -> list[Path]:
         """Return the folders to watch: the workspace itself and every folder that is walked."""
         roots = [self.workspace / name for name in FOLDERS]
-        for item in self.extra:
-            target = self.resolve_extra(item)
-            roots.append(target if target.is_dir() else target.parent)
+        for extra in self.extra:
+            if not extra.is_linked():
+                roots.append(extra.place if extra.place.is_dir() else extra.place.parent)
         walked = [Path(folder) for root in roots for folder in _folders(os.fspath(root))]
         return [self.workspace, *walked] if self.workspace.is_dir() else walked
 
@@ -75,21 +77,14 @@ class NoteSet:
         pure = PurePosixPath(path)
         if not pure.parts or ".." in pure.parts or "\0" in path or "\\" in path or not path.lower().endswith(SUFFIX):
             return None
-        if any(part.startswith(".") for part in pure.parts if part != "/"):
-            return None
-        if not pure.is_absolute():
+        if not pure.is_absolute() and not any(part.startswith(".") for part in pure.parts):
             if len(pure.parts) == 1 and pure.name in CORE_FILES:
                 return self.workspace, pure.name
             if pure.parts[0] in FOLDERS and len(pure.parts) > 1:
                 return self.workspace, str(pure)
-        return self._locate_extra(pure)
-
-    def resolve_extra(self, item: ExtraPath) -> Path:
-        """Return the absolute place of an extra path; `~` is the given home."""
-        text = item.path
-        if text == "~" or text.startswith("~/"):
-            return (self.home or Path.home()) / text[2:]
-        return Path(os.path.normpath(self.workspace / text))
+        absolute = Path(os.path.normpath(self.workspace / pure))
+        places = (extra.locate(absolute) for extra in self.extra if not extra.is_linked())
+        return next((place for place in places if place is not None), None)
 
     def _all(self) -> Iterator[tuple[Found, tuple[int, int]]]:
         top = os.fspath(self.workspace)
@@ -102,27 +97,21 @@ class NoteSet:
                 yield from self._one(top, name, self.workspace, name)
         for folder in FOLDERS:
             if folder in names:
-                yield from self._walk(top, folder, self.workspace, "", "")
-        for item in self.extra:
-            yield from self._extra(item)
+                yield from self._walk(Extra(folder, self.workspace, folder, inside=True))
+        for extra in self.extra:
+            yield from self._extra(extra)
 
-    def _extra(self, item: ExtraPath) -> Iterator[tuple[Found, tuple[int, int]]]:
-        target = self.resolve_extra(item)
-        if target.is_symlink():
-            self.skipped.append(Skipped(item.path, "is a symlink; name the real path"))
-            return
-        prefix = "" if target.is_relative_to(self.workspace) else target.parent.as_posix().rstrip("/") + "/"
-        inside = target.parent.relative_to(self.workspace).as_posix() if not prefix and target != self.workspace else ""
-        cited = prefix or (f"{inside}/" if inside not in {"", "."} else "")
-        if target.is_dir():
-            parent = os.fspath(target.parent)
-            cited = "" if target == self.workspace else cited
-            yield from self._walk(parent, target.name, target, cited, item.pattern)
-        elif target.is_file() and target.name.lower().endswith(SUFFIX):
-            yield from self._one(os.fspath(target.parent), target.name, target.parent, cited + target.name)
+    def _extra(self, extra: Extra) -> Iterator[tuple[Found, tuple[int, int]]]:
+        place = extra.place
+        if extra.is_linked():
+            self.skipped.append(Skipped(extra.given, "is a symlink, or lies behind one; name the real path"))
+        elif place.is_dir():
+            yield from self._walk(extra)
+        elif place.is_file() and place.name.lower().endswith(SUFFIX):
+            yield from self._one(os.fspath(extra.root), extra.name, extra.root, extra.cited(extra.name))
         else:
-            reason = "is no .md file" if target.exists() else "does not exist"
-            self.skipped.append(Skipped(item.path, reason))
+            reason = "is no .md file" if place.exists() else "does not exist"
+            self.skipped.append(Skipped(extra.given, reason))
 
     def _one(self, folder: str, name: str, root: Path, cited: str) -> Iterator[tuple[Found, tuple[int, int]]]:
         try:
@@ -132,18 +121,13 @@ class NoteSet:
         if (state.st_mode & 0o170000) == 0o100000:
             yield _found(cited, root, name, "memory", state), (state.st_dev, state.st_ino)
 
-    def _walk(
-        self, parent: str, top: str, root: Path, cited: str, pattern: str
-    ) -> Iterator[tuple[Found, tuple[int, int]]]:
-        """Yield the notes below `parent/top`. Names below `root` are built from where `root` lies on the way."""
-        below_root = root == Path(parent) / top
-        stack = [
-            (f"{parent}/{top}", cited + (f"{top}/" if cited or not self._is_workspace(parent, top) else ""), "", 0)
-        ]
-        if os.path.islink(stack[0][0]):  # noqa: PTH114
+    def _walk(self, extra: Extra) -> Iterator[tuple[Found, tuple[int, int]]]:
+        """Yield the notes of a folder and of those below it; never through a link."""
+        if extra.is_linked():
             return
+        stack = [(os.fspath(extra.place), f"{extra.name}/" if extra.name else "", "", 0)]
         while stack:
-            folder, shown, inner, depth = stack.pop()
+            folder, below, inner, depth = stack.pop()
             try:
                 entries = list(os.scandir(folder))
             except OSError:
@@ -154,32 +138,14 @@ class NoteSet:
                     continue
                 try:
                     if name.lower().endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
-                        if pattern and not fnmatchcase(inner + name, pattern) and not fnmatchcase(name, pattern):
-                            continue
-                        state = entry.stat(follow_symlinks=False)
-                        below = inner + name if below_root else f"{top}/{inner}{name}"
-                        yield _found(shown + name, root, below, "memory", state), (state.st_dev, state.st_ino)
+                        if extra.matches(inner + name):
+                            state = entry.stat(follow_symlinks=False)
+                            item = _found(extra.cited(below + name), extra.root, below + name, "memory", state)
+                            yield item, (state.st_dev, state.st_ino)
                     elif depth < MAX_DEPTH and entry.is_dir(follow_symlinks=False):
-                        stack.append((f"{folder}/{name}", f"{shown}{name}/", f"{inner}{name}/", depth + 1))
+                        stack.append((f"{folder}/{name}", f"{below}{name}/", f"{inner}{name}/", depth + 1))
                 except OSError:
                     continue
-
-    def _is_workspace(self, parent: str, top: str) -> bool:
-        return Path(parent) / top == self.workspace
-
-    def _locate_extra(self, pure: PurePosixPath) -> tuple[Path, str] | None:
-        absolute = Path(os.path.normpath(self.workspace / pure))
-        for item in self.extra:
-            target = self.resolve_extra(item)
-            if target.is_symlink():
-                continue
-            if absolute == target and target.is_file():
-                return target.parent, target.name
-            if absolute.is_relative_to(target) and absolute != target:
-                inner = absolute.relative_to(target).as_posix()
-                if not item.pattern or fnmatchcase(inner, item.pattern) or fnmatchcase(absolute.name, item.pattern):
-                    return target, inner
-        return None
 
 
 def _found(path: str, root: Path, name: str, source: str, state: os.stat_result) -> Found:
