@@ -199,3 +199,28 @@ def test_the_key_of_an_embedder_comes_from_its_reference_or_the_environment(tmp_
     House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"provider": "openai"}}}})
     config = load_config(resolve_paths(env), env)
     assert open_memory(config, env, "main", clock=SystemClock()).settings.remote.api_key == "k2"
+
+
+async def test_trap11_memory_is_saved_at_most_once_per_compaction_even_after_a_restart(tmp_path):
+    from tests.models.servers import serving
+    from tests.scenarios.talker import Say, Talker, make_home, open_agent
+
+    flushes = 0
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        nonlocal flushes
+        if "will soon be condensed" in str(body["messages"]):
+            flushes += 1
+            return Say("NO_REPLY")
+        return Say("A chapter.", tokens=16_500)  # past the line where memory is saved, before that of compaction
+
+    server = Talker(rule)
+    async with serving(server=server):
+        settings = {"keepRecentTokens": 500, "reserveTokensFloor": 0, "reserveTokens": 2_000}
+        env = make_home(tmp_path, server.url, window=20_000, compaction=settings)
+        for _ in range(3):
+            agent = open_agent(env)
+            for _ in range(2):
+                assert (await agent.ask("Please write a chapter.")).ok
+            await agent.aclose()
+    assert flushes == 1

@@ -7,6 +7,7 @@ on onnxruntime alone. Quantisation is per channel: per tensor the vectors turn b
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def export(target: Path, source: Path | None = None) -> Path:
         raise EmbedError("the MiniLM weights are not installed", cure=CURE)
     try:
         import onnx
-        from onnxruntime.quantization import QuantType, quantize_dynamic
+        from onnxruntime.quantization import quantize_dynamic
     except ImportError as problem:
         raise EmbedError(f"{problem.name} is not installed", cure=CURE) from problem
     ensure_dir(target)
@@ -39,13 +40,18 @@ def export(target: Path, source: Path | None = None) -> Path:
     with tempfile.TemporaryDirectory(prefix="homarus-minilm-") as folder:
         full, small = Path(folder, "full.onnx"), Path(folder, "small.onnx")
         onnx.save(graph, str(full))
-        quantize_dynamic(str(full), str(small), weight_type=QuantType.QInt8, per_channel=True)
+        shrink(full, small, quantize_dynamic)
         try:
             write_atomic(target / TOKENIZER, (place / "tokenizer.json").read_bytes(), mode=0o644)
             write_atomic(target / MODEL, small.read_bytes(), mode=0o644)
         except OSError as problem:
             raise StorageError(f"cannot write {target}: {problem}", cure="choose another folder with --to") from problem
     return target / MODEL
+
+
+def shrink(full: Path, small: Path, quantize: Callable[..., object]) -> None:
+    """Write the weights as 8-bit numbers (the quantiser's own default), one scale for each channel."""
+    quantize(str(full), str(small), per_channel=True)
 
 
 class _Builder:
