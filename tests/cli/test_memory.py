@@ -76,9 +76,50 @@ def test_doctor_proves_it_and_leaves_nothing(home, capsys):
     assert sorted((home / ".openclaw" / "workspace").rglob("*.md")) == before
 
 
-def test_doctor_names_a_missing_workspace(home, tmp_path, capsys):
-    assert run(["memory", "doctor", "--workspace", str(tmp_path / "none")]) == 1
-    assert "is no folder" in capsys.readouterr().out
+@pytest.mark.parametrize("name", ["search x", "recall x", "status", "index", "rebuild", "doctor", "get MEMORY.md"])
+def test_a_misspelt_workspace_is_refused_and_not_created(home, tmp_path, capsys, name):
+    assert run(["memory", *name.split(), "--workspace", str(tmp_path / "none")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_looking_at_the_status_makes_nothing(home, capsys):
+    assert run(["memory", "status", "--json", "--provider", "none"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["exists"], found["files"], found["stale"]) == (False, 0, "2 files changed since the last index")
+    assert found["watch"] == "kernel"
+    assert not (home / ".openclaw" / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("get --json nope.md", 1),
+        ("get ../../etc/passwd", 1),
+        ("get memory/2026-01-02.md#L3", 0),
+        ("recall boat --kind bogus", 2),
+        ("recall boat --kind W", 0),
+        ("recall boat --since yesterdayish", 2),
+        ("recall boat --since 0000-00-00", 2),
+        ("recall boat --since 99999999d", 0),
+        ("recall boat --until 9999-12-31", 0),
+        ("recall boat --as-of 2026-01-01", 0),
+        ("search boat -n 0", 2),
+        ("search boat -n 100000", 0),
+        ("search boat --min-score nan", 0),
+        ("search boat --min-score -5", 0),
+        ("search boat --agent nobody", 1),
+        ("search", 2),
+        ("explain boat garbage", 0),
+        ("explain boat MEMORY.md#L99999999999999999999999", 0),
+        ("bench --data /dev/null", 78),
+    ],
+)
+def test_odd_input_never_ends_in_a_trace(home, capsys, command, code):
+    given = command.split()
+    options = [] if given[0] == "bench" else ["--provider", "none"]
+    assert run(["memory", *given, *options]) == code
+    assert "Traceback" not in "".join(capsys.readouterr())
 
 
 def test_bench_on_the_shipped_notes(home, capsys):

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.chunk import chunk_lines, split_lines
+from homarus.memory.chunk import chunk_lines, decode, split_lines
 
 
 def test_one_small_note_is_one_chunk():
@@ -67,3 +68,25 @@ def test_every_line_is_covered_and_no_range_leaves_the_file(lines, tokens, overl
         assert 1 <= c.start_line <= c.end_line <= len(lines)
         for piece in c.text.split("\n"):
             assert any(piece in lines[number - 1] for number in range(c.start_line, c.end_line + 1))
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"caf\xe9 in Z\xfcrich", "café in Zürich"),  # an older Windows program
+        ("café".encode("utf-16"), "café"),
+        (b"\xfe\xff\x00h\x00i", "hi"),
+        ("café".encode()[:-1], "caf\ufffd"),  # half written
+        ("café – ".encode() + b"\xe9 later", "café – \ufffd later"),  # mostly UTF-8: one broken byte
+        (b"\x00\x01\xe9\x02 later on", "\x00\x01\ufffd\x02 later on"),
+        (b"", ""),
+        ("\ufeffhi".encode(), "\ufeffhi"),
+    ],
+)
+def test_encodings(data, text):
+    assert decode(data) == text
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_text(data):
+    assert isinstance(decode(data), str)

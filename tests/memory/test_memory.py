@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from homarus.memory import Memory
+from homarus.memory.results import parse_citation
 from homarus.memory.settings import MemorySettings, QuerySettings
 from homarus.storage.sqlite import transaction
 
@@ -511,3 +512,43 @@ def test_tables_keep_the_seeds_names(notes):
 def test_memory_opens_nothing_before_first_use(tmp_path):
     Memory.open(tmp_path / "nowhere").close()
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- W(sup=memory/a.md#L99999999999999999999999999) @Flat: The rent is 900 euros.",
+        "- W(sup=memory/a.md#L²) @Flat: The rent is 900 euros.",
+        "- W(sup=#L) @Flat: The rent is 900 euros.",
+        "- W(sup=^) @Flat: The rent is 900 euros.",
+        "- O(c=nan) @Flat: The rent is 900 euros.",
+        "- O(c=1e999) @Flat: The rent is 900 euros.",
+        "- W(t=99999-99-99..0000-00-00) @Flat: The rent is 900 euros.",
+        "- W(" + "a=b," * 5000 + ") @Flat: The rent is 900 euros.",
+        "- W @{" + "x" * 50_000 + "}: The rent is 900 euros.",
+    ],
+)
+def test_no_line_in_a_note_can_break_a_search(notes, line):
+    notes.write("memory/2026-06-01.md", f"## Retain\n{line}\n")
+    notes.write("memory/a.md", "The boat is red.\n")
+    memory = notes.open()
+    assert memory.search("boat").hits
+    assert memory.search("rent").hits
+    assert memory.recall("rent in euros", as_of="2026-06-20").hits
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("a.md#L3", ("a.md", 3, None)),
+        ("a.md#L3-L9", ("a.md", 3, 9)),
+        ("a.md#L3-9", ("a.md", 3, 9)),
+        ("a.md", ("a.md", None, None)),
+        ("a.md#Lx", ("a.md", None, None)),
+        ("a#Lb.md#L2", ("a#Lb.md", 2, None)),
+        ("a.md#L" + "9" * 5000, ("a.md", 1_000_000_000, None)),
+        ("", ("", None, None)),
+    ],
+)
+def test_citations_are_read_whatever_they_say(given, found):
+    assert parse_citation(given) == found

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from homarus.core.errors import StorageError
 from homarus.memory import toolset
 
 
@@ -23,7 +24,7 @@ def test_specs_are_complete_json():
 
 def test_search_returns_the_keys_agents_expect(memory):
     result = toolset.search(memory, {"query": "boat Marlene"})
-    assert result["mode"] == "lexical"
+    assert result["mode"] == "fts-only"
     assert result["citations"] == "auto"
     assert (result["provider"], result["model"]) == ("none", "")
     assert "searchMs" in result["debug"]
@@ -128,3 +129,80 @@ def test_retain_never_writes_through_a_link(memory, notes, tmp_path):
     (notes.root / "memory" / "2026-06-15.md").symlink_to(target)
     assert toolset.retain_fact(memory, {"text": "This must not land outside."})["status"] == "error"
     assert target.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"query": None},
+        {"query": 7},
+        {"query": ["boat"]},
+        {"query": "boat", "maxResults": "many"},
+        {"query": "boat", "maxResults": "3"},
+        {"query": "boat", "maxResults": -4},
+        {"query": "boat", "maxResults": 1e300},
+        {"query": "boat", "maxResults": float("inf")},
+        {"query": "boat", "minScore": "high"},
+        {"query": "boat", "minScore": float("nan")},
+        {"query": "boat", "corpus": "attic"},
+        {"query": "boat", "corpus": None},
+        {"query": "boat", "k": "x", "budgetTokens": "y", "since": 5, "entities": "Rex", "kinds": "note"},
+        {"query": "boat", "since": "", "until": "  ", "asOf": None, "entities": None, "kinds": []},
+        {"path": "MEMORY.md", "from": "2", "lines": "x"},
+        {"path": 5, "from": [], "lines": {}},
+        {"text": "The dog likes the boat.", "entities": "Rex", "confidence": "high"},
+    ],
+)
+def test_what_models_really_send(memory, arguments):
+    for tool in (toolset.search, toolset.get, toolset.recall, toolset.retain_fact):
+        assert json.dumps(tool(memory, dict(arguments)))
+
+
+def test_the_whole_shape_of_a_get(memory):
+    assert toolset.get(memory, {"path": "MEMORY.md", "from": 2, "lines": 1}) == {
+        "status": "ok",
+        "path": "MEMORY.md",
+        "text": "- The dog is called Rex.",
+        "from": 2,
+        "lines": 1,
+    }
+    long = toolset.get(memory, {"path": "memory/2026-06-01.md"})
+    assert (long["lines"], long["truncated"], long["nextFrom"]) == (120, True, 121)
+    assert toolset.get(memory, {"path": "memory/none.md"})["status"] == "not_found"
+    assert toolset.get(memory, {"path": "/etc/passwd"})["status"] == "error"
+
+
+def test_the_corpus_chooses_where_to_look(notes, tmp_path):
+    notes.write("memory/a.md", "The boat is red.\n")
+    notes.write("bank/world.md", "The boat is in the wiki.\n")
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    said = {"type": "message", "id": "1", "message": {"role": "user", "content": "The boat came up."}}
+    (folder / "s.jsonl").write_text(json.dumps(said) + "\n")
+    memory = notes.open(sessions=folder)
+
+    def found(**options):
+        result = toolset.search(memory, {"query": "boat", **options.pop("arguments", {})}, **options)
+        return sorted(hit["path"] for hit in result["results"])
+
+    assert found() == ["bank/world.md", "memory/a.md", "sessions/s.jsonl"]
+    assert found(arguments={"corpus": "memory"}) == ["bank/world.md", "memory/a.md"]
+    assert found(arguments={"corpus": "wiki"}) == ["bank/world.md"]
+    assert found(arguments={"corpus": "sessions"}) == ["sessions/s.jsonl"]
+    # Where others read along, past conversations stay private.
+    assert found(direct=False) == ["bank/world.md", "memory/a.md"]
+    assert found(direct=False, arguments={"corpus": "sessions"}) == []
+    items = toolset.recall(memory, {"query": "boat"}, direct=False)["items"]
+    assert not any(item["source"].startswith("sessions/") for item in items)
+
+
+def test_a_failure_is_a_result(notes):
+    class Broken:
+        settings = notes.open().settings
+
+        def search(self, *_args, **_options):
+            raise StorageError("the disk is gone", cure="plug it in")
+
+    result = toolset.search(Broken(), {"query": "boat"})
+    assert result == {"results": [], "disabled": True, "error": "the disk is gone", "action": "plug it in"}

@@ -224,3 +224,14 @@ async def test_trap11_memory_is_saved_at_most_once_per_compaction_even_after_a_r
                 assert (await agent.ask("Please write a chapter.")).ok
             await agent.aclose()
     assert flushes == 1
+
+
+async def test_memory_switched_off_leaves_no_tool_and_no_advice(tmp_path):
+    for enabled in (True, False):
+        house = House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"enabled": enabled}}}})
+        async with house.agent() as agent:
+            await agent.ask("hello")
+        names = {tool.name for tool in house.model.requests[-1].tools}
+        assert ({"memory_search", "memory_get", "memory_recall", "memory_retain"} <= names) is enabled
+        assert ("## Memory Recall" in house.model.requests[-1].system.text) is enabled
+        assert not enabled or "memory_search" in names

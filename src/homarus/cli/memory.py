@@ -35,7 +35,7 @@ def place_options(function: F) -> F:
     )
     function = click.option(
         "--workspace",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
         help="Use this folder instead of an agent's workspace.",
     )(function)
     return click.option("--provider", default=None, metavar="NAME", help="Embedder: none, auto, wordllama, minilm, …")(
@@ -77,7 +77,12 @@ def search(
 @click.option("--as-of", metavar="DAY", help="What was known on this day.")
 @click.option("--entity", "entities", multiple=True, metavar="NAME", help="Only about this person or thing.")
 @click.option(
-    "--kind", "kinds", multiple=True, metavar="KIND", help="world, experience, opinion, observation, note, turn."
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(["world", "experience", "opinion", "observation", "note", "heading", "turn", *"WBOS"], False),
+    metavar="KIND",
+    help="world, experience, opinion, observation (or W, B, O, S), note, heading, turn.",
 )
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
@@ -128,7 +133,9 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
                       "truncated": found.truncated, "nextFrom": found.next_from, "error": found.error})  # fmt: skip
     elif found.status == "ok":
         app.out.line(found.text)
-    if found.status != "ok" and not as_json:
+    if found.status != "ok" and as_json:
+        raise click.exceptions.Exit(1)
+    if found.status != "ok":
         raise ToolError(f"{path}: {found.error}", cure="'homarus memory status' shows which notes there are")
 
 

@@ -166,4 +166,9 @@ def _allowed(
     own = config.agent(agent_id).block("tools", PolicySettings)
     names = allowed_tools(tools, layers_for(everyone, own, who)).names
     blind = offers.looker is not None and not offers.looker.can_look(agent_id)
-    return {name: tools[name] for name in names if not (blind and name == "image")}
+    forgets = config.agent(agent_id).get("memorySearch.enabled") is False
+    return {
+        name: tools[name]
+        for name in names
+        if not (blind and name == "image") and not (forgets and tools[name].group == "memory")
+    }

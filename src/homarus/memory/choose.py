@@ -9,6 +9,7 @@ from math import log
 
 from homarus.memory.pack import cost
 from homarus.memory.rank import Ranked
+from homarus.memory.results import parse_citation
 from homarus.memory.rows import FileRow, Row, read_texts
 from homarus.memory.terms import plain
 from homarus.memory.weights import PRICE
@@ -63,9 +64,8 @@ def superseded_lines(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
         if reference.startswith("^"):
             rows = conn.execute("SELECT file, line FROM facts WHERE id = ?", (reference[1:],))
         else:
-            path, _, line = reference.partition("#L")
-            number = int(line.split("-")[0]) if line.split("-")[0].isdigit() else 0
-            rows = conn.execute("SELECT id, ? FROM files WHERE path = ?", (number, path))
+            path, number, _ = parse_citation(reference)
+            rows = conn.execute("SELECT id, ? FROM files WHERE path = ?", (number or 0, path))
         for key in rows:
             found[key] = min(found.get(key, 1 << 40), day or 0)
     return found

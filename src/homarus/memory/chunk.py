@@ -20,6 +20,25 @@ class Chunk(Struct, frozen=True):
     hash: str
 
 
+def decode(data: bytes) -> str:
+    """Return a note's text: UTF-8, UTF-16 with its mark, or what older Windows programs wrote.
+
+    A note whose last character is still being written stays UTF-8; what fits nothing shows as replacement marks.
+    """
+    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        return data.decode("utf-16", "replace")
+    text = data.decode("utf-8", "replace")
+    if "\ufffd" not in text:
+        return text
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        torn = problem.start >= len(data) - 3
+        if not torn and all(char <= "\x7f" or char == "\ufffd" for char in text) and b"\0" not in data:
+            return data.decode("cp1252", "replace")
+    return text
+
+
 def split_lines(text: str) -> list[str]:
     """Return the lines as an editor numbers them: CRLF or LF, no byte-order mark, no empty line after the last newline."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")

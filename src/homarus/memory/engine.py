@@ -28,7 +28,7 @@ from homarus.memory.postings import Postings
 from homarus.memory.query import Query, analyse
 from homarus.memory.rank import Filters, Ranked, rank
 from homarus.memory.read import Explanation
-from homarus.memory.results import Answer, Hit, cite
+from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.rows import FileRow, read_files
 from homarus.memory.settings import MemorySettings
 from homarus.memory.snippet import excerpt
@@ -323,11 +323,10 @@ class Engine:
 
     def explain(self, conn: sqlite3.Connection, request: Request, citation: str) -> Explanation:
         """Say how a line was scored."""
-        path, _, anchor = citation.partition("#L")
-        number = int(anchor.split("-")[0]) if anchor.split("-")[0].isdigit() else 1
+        path, number, _ = parse_citation(citation)
         row = conn.execute(
             "SELECT lines.id, lines.text FROM lines JOIN files ON files.id = lines.file WHERE files.path = ? AND line = ?",
-            (path, number),
+            (path, number or 1),
         ).fetchone()
         ranked = self.rank(conn, request)
         at = {candidate.id: index for index, candidate in enumerate(ranked.rows)}

@@ -8,7 +8,9 @@ from pathlib import Path
 from homarus.memory.files import NoteSet
 from homarus.memory.notices import Notices
 
-_LOOK_AGAIN = 1.0  # seconds: changes through a hard link or a memory map give no notice
+# Changes through a hard link or a memory map give no notice, so now and then the files are looked at without one: after a
+# second, or where there are so many that a look takes long, when that costs a fiftieth of the time.
+_LOOK_AGAIN, _PATIENCE = 1.0, 50
 
 
 class Freshness:
@@ -24,6 +26,7 @@ class Freshness:
         self._looked = monotonic()
         self._sessions = sessions
         self._asked = 0
+        self._cost = 0.0
         self._doubt = True
         self._notices: Notices | None = None
         self.blind = False  # nobody tells of changes, so every question looks
@@ -42,7 +45,7 @@ class Freshness:
             self._notices = Notices.open(watched(self._notes, self._sessions))
             self.blind = self._notices is None
             return True
-        late = self._monotonic() - self._looked >= _LOOK_AGAIN
+        late = self._monotonic() - self._looked >= max(_LOOK_AGAIN, _PATIENCE * self._cost)
         news = self._notices.read()
         if news.folders:
             self._stop()  # new or moved folders: watching starts over
@@ -51,6 +54,10 @@ class Freshness:
         self._doubt = False
         self._looked = self._monotonic()
         return True
+
+    def took(self, seconds: float) -> None:
+        """Note what the last look at unchanged files cost."""
+        self._cost = seconds
 
     def close(self) -> None:
         """Stop watching."""

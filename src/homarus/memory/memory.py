@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, timedelta, tzinfo
+from datetime import date, tzinfo
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -23,7 +23,7 @@ from homarus.memory.freshness import Freshness, watched
 from homarus.memory.notices import way
 from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
-from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store
+from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store, empty_index
 from homarus.memory.sync import Progress, Report, Synchroniser
 from homarus.storage.sqlite import Damaged, explain
 
@@ -57,7 +57,7 @@ class Memory:
         self.clock = clock or SystemClock()
         self.tz = tz
         self.notes = NoteSet(workspace, self.settings.extra_paths, home=home)
-        self._store = Store(database, self.clock.now)
+        self._store = Store(database, self.clock.now, below=workspace if database.is_relative_to(workspace) else None)
         self._sync = Synchroniser(
             self.notes,
             sessions=sessions,
@@ -150,10 +150,11 @@ class Memory:
         as_of: Day = None,
         entities: Sequence[str] = (),
         kinds: Sequence[str] = (),
+        sources: Iterable[str] = (),
     ) -> Answer:
         """Return the evidence for a question, packed into a token budget.
 
-        Only `since`, `until`, `as_of`, `entities` and `kinds` remove anything; dates in the question itself rank softly.
+        Only `since`, `until`, `as_of`, `entities`, `kinds` and `sources` remove anything; dates in the question itself rank softly.
         `as_of` shows what was known on that day: later notes are left out, and so is what had been superseded by then.
         """
         today = self.today()
@@ -167,6 +168,7 @@ class Memory:
             as_of=_day(as_of, today),
             entities=(entities,) if isinstance(entities, str) else tuple(entities),
             kinds=(kinds,) if isinstance(kinds, str) else tuple(kinds),
+            sources=frozenset(sources),
         )
         return self._answer(request)
 
@@ -193,7 +195,7 @@ class Memory:
         """Return what the index holds; looks at the files, but indexes nothing."""
         with self._lock:
             exists = self._store.path.exists()
-            conn, _ = self._store.connection()
+            conn = self._store.connection()[0] if exists else empty_index()
             provider, model = self._engine.identity
             return msgspec.structs.replace(
                 read.counts(conn),
@@ -289,8 +291,10 @@ class Memory:
         if not (self.settings.sync.on_search and self._fresh.maybe_changed()):
             return
         self._stale = ""
+        started = self.clock.monotonic()
         try:
-            self._index(wait=WAIT_SEARCH_MS)
+            if not self._index(wait=WAIT_SEARCH_MS).changed:
+                self._fresh.took(self.clock.monotonic() - started)
             conn, _ = self._store.connection()
             self._engine.embed(conn, epoch_ms(self.clock.now()), None, quick=True)
         except (StorageError, sqlite3.Error) as error:
@@ -325,5 +329,5 @@ def _day(given: Day, today: date) -> date | None:
     text = given.strip().lower()
     units = {"d": 1, "w": 7, "m": 30, "y": 365}
     if len(text) > 1 and text[-1] in units and text[:-1].isdigit():
-        return date.fromordinal(max(1, (today - timedelta(days=0)).toordinal() - int(text[:-1]) * units[text[-1]]))
+        return date.fromordinal(max(1, today.toordinal() - int(text[:-1]) * units[text[-1]]))
     return date.fromisoformat(text)

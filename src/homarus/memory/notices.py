@@ -16,7 +16,7 @@ _EVENTS = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # modif
 _FOLDERS = 0x40000000 | 0x4000 | 0x8000 | 0x400 | 0x800  # is a folder, overflow, watch gone, self gone, self moved
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_WATCHES = 4_000
-NOBODY = "nobody tells of changes here (pip install 'homarus[memory]' helps); every search looks at the files itself"
+NOBODY = "nobody (pip install 'homarus[memory]' brings watchfiles); every search looks at the files itself"
 
 
 class News(Struct):
@@ -69,11 +69,13 @@ class Notices:
 
 def way(folders: Sequence[Path]) -> str:
     """Say how a process that stays hears of changes in these folders: `kernel`, `watchfiles`, or why it does not."""
+    if not folders:
+        return "nobody: there is no folder with notes yet"
     notices = Notices.open(folders)
     if notices is not None:
         notices.close()
         return "kernel"
-    return "watchfiles" if folders and find_spec("watchfiles") else NOBODY
+    return "watchfiles" if find_spec("watchfiles") else NOBODY
 
 
 def _take(data: bytes, news: News) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
-from homarus.memory.chunk import split_lines
+from homarus.memory.chunk import decode, split_lines
 from homarus.memory.files import NoteSet
-from homarus.memory.results import Excerpt, Status
+from homarus.memory.results import DEFAULT_LINES, Excerpt, Status, parse_citation
 from homarus.storage.boundary import BoundaryError, Root
 
-DEFAULT_LINES, MAX_CHARS, MAX_BYTES = 120, 12_000, 16 << 20
+MAX_CHARS, MAX_BYTES = 12_000, 16 << 20
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -34,12 +34,10 @@ def excerpt(notes: NoteSet, path: str, from_: int | None = None, lines: int | No
     """Return whole lines of a note. Paths that no rule allows are refused before the disk is touched."""
     first = max(1, from_ or 1)
     clean = path.strip().removeprefix("@")
-    base, _, anchor = clean.partition("#L")
-    if anchor and from_ is None:
-        start, _, end = anchor.partition("-")
-        first = max(1, int(start)) if start.isdigit() else 1
-        last = end.lstrip("L")
-        lines = lines if lines is not None else (int(last) - first + 1 if last.isdigit() else None)
+    base, start, end = parse_citation(clean)
+    if from_ is None:
+        first = max(1, start or 1)
+        lines = lines if lines is not None or end is None else max(1, end - first + 1)
     place = notes.locate(base)
     if place is None:
         return Excerpt(
@@ -52,7 +50,7 @@ def excerpt(notes: NoteSet, path: str, from_: int | None = None, lines: int | No
     if isinstance(found, BoundaryError):
         status = "not_found" if found.kind == "missing" else "error"
         return Excerpt(status=status, path=base, from_line=first, error=found.message)
-    return _cut(base, split_lines(found.decode("utf-8", "replace")), first, lines)
+    return _cut(base, split_lines(decode(found)), first, lines)
 
 
 def _read(folder: Path, name: str) -> bytes | BoundaryError:

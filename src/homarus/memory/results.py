@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
+
+_CITED = re.compile(r"(.*?)#L([0-9]+)(?:-L?([0-9]+))?", re.DOTALL)
+_FAR = 1_000_000_000  # no note has as many lines
+DEFAULT_LINES = 120  # of a note, when nobody says how many
 
 
 class Hit(Struct, frozen=True, kw_only=True):
@@ -96,6 +101,15 @@ class Status(Struct, frozen=True, kw_only=True):
 def cite(path: str, first: int, last: int) -> str:
     """Return how a range of lines is cited."""
     return f"{path}#L{first}" if last <= first else f"{path}#L{first}-L{last}"
+
+
+def parse_citation(text: str) -> tuple[str, int | None, int | None]:
+    """Return path, first and last line of a citation; None for a line that it does not give. Absurd numbers are cut."""
+    match = _CITED.fullmatch(text.strip())
+    if match is None:
+        return text.strip().partition("#L")[0], None, None
+    first, last = (min(_FAR, int(given[:10])) if given else None for given in match.groups()[1:])
+    return match[1], first, last
 
 
 def as_json(hit: Hit) -> dict[str, Any]:

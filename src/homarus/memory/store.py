@@ -30,11 +30,13 @@ class Store:
         path: Path,
         now: Callable[[], datetime],
         *,
+        below: Path | None = None,
         opener: Opener = open_database,
         read_wait_ms: int = WAIT_READ_MS,
     ) -> None:
         self.path = path
         self._now = now
+        self._below = below  # the folder that must exist: a misspelt workspace is not created
         self._opener = opener
         self.read_wait_ms = read_wait_ms
         self._conn: sqlite3.Connection | None = None
@@ -70,14 +72,15 @@ class Store:
     def _open(self) -> sqlite3.Connection:
         self._failed_at = None
         try:
+            if self._below is not None and not self._below.is_dir():
+                raise StorageError(f"{self._below} is no folder", cure="check the path")
             conn = self._opener(self.path, schema=SCHEMA, version=VERSION, now=self._now)
             self._identity = _identity(self.path)
             self.problem = ""
         except Locked:
             raise
         except StorageError as problem:
-            conn = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            conn.executescript(SCHEMA)
+            conn = empty_index()
             self._identity = None
             self._failed_at = self._now()
             self.problem = f"the index is kept in memory only: {problem}"
@@ -127,6 +130,13 @@ class Store:
             self._conn.close()
             self._conn = None
             self._identity = None
+
+
+def empty_index() -> sqlite3.Connection:
+    """Return an index that is nowhere on disk."""
+    conn = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    conn.executescript(SCHEMA)
+    return conn
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

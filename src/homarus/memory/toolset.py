@@ -5,20 +5,20 @@ Results are plain JSON values with the keys that agents written for OpenClaw exp
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from homarus.core.errors import HomarusError
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
 from homarus.memory.flags import KINDS
-from homarus.memory.results import Hit, as_json
+from homarus.memory.results import DEFAULT_LINES, Hit, as_json
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
+WIKI = "bank/"
 
 SEARCH = ToolSpec(
     name="memory_search",
@@ -35,8 +35,8 @@ SEARCH = ToolSpec(
             "minScore": {"type": "number", "description": "Leave out weaker matches (0 to 1, default 0.35)."},
             "corpus": {
                 "type": "string",
-                "enum": ["memory", "sessions", "all"],
-                "description": "Notes, past conversations, or both.",
+                "enum": ["memory", "wiki", "sessions", "all"],
+                "description": "Notes, the pages below bank/, past conversations, or all of them.",
             },
         },
         "required": ["query"],
@@ -52,6 +52,7 @@ GET = ToolSpec(
             "path": {"type": "string", "description": "Path of the note, such as memory/2026-01-31.md."},
             "from": {"type": "integer", "minimum": 1, "description": "First line (default 1)."},
             "lines": {"type": "integer", "minimum": 1, "description": "How many lines (default 120)."},
+            "corpus": {"type": "string", "description": "As in memory_search; the path alone decides."},
         },
         "required": ["path"],
     },
@@ -124,24 +125,30 @@ def cites(mode: Citations, *, direct: bool) -> bool:
 def search(
     memory: Memory, arguments: dict[str, Any], *, citations: Citations = "auto", direct: bool = True
 ) -> dict[str, Any]:
-    """Run `memory_search`. A failure is a result too: the model is told what happened and what to do."""
+    """Run `memory_search`. A failure is a result too: the model is told what happened and what to do.
+
+    Past conversations were private: where several people read along (`direct` is False) they are not searched.
+    """
     query = str(arguments.get("query") or "")
-    limit = min(MAX_RESULTS, max(1, int(arguments.get("maxResults") or memory.settings.query.max_results)))
-    least = arguments.get("minScore")
-    corpus = str(arguments.get("corpus") or "all")
+    limit = min(MAX_RESULTS, _whole(arguments.get("maxResults"), memory.settings.query.max_results))
+    corpus = str(arguments.get("corpus") or "all").lower()
+    if corpus == "sessions" and not direct:
+        return {"results": [], "disabled": True, "error": "past conversations are not shown where others read along"}
+    sources = {"memory": ("memory",), "wiki": ("memory",), "sessions": ("sessions",)}.get(corpus, ())
     try:
         answer = memory.search(
             query,
-            limit,
-            float(least) if least is not None else None,
-            sources=() if corpus in {"all", "wiki"} else (corpus,),
+            MAX_RESULTS if corpus == "wiki" else limit,
+            _share(arguments.get("minScore")),
+            sources=sources or (() if direct else ("memory",)),
         )
     except HomarusError as problem:
         return {"results": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
+    found = [hit for hit in answer if hit.path.startswith(WIKI)][:limit] if corpus == "wiki" else list(answer)
     shown = cites(citations, direct=direct)
     results: list[dict[str, Any]] = []
     spent = 0
-    for hit in answer:
+    for hit in found:
         result = _result(hit, shown)
         spent += estimate_tokens(result["snippet"])
         if spent > SEARCH_TOKENS and results:
@@ -153,12 +160,38 @@ def search(
         "model": answer.model,
         **({"fallback": {"from": answer.fallback}} if answer.fallback else {}),
         "citations": citations,
-        "mode": answer.mode,
+        "mode": "fts-only" if answer.mode == "lexical" else answer.mode,
         **({"stale": True, "warning": answer.stale} if answer.stale else {}),
         **({"degraded": answer.degraded} if answer.degraded else {}),
-        **({"partial": True} if len(results) < len(answer) else {}),
+        **({"partial": True} if len(results) < len(found) else {}),
         "debug": {"searchMs": round(answer.searched_ms, 1)},
     }
+
+
+def _whole(given: Any, default: int) -> int:
+    """Read a number that a model wrote; what is none, or less than one, is the default or one."""
+    try:
+        return max(1, int(float(given))) if given not in (None, "") else default
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
+def _share(given: Any) -> float | None:
+    """Read a score that a model wrote; what is none leaves the choice to the settings."""
+    try:
+        value = float(given) if given not in (None, "") else None
+    except (TypeError, ValueError):
+        return None
+    return value if value is None or value == value else None
+
+
+def _text(given: Any) -> str | None:
+    return str(given).strip() or None if given is not None else None
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """Read a list of names; models also write one name without a list."""
+    return tuple(str(name) for name in ([given] if isinstance(given, str) else given or ()) if str(name).strip())
 
 
 def _result(hit: Hit, shown: bool) -> dict[str, Any]:
@@ -181,8 +214,8 @@ def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
     start, count = arguments.get("from"), arguments.get("lines")
     found = memory.get(
         str(arguments.get("path") or ""),
-        int(start) if start is not None else None,
-        int(count) if count is not None else None,
+        _whole(start, 1) if start is not None else None,
+        _whole(count, DEFAULT_LINES) if count is not None else None,
     )
     return {
         "status": found.status,
@@ -195,18 +228,19 @@ def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def recall(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
+def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) -> dict[str, Any]:
     """Run `memory_recall`."""
     try:
         answer = memory.recall(
             str(arguments.get("query") or ""),
-            min(MAX_K, max(1, int(arguments.get("k") or 25))),
-            min(MAX_BUDGET, max(50, int(arguments.get("budgetTokens") or 1000))),
-            since=arguments.get("since"),
-            until=arguments.get("until"),
-            as_of=arguments.get("asOf"),
-            entities=tuple(arguments.get("entities") or ()),
-            kinds=tuple(arguments.get("kinds") or ()),
+            min(MAX_K, _whole(arguments.get("k"), 25)),
+            min(MAX_BUDGET, max(50, _whole(arguments.get("budgetTokens"), 1000))),
+            since=_text(arguments.get("since")),
+            until=_text(arguments.get("until")),
+            as_of=_text(arguments.get("asOf")),
+            entities=_names(arguments.get("entities")),
+            kinds=_names(arguments.get("kinds")),
+            sources=() if direct else ("memory",),
         )
     except ValueError as problem:
         return {"items": [], "error": f"{problem}; write days as YYYY-MM-DD or as a span such as 30d"}
@@ -241,16 +275,10 @@ def retain_fact(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
     ]
     if any(char in value for _, value in attrs for char in "(),\n"):
         return {"status": "error", "error": "confidence, time and supersedes take no brackets or commas"}
-    names = tuple(str(name).strip().removeprefix("@") for name in arguments.get("entities") or () if str(name).strip())
+    names = tuple(name.strip().removeprefix("@") for name in _names(arguments.get("entities")))
     bullet = Bullet(kind, text, tuple(name.replace("{", "").replace("}", "") for name in names), tuple(attrs))
     try:
         path, line = retain(memory.workspace, bullet, memory.today())
     except HomarusError as problem:
         return {"status": "error", "error": problem.message, "action": problem.cure}
     return {"status": "ok", "path": path, "line": line, "id": bullet.id, "hints": list(lint(bullet))}
-
-
-def yesterday_and_today(memory: Memory) -> tuple[str, str]:
-    """Return the paths of the two daily notes that a new session starts from."""
-    today = memory.today()
-    return f"memory/{(today - timedelta(days=1)).isoformat()}.md", f"memory/{today.isoformat()}.md"

@@ -63,7 +63,9 @@ def memory_tools(memory_of: Open, citations: toolset.Citations = "auto") -> list
         ),
         tool(toolset.GET, Risk.READ, lambda context, arguments: toolset.get(memory_of(context.agent_id), arguments)),
         tool(
-            toolset.RECALL, Risk.READ, lambda context, arguments: toolset.recall(memory_of(context.agent_id), arguments)
+            toolset.RECALL,
+            Risk.READ,
+            lambda context, arguments: toolset.recall(memory_of(context.agent_id), arguments, direct=direct(context)),
         ),
         tool(
             toolset.RETAIN,

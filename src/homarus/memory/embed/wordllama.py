@@ -7,6 +7,7 @@ two files are read directly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,22 @@ class WordLlama:
         tokenizers = sorted((place / "tokenizers").glob("*tokenizer_config.json"))
         if not weights or not tokenizers:
             raise EmbedError(f"{place} holds no 256-d weights", cure=CURE)
+        self._table = next(iter(read_tensors(weights[0]).values()))
+        self._words = tokenizers[0]
+        self.dims = int(self._table.shape[1])
+        self.model = weights[0].stem
+        self.key = "mean"
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """Read at the first text: who only asks what is in use does not pay for it."""
         try:
             from tokenizers import Tokenizer
         except ImportError as problem:
             raise EmbedError("the tokenizers package is missing", cure=CURE) from problem
-        self._table = next(iter(read_tensors(weights[0]).values()))
-        self._tokenizer = Tokenizer.from_file(str(tokenizers[0]))
-        self._tokenizer.no_padding()
-        self.dims = int(self._table.shape[1])
-        self.model = weights[0].stem
-        self.key = "mean"
+        tokenizer = Tokenizer.from_file(str(self._words))
+        tokenizer.no_padding()
+        return tokenizer
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> Any:
         """Return one row per text."""
