@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -131,14 +131,14 @@ def tell(number: int) -> None:
     sys.stdout.flush()
 
 
-def main() -> None:
+def serve(work: Callable[[Path, int, int], Coroutine[Any, Any, None]]) -> None:
     """Serve until the input ends."""
     for line in sys.stdin:
         home, seed, jobs = line.split()
         child = os.fork()
         if child == 0:
             random.seed(int(seed))
-            asyncio.run(drive(Path(home), int(seed), int(jobs)))
+            asyncio.run(work(Path(home), int(seed), int(jobs)))
             os._exit(0)
         tell(child)
         _, status = os.waitpid(child, 0)
@@ -147,4 +147,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(drive)

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Victims:
     """Starts children that take up the same home, one after another, and kills them."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, driver: str = "kill_driver.py") -> None:
         self.home = home
         reading, writing = os.pipe()
         self.steps = reading
@@ -38,7 +38,7 @@ class Victims:
             os.dup2(writing, 3)
 
         self.server = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "invariants" / "kill_driver.py")],
+            [sys.executable, str(ROOT / "tests" / "invariants" / driver)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -78,7 +78,7 @@ class Loop:
                     return reply
                 if not reply.calls:
                     break
-                end = await self._run.batch.run(reply, waiting=lambda: bool(self._run.mailbox))
+                end = await self._run.batch.run(reply, waiting=self._interrupted)
                 self._acted = True
                 if outcome := self._after(end):
                     return outcome
@@ -99,6 +99,10 @@ class Loop:
                 self._run.session.append_message(message)
                 self._run.emit(UserAccepted(message, steered=True))
             self._run.settle(item.key)
+
+    def _interrupted(self) -> bool:
+        """Say whether somebody wants to be heard before more calls begin; a report of a sub-agent can wait for them."""
+        return any(not item.kept for item in self._run.mailbox.waiting)
 
     def _over(self) -> Outcome | None:
         """Return the end of a turn that may not go on: stopped, or out of budget."""
