@@ -95,8 +95,8 @@ def massacre(folder: Path, kills: int, *, check_every: int) -> Counter[str]:
     return verify(home)
 
 
-def test_fifty_children_and_five_kills(tmp_path: Path) -> None:
-    ended = massacre(tmp_path, 5, check_every=3)
+def test_fifty_children_and_three_kills(tmp_path: Path) -> None:
+    ended = massacre(tmp_path, 3, check_every=2)
     assert ended["unknown"] > 0 and ended["ok"] > 44
 
 

@@ -362,12 +362,13 @@ class Children:
         store = self._runtime.store(key.agent_id)
         if store.index.get(key) is None:
             return
+        if not run.keep:
+            self._do(self._delete(key), self._ending)
+            return
         try:
             store.update(key, status=_ROW.get(end.status, "failed"))
         except StorageError as problem:
             _log.warning("the row of %s stays as it is: %s", key, problem)
-        if not run.keep:
-            self._do(self._delete(key), self._ending)
 
     async def _delete(self, key: SessionKey) -> None:
         """Take a child's session out of the index once nothing runs in it; its transcript becomes an archive."""

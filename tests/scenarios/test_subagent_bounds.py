@@ -1,0 +1,278 @@
+"""A child can never do more than its parent: through the functions that the runtime itself uses, over random policies."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from homarus.agent.turn import Turn
+from homarus.config.paths import resolve_paths
+from homarus.core.cancel import Cancel
+from homarus.core.clock import CountingIds, SystemClock
+from homarus.core.errors import Denied, HomarusError, ToolError
+from homarus.core.messages import Trust
+from homarus.core.routes import Route, SessionKey, main_session
+from homarus.gateway.app import Runtime
+from homarus.gateway.children import AtWork
+from homarus.sessions.row import SessionEntry
+from homarus.tools.tool import ToolContext
+
+NAMES = (
+    "read",
+    "write",
+    "exec",
+    "process",
+    "web_fetch",
+    "memory_search",
+    "sessions_spawn",
+    "subagents",
+    "group:fs",
+    "*",
+)
+MODES = ("deny", "allowlist", "ask", "full")
+STRICT = list(MODES)
+
+
+def rules() -> st.SearchStrategy[dict[str, Any]]:
+    names = st.lists(st.sampled_from(NAMES), max_size=4)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "profile": st.sampled_from(["coding", "full", "minimal"]),
+            "allow": names,
+            "deny": names,
+            "alsoAllow": names,
+        },
+    )
+
+
+def tools() -> st.SearchStrategy[dict[str, Any]]:
+    more = {
+        "subagents": st.fixed_dictionaries({"tools": rules()}),
+        "sandbox": st.fixed_dictionaries({"tools": rules()}),
+        "byProvider": st.dictionaries(st.sampled_from(["builtin", "builtin/notebook"]), rules(), max_size=1),
+        "exec": st.fixed_dictionaries({"mode": st.sampled_from(MODES)}),
+    }
+    return st.builds(lambda own, others: {**own, **others}, rules(), st.fixed_dictionaries({}, optional=more))
+
+
+def sandbox() -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "mode": st.sampled_from(["off", "all", "non-main"]),
+            "workspaceAccess": st.sampled_from(["rw", "ro", "none"]),
+            "network": st.booleans(),
+            "binds": st.sampled_from([[], ["/srv"], ["/opt:rw"]]),
+            "memoryMb": st.sampled_from([64, 512, 0]),
+            "env": st.sampled_from([[], ["LANG"], ["TZ", "LANG"]]),
+        },
+    )
+
+
+def agents() -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {"tools": tools(), "sandbox": sandbox()},
+        optional={
+            "subagents": st.fixed_dictionaries(
+                {},
+                optional={
+                    "allowAgents": st.sampled_from([["*"], ["b"], ["a", "c"], []]),
+                    "maxSpawnDepth": st.integers(0, 7),
+                    "maxChildrenPerAgent": st.integers(1, 4),
+                },
+            )
+        },
+    )
+
+
+HOMES = st.fixed_dictionaries({"a": agents(), "b": agents(), "c": agents(), "tools": tools(), "sandbox": sandbox()})
+ORDERS = st.fixed_dictionaries(
+    {"task": st.just("x")},
+    optional={
+        "agentId": st.sampled_from(["a", "b", "c", "d"]),
+        "sandbox": st.sampled_from(["inherit", "require"]),
+        "context": st.sampled_from(["isolated", "fork"]),
+        "workspace": st.sampled_from(["sub", "../out", "/etc", "."]),
+    },
+)
+
+
+def home_of(folder: Path, wanted: dict[str, Any]) -> Runtime:
+    state = folder / ".openclaw"
+    state.mkdir()
+    entries = [{"id": name, **wanted[name]} for name in "abc"]
+    defaults = {"model": "builtin/notebook", "sandbox": wanted["sandbox"]}
+    document = {"agents": {"defaults": defaults, "list": entries}, "tools": wanted["tools"]}
+    (state / "openclaw.json").write_text(json.dumps(document))
+    env = {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
+    return Runtime.open(resolve_paths(env), env, clock=SystemClock(), ids=CountingIds())
+
+
+async def context_of(runtime: Runtime, key: SessionKey, trust: Trust, taint: tuple[str, ...] = ()) -> ToolContext:
+    turn = Turn(
+        run_id="r",
+        agent_id=key.agent_id,
+        session=key,
+        route=Route(key.agent_id, key),
+        text="",
+        trust=trust,
+        taint=taint,
+    )
+    services = runtime.turns._services
+    prepared = await services.prepare(turn, SessionEntry(session_id="s"), Cancel(), lambda _event: None)
+    return prepared.context
+
+
+def check(runtime: Runtime, parent: ToolContext, child: ToolContext) -> None:
+    gate = runtime.toolkit._gate
+    assert set(child.tools) <= set(parent.tools), "a tool that its parent lacks"
+    assert not set(child.tools) & {"sessions_send", "gateway", "agents_list", "session_status", "cron", "message"}
+    assert parent.sandbox.contains(child.sandbox), "a wider sandbox"
+    assert set(parent.taint.sources) <= set(child.taint.sources), "a taint was lost"
+    assert list(Trust).index(child.trust) >= list(Trust).index(parent.trust), "more trust than its parent"
+    assert STRICT.index(gate._mode(child)) <= STRICT.index(gate._mode(parent)), "an exec mode that is wider"
+    assert child.depth == parent.depth + 1 <= child.max_depth <= parent.max_depth
+    assert set(parent.lineage) | {parent.agent_id} <= set(child.lineage)
+    if not {"sessions_spawn"} <= set(parent.tools):
+        assert "sessions_spawn" not in child.tools
+
+
+async def descend(runtime: Runtime, orders: list[dict[str, Any]], trust: Trust, taint: tuple[str, ...]) -> int:
+    """Start one child below another for as long as it is allowed, and check each against its parent."""
+    parent, generations = await context_of(runtime, main_session("a"), trust, taint), 0
+    parent.workspace.mkdir(parents=True, exist_ok=True)
+    for order in orders:
+        try:
+            wish = runtime.children.planner.plan(parent, order, "builtin/notebook", 0)
+        except (Denied, ToolError):
+            continue
+        child = AtWork(wish.run, wish.run.taint)
+        runtime.children._at_work[wish.key] = child
+        # What comes from elsewhere with more trust does not widen it either.
+        context = await context_of(runtime, wish.key, Trust.OWNER)
+        check(runtime, parent, context)
+        assert runtime.children.root_of(wish.run.child) == "agent:a:main"
+        parent, generations = context, generations + 1
+    return generations
+
+
+async def one_tree(wanted: dict[str, Any], orders: list[dict[str, Any]], trust: Trust, taint: tuple[str, ...]) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        runtime = home_of(Path(folder), wanted)
+        try:
+            return await descend(runtime, orders, trust, taint)
+        finally:
+            runtime.children._at_work.clear()
+            await runtime.aclose()
+
+
+GIVEN = given(
+    HOMES,
+    st.lists(ORDERS, min_size=1, max_size=6),
+    st.sampled_from(Trust),
+    st.sampled_from([(), ("web_fetch",), ("sender:group", "x")]),
+)
+QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=QUIET)
+@GIVEN
+def test_no_child_can_do_more_than_its_parent(
+    wanted: dict[str, Any], orders: list[dict[str, Any]], trust: Trust, taint: tuple[str, ...]
+) -> None:
+    import asyncio
+
+    asyncio.run(one_tree(wanted, orders, trust, taint))
+
+
+@pytest.mark.deep
+@settings(max_examples=3_000, deadline=None, suppress_health_check=QUIET)
+@GIVEN
+def test_no_child_can_do_more_than_its_parent_over_many_trees(
+    wanted: dict[str, Any], orders: list[dict[str, Any]], trust: Trust, taint: tuple[str, ...]
+) -> None:
+    import asyncio
+
+    asyncio.run(one_tree(wanted, orders, trust, taint))
+
+
+async def test_the_trees_of_the_property_have_generations(tmp_path: Path) -> None:
+    """The property above would hold of nothing; this one shows that real trees grow."""
+    free = {"tools": {}, "sandbox": {"mode": "off"}, "subagents": {"allowAgents": ["*"], "maxSpawnDepth": 9}}
+    wanted = {"a": free, "b": free, "c": free, "tools": {}, "sandbox": {}}
+    orders = [{"task": "x", "agentId": name} for name in "bcabca"]
+    assert await one_tree(wanted, orders, Trust.OWNER, ()) == 5
+
+
+async def test_an_agent_with_wider_settings_is_held_to_its_parents(tmp_path: Path) -> None:
+    narrow = {
+        "tools": {"deny": ["web_fetch"], "exec": {"mode": "deny"}},
+        "sandbox": {"mode": "all"},
+        "subagents": {"allowAgents": ["b"]},
+    }
+    wide = {"tools": {"exec": {"mode": "full"}}, "sandbox": {"mode": "off", "network": True}}
+    runtime = home_of(tmp_path, {"a": narrow, "b": wide, "c": wide, "tools": {}, "sandbox": {}})
+    parent = await context_of(runtime, main_session("a"), Trust.OWNER)
+    wish = runtime.children.planner.plan(parent, {"task": "x", "agentId": "b"}, "builtin/notebook", 0)
+    assert wish.run.sandbox.enforced and not wish.run.sandbox.network
+    assert "web_fetch" not in wish.run.tools and not [name for name in wish.run.tools if name.startswith("memory_")]
+    runtime.children._at_work[wish.key] = AtWork(wish.run, ())
+    child = await context_of(runtime, wish.key, Trust.OWNER)
+    assert runtime.toolkit._gate._mode(child) == "deny"
+    assert "web_fetch" not in child.tools
+    with pytest.raises(Denied, match="no sub-agent may run as 'c'"):
+        runtime.children.planner.plan(parent, {"task": "x", "agentId": "c"}, "builtin/notebook", 0)
+    # A session of a child that is talked to later is held by the same bounds, read from the book.
+    runtime.children._at_work.clear()
+    await runtime.aclose()
+
+
+@pytest.mark.parametrize(
+    ("order", "error"),
+    [
+        ({"agentId": "nobody"}, "no sub-agent may run as 'nobody'"),
+        ({"agentId": "../b"}, "no sub-agent may run as"),
+        ({"cwd": "/etc"}, "outside of what you can see"),
+        ({"workspace": "../../.."}, "outside of what you can see"),
+        ({"cwd": "missing"}, "is not a folder"),
+        ({"thinking": "sideways"}, "is no thinking level"),
+        ({"runTimeoutSeconds": -1}, "is negative"),
+    ],
+)
+async def test_hostile_and_wrong_orders_are_refused_with_a_reason(
+    tmp_path: Path, order: dict[str, Any], error: str
+) -> None:
+    runtime = home_of(tmp_path, {"a": {}, "b": {}, "c": {}, "tools": {}, "sandbox": {}})
+    parent = await context_of(runtime, main_session("a"), Trust.OWNER)
+    parent.workspace.mkdir(parents=True, exist_ok=True)
+    with pytest.raises(HomarusError, match=error):
+        runtime.children.planner.plan(parent, {"task": "x", **order}, "builtin/notebook", 0)
+    await runtime.aclose()
+
+
+async def test_an_own_workspace_is_made_inside_and_a_link_does_not_lead_out(tmp_path: Path) -> None:
+    runtime = home_of(tmp_path, {"a": {}, "b": {}, "c": {}, "tools": {}, "sandbox": {}})
+    parent = await context_of(runtime, main_session("a"), Trust.OWNER)
+    parent.workspace.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "secret").mkdir()
+    (parent.workspace / "link").symlink_to(tmp_path / "secret")
+    plan = runtime.children.planner.plan
+    wish = plan(parent, {"task": "x", "workspace": "work/one"}, "builtin/notebook", 0)
+    assert wish.run.own_folder and (parent.workspace / "work" / "one").is_dir()
+    assert wish.run.cwd == str(parent.workspace / "work/one") and wish.run.workspace == str(parent.workspace)
+    for path in ("link", "link/new", "work/../../../secret"):
+        with pytest.raises(HomarusError):
+            plan(parent, {"task": "x", "workspace": path}, "builtin/notebook", 0)
+    assert not list((tmp_path / "secret").iterdir())
+    bare = replace(parent, tools=("read", "sessions_spawn"))
+    with pytest.raises(ToolError, match="is not a folder"):
+        plan(bare, {"task": "x", "workspace": "new"}, "builtin/notebook", 0)
+    await runtime.aclose()
