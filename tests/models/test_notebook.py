@@ -19,6 +19,7 @@ from homarus.core.tools import ToolSpec
 from homarus.models.notebook.evidence import Quote, answer, quotes, relevant
 from homarus.models.notebook.summary import AUDITED, identifiers, summarize, wants_summary
 from homarus.models.notebook.turn import next_step
+from homarus.models.notebook.words import NOTHING_FOUND
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.providers.notebook import NotebookProvider
 
@@ -110,9 +111,9 @@ def test_questions_are_answered_with_quotes_and_citations():
 
 def test_nothing_found_is_said_and_nothing_invented():
     talk = Talk(*ALL, memory_recall='{"results": []}')
-    assert talk.say("Who was my first teacher?") == "I found nothing about that in your notes."
+    assert talk.say("Who was my first teacher?") == NOTHING_FOUND
     other = Talk(*ALL, memory_recall="Bought milk. (memory/2026-10-01.md#L9)")
-    assert other.say("Who was my first teacher?") == "I found nothing about that in your notes."
+    assert other.say("Who was my first teacher?") == NOTHING_FOUND
 
 
 def test_search_and_grep_stand_in_for_recall():

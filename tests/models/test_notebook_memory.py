@@ -13,6 +13,7 @@ from homarus.core.clock import ManualClock
 from homarus.core.messages import Assistant, Message, Text, ToolResult, User
 from homarus.memory import Memory, toolset
 from homarus.models.notebook.turn import next_step
+from homarus.models.notebook.words import NOTHING_FOUND
 
 RUN = {
     "memory_retain": toolset.retain_fact,
@@ -66,10 +67,15 @@ def test_told_and_asked(home: Home):
     assert "4711" in cited(answer, home)
     assert "Joe Brandt" in home.say("who is the plumber?")
     assert "tea" in home.say("what does Ada prefer?")
-    assert home.say("What is the capital of Mongolia?") == "I found nothing about that in your notes."
+    assert home.say("What is the capital of Mongolia?") == NOTHING_FOUND
 
 
 def test_what_stands_in_the_notes_already_is_found(home: Home):
     (home.root / "MEMORY.md").write_text("# Memory\n\n- The boiler was serviced by Nordwind in May 2025.\n")
     answer = home.say("When was the boiler serviced?")
     assert answer == "Your notes say: “The boiler was serviced by Nordwind in May 2025.” (MEMORY.md#L3)"
+
+
+def test_an_empty_field_of_a_template_is_no_answer(home: Home):
+    home.say("My name is Anna.")
+    assert home.say("what is my name?").startswith("Your notes say: “My name is Anna.”")

@@ -65,3 +65,13 @@ async def test_the_same_message_twice_is_answered_once(env: dict[str, str]) -> N
 
 def test_a_program_without_an_event_loop_can_ask(env: dict[str, str]) -> None:
     assert homarus.ask("what time is it?", env=env).ok
+
+
+async def test_what_was_told_today_is_listed_and_work_for_a_model_is_declined(env: dict[str, str]) -> None:
+    async with Agent.open(env=env) as agent:
+        assert "language model" in (await agent.ask("write me a poem about the sea")).text
+        assert "no note of today" in (await agent.ask("what did I tell you today?")).text
+        await agent.ask("My name is Anna.")
+        assert "cannot remind you" in (await agent.ask("remind me on Friday to water the plants")).text
+        listed = (await agent.ask("what did I tell you today?")).text
+    assert listed.splitlines() == ["Today's note:", "- My name is Anna.", "- remind me on Friday to water the plants"]

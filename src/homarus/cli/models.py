@@ -90,7 +90,8 @@ def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | 
 
     models, agent = _open(app), _agent(app, agent_id)
     names = models.names(agent)
-    refs = [_usable(models, names.resolve(text).ref) for text in (model, *fallbacks) if text != AUTO]
+    found = [names.resolve(text) for text in (model, *fallbacks) if text != AUTO]
+    refs = [_usable(models, one.ref) for one in found]
     base = ("agents", "entries", agent.id) if agent_id else ("agents", "defaults")
     if model == AUTO:
         operations = [Operation("set", (*base, "model"), {"primary": AUTO})]
@@ -101,11 +102,21 @@ def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | 
         operations = [Operation("patch", (*base, "model"), value)]
     change(app.config, app.env, operations)
     shown = AUTO if model == AUTO else refs[0]
+    for one in found:
+        if one.warning:
+            app.out.warn(one.warning)
+        if not models.client(agent).credentials(one.ref):
+            app.out.warn(f"there is no key for {one.ref.provider} yet; {_key_cure(models, one.ref.provider)}")
     if as_json:
         app.out.json({"model": shown, "fallbacks": refs[1:], "agent": agent_id})
     else:
         whose = f"agent '{agent.id}'" if agent_id else "every agent without a model of its own"
         app.out.line(f"{shown} answers for {whose} from the next turn on.")
+
+
+def _key_cure(models: Models, provider: str) -> str:
+    names = models.catalog.provider(provider).env
+    return f"set {names[0]}" if names else f"set models.providers.{provider}.apiKey"
 
 
 def _usable(models: Models, ref: Any) -> str:

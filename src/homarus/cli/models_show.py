@@ -191,9 +191,7 @@ async def try_model(models: Models, agent: AgentConfig, model: str | None, secon
 
     chain = await models.chain(agent, override=Override(model) if model else None)
     only = Chain(chain.models[:1], chain.source, strict=True)
-    request = ModelRequest(
-        "", SystemPrompt("You are being tested."), (User((Text("Reply with the single word: ok"),)),), max_tokens=256
-    )
+    request = ModelRequest("", SystemPrompt("Greet back in one word."), (User((Text("Hello"),)),), max_tokens=256)
     clock, cancel = models.registry.clock, Cancel()
     started, first = clock.monotonic(), None
     timer = asyncio.get_running_loop().call_later(seconds, cancel.cancel, f"no answer within {seconds:g} s")

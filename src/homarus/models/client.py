@@ -167,7 +167,13 @@ class ModelClient:
 
     def _explained(self, error: ModelError, ref: ModelRef) -> ModelError:
         if error.kind is ModelFailure.AUTH:
-            names = self.registry.catalog.provider(ref.provider).env
+            known = self.registry.catalog.provider(ref.provider)
+            if not known.base_url and ref.provider not in self.registry.catalog.providers():
+                try:
+                    self.registry.endpoint(ref, Credential("none", ref.provider, "none"))
+                except ConfigError as problem:
+                    return ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure)
+            names = known.env
             name = names[0] if names else f"{ref.provider.upper().replace('-', '_')}_API_KEY"
             error.cure = f"set {name}, or models.providers.{ref.provider}.apiKey"
         return error

@@ -11,6 +11,7 @@ from msgspec import Struct
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.models.notebook.grammar import content_words
+from homarus.models.notebook.words import NOTHING_FOUND
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES = 3
@@ -89,14 +90,15 @@ def relevant(question: str, found: list[Quote]) -> list[Quote]:
     """Return the quotes that share a word with the question, best first, each cut to the lines that do."""
     wanted = content_words(question)
     if not wanted:
-        return [Quote(_clean(quote.text), quote.source) for quote in found[:MAX_QUOTES]]
+        first = ((quote, next(filter(_says_something, quote.text.splitlines()), "")) for quote in found)
+        return [Quote(bare(line), _narrow(quote, line)) for quote, line in first if line][:MAX_QUOTES]
     scored: list[tuple[int, int, Quote]] = []
     for position, quote in enumerate(found):
-        lines = [line for line in quote.text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        lines = [line for line in quote.text.splitlines() if _says_something(line)]
         best = max(lines, key=lambda line: len(wanted & content_words(line)), default="")
         score = len(wanted & content_words(best))
         if score:
-            scored.append((-score, position, Quote(_clean(best), _narrow(quote, best))))
+            scored.append((-score, position, Quote(bare(best), _narrow(quote, best))))
     scored.sort(key=lambda item: item[:2])
     top = scored[0][0] if scored else 0
     # A quote with far fewer shared words than the best one only distracts.
@@ -116,7 +118,13 @@ def _narrow(quote: Quote, line: str) -> str:
     return f"{cited.group(1)}#L{start + lines.index(line)}"
 
 
-def _clean(text: str) -> str:
+def _says_something(line: str) -> bool:
+    """Say whether a line is more than a heading, a blank or the name of a field that nobody has filled in."""
+    return bool(line.strip()) and not line.lstrip().startswith("#") and not line.rstrip(" \t*_").endswith(":")
+
+
+def bare(text: str) -> str:
+    """Return a line of a note without its list mark and its kind."""
     return single_line(_BULLET.sub("", text), MAX_QUOTE)
 
 
@@ -145,7 +153,7 @@ def answer(question: str, result: str) -> str:
     """Return what the notes say about a question: quotes with citations, or that there is nothing."""
     found = relevant(question, quotes(result))
     if not found:
-        return "I found nothing about that in your notes."
+        return NOTHING_FOUND
     lines = [f"“{quote.text}” ({quote.source})" for quote in found]
     return (
         f"Your notes say: {lines[0]}"

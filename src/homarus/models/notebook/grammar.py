@@ -21,6 +21,13 @@ class Kind(StrEnum):
     STATUS = "status"
     HELP = "help"
     GREET = "greet"
+    THANK = "thank"
+    PART = "part"
+    NOD = "nod"
+    SELF = "self"
+    TODAY = "today"
+    REMIND = "remind"
+    BEYOND = "beyond"
     FORGET = "forget"
     SILENT = "silent"
     HEARTBEAT = "heartbeat"
@@ -74,20 +81,61 @@ _STATUS = late(
     r"/?status\s*[.?!]?|(?:show|what(?:'s| is)) (?:the |your |my )?(?:session )?status\b.{0,16}", re.IGNORECASE
 )
 _HELP = late(
-    r"/?help\s*[.?!]?|what can you do\b.*|who are you\b.*|what are you\b.*|(?:which|what) (?:model|llm|ai)\b.*|"
+    r"/?help\s*[.?!]?|[?]+|what can you do\b.*|who are you\b.*|what are you\b.*|(?:which|what) (?:model|llm|ai)\b.*|"
     r"are you (?:an? )?(?:ai|llm|gpt|claude|real|bot|human)\b.*|how (?:do|can) i (?:connect|add|use|set ?up|configure|change|switch)\b.*"
     r"(?:model|llm|key|provider|claude|gpt|ollama)\b.*|(?:connect|switch|change|use) (?:to )?(?:a |another )?(?:real )?model\b.*",
     re.IGNORECASE,
 )
 _GREET = late(
-    r"(?:hi|hello|hey|good (?:morning|evening|afternoon|night)|hallo|moin|hola|bonjour|thanks?|thank you|thx|ok(?:ay)?|"
-    r"great|cool|nice|bye|goodbye|cheers|yes|no|ping)\b[\s\w]{0,12}[.!]*",
+    r"(?:hi|hello|hey|good (?:morning|evening|afternoon)|hallo|moin|hola|bonjour|ping)\b[\s\w]{0,12}[.!]*",
     re.IGNORECASE,
+)
+_THANK = late(r"(?:thanks?|thank you|thx|cheers|danke|merci|gracias)\b[\s\w]{0,20}[.!]*", re.IGNORECASE)
+_PART = late(r"(?:bye(?: bye)?|goodbye|good night|see you|gute nacht|tschüss|ciao)\b[\s\w]{0,12}[.!]*", re.IGNORECASE)
+_NOD = late(
+    r"(?:ok(?:ay)?|great|cool|nice|yes|no|nope|yep|sure|fine|alright|all right)\b[\s\w]{0,12}[.!]*|[^\w?]+",
+    re.IGNORECASE,
+)
+_SELF = late(
+    r"how (?:are|r) (?:you|u)\b.*|how(?:'s| is) it going\b.*|are you\b.*|who (?:made|built|wrote|created) you\b.*"
+    r"|(?:is|are) my (?:data|notes?)\b.*(?:safe|private|secure|sent|stored|kept)\b.*|where (?:is|are) my (?:data|notes?)\b.*"
+    r"|(?:can|could|do) you (?!tell|find|look|search|remember|recall|note|keep|show|read|list|know)\b.*\?",
+    re.IGNORECASE,
+)
+_TODAY = late(
+    r"what (?:did|have) (?:i|we) (?:tell|told|say|said|note|noted|write|written)(?: to)?(?: you)?(?: today| so far)?[?.!]*"
+    r"|what(?:'s| is) (?:in|on) (?:my |your |the )?(?:memory|notes?)[?.!]*|(?:show|list)(?: me)? (?:my |the |your )?(?:memory|notes?)[?.!]*"
+    r"|what do you (?:know|remember)(?: about (?:me|us))?[?.!]*",
+    re.IGNORECASE,
+)
+_REMIND = late(r"(?:please\s+)?(?:remind|wake|alert|ping)\s+me\b.+|erinnere? mich\b.+", re.IGNORECASE | re.DOTALL)
+# Work for a model that understands. Verbs that also begin a note ("call mum", "buy milk") are not among these.
+_BEYOND = late(
+    r"(?:please\s+)?(?:can you |could you )?(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase"
+    r"|proofread|rewrite|brainstorm|google|browse|run|execute|install|sing|draw|paint|übersetze?)\b.+"
+    r"|(?:please\s+)?(?:can you |could you )?(?:write|draft|make|create|give)(?: me)? (?:an?|some|the)\b.+"
+    r"|(?:please\s+)?(?:search|look (?:it )?up on) the (?:web|internet)\b.*|(?:please\s+)?tell me a (?:joke|story)\b.*",
+    re.IGNORECASE | re.DOTALL,
 )
 _FORGET = late(r"(?:please\s+)?(?:forget|delete|remove|erase)\s+(?:that\s+|about\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 _HEARTBEAT = late(r"HEARTBEAT_OK")
 _FLUSH = late(r"NO_REPLY")
 _FLUSH_TOPIC = late(r"compact|durable|memory|nothing to (?:store|save|keep)|flush", re.IGNORECASE)
+
+
+_WHOLE = (
+    (_HELP, Kind.HELP),
+    (_TIME, Kind.TIME),
+    (_STATUS, Kind.STATUS),
+    (_GREET, Kind.GREET),
+    (_THANK, Kind.THANK),
+    (_PART, Kind.PART),
+    (_NOD, Kind.NOD),
+    (_TODAY, Kind.TODAY),
+    (_SELF, Kind.SELF),
+)
+# Said beside something else, these need no answer of their own.
+_MANNERS = frozenset({Kind.GREET, Kind.THANK, Kind.PART, Kind.NOD})
 
 
 def read_message(text: str) -> tuple[Intent, ...]:
@@ -106,7 +154,7 @@ def read_message(text: str) -> tuple[Intent, ...]:
     found: list[Intent] = []
     for sentence in sentences:
         intent = read_sentence(_unbulleted(sentence))
-        if intent.kind is Kind.GREET and len(sentences) > 1:
+        if intent.kind in _MANNERS:
             continue
         found.append(intent)
     return tuple(dict.fromkeys(found))[:MAX_INTENTS] or (whole,)
@@ -114,8 +162,7 @@ def read_message(text: str) -> tuple[Intent, ...]:
 
 def read_sentence(text: str) -> Intent:
     """Return what one sentence asks for."""
-    rules = ((_HELP, Kind.HELP), (_TIME, Kind.TIME), (_STATUS, Kind.STATUS), (_GREET, Kind.GREET))
-    for pattern, kind in rules:
+    for pattern, kind in _WHOLE:
         if pattern.fullmatch(text):
             return Intent(kind)
     if found := _LIST.fullmatch(text):
@@ -126,6 +173,10 @@ def read_sentence(text: str) -> Intent:
         return Intent(Kind.FORGET, found.group(1).strip())
     if (found := _KEEP.fullmatch(text)) and not _ASKED.search(text):
         return Intent(Kind.KEEP, found.group(1).strip())
+    if _REMIND.fullmatch(text):
+        return Intent(Kind.REMIND, text)
+    if _BEYOND.fullmatch(text):
+        return Intent(Kind.BEYOND, text)
     if found := _SEARCH.fullmatch(text):
         return Intent(Kind.ASK, (found.group(1) or found.group(2)).strip().rstrip("?"))
     if _ASKED.search(text) or _QUESTION.match(text):

@@ -14,7 +14,7 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.models.notebook import words
-from homarus.models.notebook.evidence import answer, complaint, place
+from homarus.models.notebook.evidence import answer, bare, complaint, place
 from homarus.models.notebook.grammar import Intent, Kind, content_words, read_message
 from homarus.models.notebook.summary import summarize, wants_summary
 
@@ -77,7 +77,7 @@ def _today(user: User, now: datetime) -> str:
 
 def _call(intent: Intent, offered: dict[str, ToolSpec], today: str) -> ToolCall | None:
     match intent.kind:
-        case Kind.KEEP:
+        case Kind.KEEP | Kind.REMIND:
             found = _fill(offered.get("memory_retain"), {_TEXT: intent.text}, _kind(intent.text))
             if found is None and "write" in offered and "edit" in offered:
                 found = _fill(offered.get("read"), {_PATH: f"memory/{today}.md"})
@@ -91,6 +91,8 @@ def _call(intent: Intent, offered: dict[str, ToolSpec], today: str) -> ToolCall 
             return _fill(offered.get("grep"), {_PATTERN: pattern, _PATH: "."}) if pattern else None
         case Kind.READ:
             return _fill(offered.get("read"), {_PATH: intent.text})
+        case Kind.TODAY:
+            return _fill(offered.get("read"), {_PATH: f"memory/{today}.md"})
         case Kind.LIST:
             return _fill(offered.get("ls"), {_PATH: intent.text})
         case Kind.TIME | Kind.STATUS:
@@ -173,18 +175,21 @@ def _say(intent: Intent, result: ToolResult | None, now: datetime) -> str:
     if wrong and intent.kind in words.FAILED:
         return words.FAILED[intent.kind].format(why=single_line(wrong, 300), about=intent.text)
     match intent.kind:
-        case Kind.KEEP:
+        case Kind.KEEP | Kind.REMIND:
             if result is None:
                 return words.NO_MEMORY
             cited = place(result.text)
             where = f" in {cited}" if cited else ""
-            return f"Kept{where}: “{single_line(intent.text, 200)}”"
+            kept = f"Kept{where}: “{single_line(intent.text, 200)}”"
+            return f"{kept}\n{words.NO_ALARM}" if intent.kind is Kind.REMIND else kept
         case Kind.ASK:
             return answer(intent.text, result.text) if result is not None else words.NO_SEARCH
         case Kind.READ | Kind.LIST:
             if result is None:
                 return words.NO_FILES
             return f"{intent.text}:\n\n{_shown(result.text)}"
+        case Kind.TODAY:
+            return _today_note(result)
         case Kind.TIME:
             return _time(result, now)
         case Kind.STATUS:
@@ -193,12 +198,18 @@ def _say(intent: Intent, result: ToolResult | None, now: datetime) -> str:
             return "NO_REPLY"
         case Kind.HEARTBEAT:
             return "HEARTBEAT_OK"
-        case Kind.GREET:
-            return words.GREETING
-        case Kind.FORGET:
-            return words.FORGET
         case _:
-            return words.HELP
+            return words.FIXED.get(intent.kind, words.HELP)
+
+
+def _today_note(result: ToolResult | None) -> str:
+    if result is None:
+        return words.NO_FILES
+    lines = [] if result.is_error else [bare(line) for line in result.text.splitlines()]
+    kept = [line for line in lines if line and not line.startswith("#")]
+    return (
+        "Today's note:\n" + "\n".join(f"- {line}" for line in kept[:MAX_SHOWN_LINES]) if kept else words.NOTHING_TODAY
+    )
 
 
 def _time(result: ToolResult | None, now: datetime) -> str:

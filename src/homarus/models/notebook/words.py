@@ -16,6 +16,23 @@ To talk to a real model, do one of these and start again:
 - fetch a small local model: `homarus models pull NAME` (`homarus models list --pullable` names some);
 - or choose one: `homarus models set provider/model`."""
 
+SELF = (
+    "I am a notebook with fixed rules, not a language model: I keep what you tell me and find it again. All of it stays in "
+    "plain files on this machine, and nothing is sent anywhere. “help” says what I can do and how to connect a real model."
+)
+BEYOND = (
+    "That takes a language model, and I am only a notebook with fixed rules, so nothing was done and nothing was stored. "
+    "“note: …” keeps a sentence as it is; “help” says how to connect a real model."
+)
+NOTHING_FOUND = (
+    "I found nothing about that in your notes, and I know nothing beyond them: I am a notebook, not a language model. "
+    "'help' says how to connect one."
+)
+NOTHING_TODAY = "There is no note of today yet. “ls memory” lists the older ones."
+NO_ALARM = "I cannot remind you by myself, but it stands in your notes."
+THANKS = "You are welcome."
+PARTING = "Good-bye. What you told me stays in your notes."
+NOD = "All right."
 GREETING = "Hello. I am the built-in notebook: tell me what to keep, or ask about what you told me. “help” says more."
 FORGET = (
     "I do not delete notes. They are plain Markdown: take the line out of its file, and it is gone from my answers too."
@@ -28,9 +45,21 @@ NO_SAFE_APPEND = "I could not add to {path} safely with the tools offered here (
 
 FAILED = {
     Kind.KEEP: "I could not keep that: {why}",
+    Kind.REMIND: "I could not keep that: {why}",
     Kind.ASK: "I could not look that up: {why}",
     Kind.READ: "I could not read {about}: {why}",
     Kind.LIST: "I could not list {about}: {why}",
     Kind.TIME: "I could not ask for the time: {why}",
     Kind.STATUS: "I could not get the status: {why}",
+}
+
+# What needs no tool.
+FIXED = {
+    Kind.GREET: GREETING,
+    Kind.THANK: THANKS,
+    Kind.PART: PARTING,
+    Kind.NOD: NOD,
+    Kind.SELF: SELF,
+    Kind.BEYOND: BEYOND,
+    Kind.FORGET: FORGET,
 }
