@@ -40,7 +40,7 @@ test: $(DEV) ## all tests, in minutes; on unchanged files it says when they pass
 	@$(BIN)/python scripts/run_tests.py $(if $(FORCE),--force) -n $(XDIST) $(ARGS)
 
 test-deep: $(DEV) ## the long runs: tens of thousands of cases, hundreds of kills (figures in docs/reliability.md)
-	@HOMARUS_DEEP=1 $(BIN)/python -m pytest -n $(XDIST) -m "deep" $(ARGS)
+	@$(BIN)/python -m pytest -n $(XDIST) --dist worksteal -m "deep" $(ARGS)
 
 lint: $(DEV) ## style, types, layers, sizes
 	@$(BIN)/ruff check .
