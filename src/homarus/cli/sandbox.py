@@ -72,13 +72,9 @@ def probe_command(app: App, agent_id: str, as_json: bool) -> None:
 
 def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
     from homarus.core.routes import SessionKey, main_session
-    from homarus.sandbox.process import available
-    from homarus.sandbox.resolve import Place, resolve
-    from homarus.sandbox.settings import SandboxSettings
+    from homarus.gateway.estimate import sandbox_of
     from homarus.workspace.agents import resolve_workspace
 
     agent = app.config.agent_named(agent_id)
     key = SessionKey.parse(session, default_agent=agent.id) if session else main_session(agent.id)
-    workspace = resolve_workspace(app.config, agent.id, app.env)
-    place = Place(key, workspace, app.paths.home, app.paths.state_dir)
-    return resolve(agent.block("sandbox", SandboxSettings), place, available)
+    return sandbox_of(agent, key, resolve_workspace(app.config, agent.id, app.env))
