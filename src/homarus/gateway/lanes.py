@@ -48,12 +48,15 @@ class Lanes:
         """
         paths = sorted(self._inboxes.glob("*.jsonl")) if self._inboxes.is_dir() else []
         keys = {item.route.session_key for path in paths for item in Inbox(path).pending}
+        opened = 0
         for key in keys:
             try:
                 self.lane(key)
             except Locked as held:
                 _log.warning("%s stays as it is: %s", key, held)
-        return len(keys)
+            else:
+                opened += 1
+        return opened
 
     def drop(self, key: SessionKey) -> None:
         """Let go of the lane of a session that goes away."""
