@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import click
 import pytest
-from tests.cli.tree import every_command
+from tests.cli.tree import WITHOUT_JSON, every_command
 
 from homarus.cli.main import cli
 from homarus.cli.table import COMMANDS
@@ -166,6 +166,20 @@ def test_no_command_at_work_imports_what_it_does_not_use(rows: list[Row], tmp_pa
         extra = set(result["modules"]) - LIGHT - AMBIENT - row.uses
         if extra:
             wrong.append(f"{row.line}: imports {', '.join(sorted(extra))}")
+    assert wrong == []
+
+
+def test_json_is_json_and_nothing_else(tmp_path: Path):
+    talk = [Row("setup --json"), Row("agent -m 'Remember that the gate code is 4711.' --json")]
+    rows = [Row(f"{row.line} --json", text=row.text) for row in ROWS if not row.uses and not row.code]
+    rows = [*talk, *(row for row in rows if called(row.line) not in WITHOUT_JSON and called(row.line) != ("agent",))]
+    wrong = []
+    for row, result in zip(rows, at_work(rows, tmp_path / "home"), strict=True):
+        lines = str(result["out"]).splitlines() if called(row.line) == ("sessions", "tail") else [result["out"]]
+        try:
+            assert [json.loads(str(line)) for line in lines]
+        except (ValueError, AssertionError):
+            wrong.append(f"{row.line}: ended with {result['code']} and printed {result['out']}")
     assert wrong == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.tree import every_command
+from tests.cli.tree import WITHOUT_JSON, every_command
 
 from homarus import __version__
 from homarus.cli.group import Group
@@ -77,10 +77,6 @@ def test_the_log_level_is_obeyed(tmp_path: Path) -> None:
 def test_every_command_has_help_that_loads(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0
     assert "Usage: homarus" in capsys.readouterr().out
-
-
-# What prints no data: a conversation, a show, an editor, a script for a shell.
-WITHOUT_JSON = {("chat",), ("demo",), ("config", "edit"), ("completion",)}
 
 
 def test_every_command_that_prints_data_takes_json() -> None:

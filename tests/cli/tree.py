@@ -6,6 +6,9 @@ import click
 
 from homarus.cli.main import cli
 
+# What prints no data: a conversation, a show, an editor, a script for a shell.
+WITHOUT_JSON = {("chat",), ("demo",), ("config", "edit"), ("completion",)}
+
 
 def every_command(
     group: click.Group = cli, path: tuple[str, ...] = ()
