@@ -1,40 +1,34 @@
-"""Questions of a child go to whoever attends to the session that it works for; where nobody does, nobody is asked."""
+"""Whoever attends to a session is asked, once; where nobody does, nobody is."""
 
 from __future__ import annotations
 
 from homarus.core.events import ApprovalAsked, RunEvent
-from homarus.core.routes import SessionKey, main_session
+from homarus.core.routes import main_session
 from homarus.gateway.people import People
 from homarus.tools.approval import Request
 
-CHILD = "agent:main:subagent:1"
+KEY = main_session("main")
 
 
-def request(session: str) -> Request:
-    return Request("id", "d", "exec", "", "rm x", "a command would run on the host", "main", session, 0, 10)
+def request(session: str = str(KEY)) -> Request:
+    return Request("q1", "d", "exec", "", "rm -r x", "a command would run", "main", session, 0, 120_000)
 
 
-async def test_a_childs_question_reaches_the_person_at_its_root() -> None:
-    people, heard = People({CHILD: "agent:main:main"}.get), []  # type: ignore[arg-type]
-    assert not people.reachable(request(CHILD))
-
-    def hear(event: RunEvent) -> None:
-        assert isinstance(event, ApprovalAsked)
-        heard.append(event.detail)
-
-    leave = people.arrive(main_session("main"), hear)
-    assert people.reachable(request(CHILD))
-    await people.announce(request(CHILD))
-    await people.announce(request("agent:main:main"))
-    assert heard == ["a sub-agent asks: a command would run on the host", "a command would run on the host"]
-    assert not people.reachable(request("agent:main:subagent:2"))
-    leave()
-    assert not people.reachable(request(CHILD))
+async def test_two_clients_of_one_session_hear_a_question_once_each() -> None:
+    people, heard = People(), list[RunEvent]()
+    leave = [people.arrive(KEY, heard.append), people.arrive(KEY, heard.append)]
+    await people.announce(request())
+    assert len(heard) == 1
+    assert isinstance(heard[0], ApprovalAsked)
+    leave[0]()
+    assert people.reachable(request())
+    leave[1]()
+    assert not people.reachable(request())
 
 
-async def test_somebody_who_attends_to_the_child_itself_is_asked_first() -> None:
-    people, heard = People(lambda _session: "agent:main:main"), []  # type: ignore[var-annotated]
-    people.arrive(main_session("main"), lambda _event: heard.append("root"))
-    people.arrive(SessionKey.parse(CHILD), lambda _event: heard.append("child"))
-    await people.announce(request(CHILD))
-    assert heard == ["child"]
+async def test_the_question_of_a_child_goes_to_whoever_attends_to_its_root() -> None:
+    people, heard = People(lambda _session: str(KEY)), list[RunEvent]()
+    people.arrive(KEY, heard.append)
+    await people.announce(request("agent:main:subagent:x"))
+    assert isinstance(heard[0], ApprovalAsked)
+    assert "sub-agent" in heard[0].detail

@@ -305,6 +305,16 @@ async def test_a_server_that_does_not_stream(http: HttpClient):
         assert stop.message.usage.prompt == 3
 
 
+async def test_an_address_that_is_no_model_is_named_and_not_asked_again(dialect: str, http: HttpClient):
+    page = Answer([b"<html><title>Log in</title></html>"], headers={"content-type": "text/html"}, chunked=False)
+    elsewhere = Answer([b""], status=302, headers={"location": "https://example.com/login"}, chunked=False)
+    for answer, said in ((page, "is a web page"), (elsewhere, "https://example.com/login")):
+        _, stop, _ = await play(dialect, http, answer)
+        assert stop.error is not None
+        assert stop.error.kind is ModelFailure.MODEL_NOT_FOUND
+        assert said in stop.error.message
+
+
 async def test_a_consumer_that_walks_away_frees_the_connection(dialect: str, http: HttpClient):
     async with serving(Answer(DIALECTS[dialect][2]["text"][:4], hang=True)) as server:
         stream = provider(dialect, server.url, http).stream(ask(), cancel=Cancel())

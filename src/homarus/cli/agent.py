@@ -149,8 +149,10 @@ def _finish(app: App, done: Turned, *, stream: bool, as_json: bool) -> int:
     if as_json and not stream:
         app.out.json(done.to_json())
     elif not stream:
+        from homarus.core.text import printable
+
         for text in done.texts:
-            app.out.line(text)
+            app.out.line(printable(text))
     if done.interrupted:
         print("homarus: stopped", file=app.out.err)
         return INTERRUPTED

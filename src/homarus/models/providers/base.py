@@ -105,6 +105,8 @@ async def run(
             body = await _guard(partial(response.read, MAX_BODY), call, cancel)
             if response.status != 200:
                 raise Rejected(response, body)
+            if "html" in kind:
+                raise Fault(f"{call.url} is a web page, not a model", kind=ModelFailure.MODEL_NOT_FOUND)
             for delta in decoder.feed_whole(body):
                 yield delta
         else:
@@ -157,6 +159,10 @@ def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
 
     if isinstance(problem, Rejected):
         text, response = body_text(problem.body), problem.response
+        if 300 <= response.status < 400:
+            text = f"{call.url} sends us to {response.headers.get('location', 'another address')}; check baseUrl"
+            kind = ModelFailure.MODEL_NOT_FOUND
+            return ModelError(kind, f"{where(call)}: {text}", status=response.status, cure=CURES[kind])
         return failure(response.status, text, where=where(call), headers=response.headers, now=clock.now())
     if isinstance(problem, Fault):
         if problem.kind is None:
