@@ -153,3 +153,26 @@ async def test_a_wrong_program_is_the_callers_mistake(workspace: Path) -> None:
     for argv in ((), ("",), ("/no/such/program",), ("a\x00b",)):
         with pytest.raises(ToolError):
             await start(spec, Order(argv, str(workspace), {}, "m"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_no_variable_stands_on_a_command_line_that_others_can_see(backend: Backend, workspace: Path) -> None:
+    spec = SandboxSpec(backend, str(workspace))
+    env = {**clean_environment(spec, {}, {}), "API_KEY": "k-very-secret", "LONG": "x" * 100_000}
+    order = Order(("/bin/sh", "-c", 'echo "$API_KEY:${#LONG}"; read go'), str(workspace), env, "m-seen", stdin=True)
+    child = await start(spec, order)
+    try:
+        output = b""
+        async with asyncio.timeout(20):
+            async for piece in child.output():
+                output += piece
+                if b"\n" in output:
+                    break
+        assert output.strip() == b"k-very-secret:100000"
+        pids = [child.pid, *marked(order.mark)]
+        lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids if Path(f"/proc/{pid}").exists()]
+        assert lines
+        assert not any(b"k-very-secret" in line for line in lines)
+    finally:
+        await child.kill()
+        child.close()

@@ -195,7 +195,11 @@ def test_binds_that_give_the_machine_away(tmp_path: Path, bind: str) -> None:
 def test_docker_options_are_ours_alone(tmp_path: Path) -> None:
     """No string of a model or a configuration becomes an option: not a host network, not a container's, not a capability."""
     spec = SandboxSpec(Backend.DOCKER, str(tmp_path), Access.RO, image="debian", user="1000:1000")
-    line = docker.command(spec, ["--privileged", "-v", "/:/host"], cwd=str(tmp_path), env={"X": "--network=host"})
+    held: list[int] = []
+    given = docker.variables({"X": "--network=host", "DOCKER_HOST": "tcp://evil", "Y": "two\n--privileged"}, held)
+    line = docker.command(spec, ["--privileged", "-v", "/:/host"], cwd=str(tmp_path), variables=given)
+    with os.fdopen(held[0], "rb") as file:
+        assert file.read() == b"DOCKER_HOST=tcp://evil\nX=--network=host\n"
     options = line[: line.index("--")]
     assert options[options.index("--network") + 1] == "none"
     assert not {"--privileged", "--pid", "--cap-add", "--volume", "-v", "--device"} & set(options)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from homarus.sandbox.held import memory_file
 from homarus.sandbox.seccomp import filter_code
 from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
 
@@ -54,8 +55,7 @@ def command(
         line.append("--unshare-net")
     if held is not None:
         line += ["--seccomp", str(_filter(held, network=spec.network))]
-    for name, value in sorted(env.items()):
-        line += ["--setenv", name, value]
+    line += ["--args", str(_variables(held, env))] if held is not None else []
     for path in _SYSTEM:
         line += _system_folder(path)
     for path in _ETC + (_ETC_NETWORK if spec.network else ()):
@@ -77,12 +77,14 @@ def _sized(limits: Limits) -> list[str]:
 
 
 def _filter(held: list[int], *, network: bool) -> int:
-    """Return a descriptor from which the filter of calls can be read once."""
-    source, sink = os.pipe()
-    held.append(source)
-    with os.fdopen(sink, "wb") as file:
-        file.write(filter_code(network=network, isolated=True))
-    return source
+    """Return a descriptor from which the filter of calls can be read."""
+    return memory_file(filter_code(network=network, isolated=True), held)
+
+
+def _variables(held: list[int], env: Mapping[str, str]) -> int:
+    """Return a descriptor from which the variables can be read: on a command line every user of the machine would see them."""
+    words = [word for name, value in sorted(env.items()) for word in ("--setenv", name, value)]
+    return memory_file(b"".join(os.fsencode(word) + b"\0" for word in words), held)
 
 
 def limited(limits: Limits, argv: Sequence[str]) -> list[str]:

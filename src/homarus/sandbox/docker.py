@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 
 from homarus.core.errors import ToolError
+from homarus.sandbox.held import memory_file
 from homarus.sandbox.spec import Access, SandboxSpec
 
 
 def command(
-    spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], name: str = "", tty: bool = False
+    spec: SandboxSpec,
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    variables: Sequence[str] = (),
+    name: str = "",
+    tty: bool = False,
 ) -> list[str]:
     """Return the command line that runs `argv` in a container of the spec's image."""
     line = [
@@ -36,9 +44,20 @@ def command(
             # The option is a list with commas; what stands behind one would be an option of its own.
             raise ToolError(f"{path} cannot be shown in a container", cure="use a folder without commas and quotes")
         line += ["--mount", f"type=bind,source={path},target={path}{'' if writable else ',readonly'}"]
-    for key, value in sorted(env.items()):
-        line += ["--env", f"{key}={value}"]
-    return [*line, "--workdir", cwd if spec.can_read(cwd) else "/tmp", "--", spec.image, *argv]  # noqa: S108
+    return [*line, *variables, "--workdir", cwd if spec.can_read(cwd) else "/tmp", "--", spec.image, *argv]  # noqa: S108
+
+
+def variables(env: Mapping[str, str], held: list[int]) -> list[str]:
+    """Return the options that give a container its variables, from a file that only we can open.
+
+    On a command line every user of the machine would see them, and in the client's own environment names such as
+    DOCKER_HOST would mean something to it. `held` takes the file's descriptor.
+    """
+    # The file holds a variable a line; a value of several lines can only stand on the command line.
+    whole = {name: value for name, value in env.items() if "\n" in value or "\r" in value}
+    text = "".join(f"{name}={value}\n" for name, value in sorted(env.items()) if name not in whole)
+    file = memory_file(os.fsencode(text), held)
+    return [f"--env-file=/dev/fd/{file}", *(f"--env={name}={value}" for name, value in sorted(whole.items()))]
 
 
 def stop_command(spec: SandboxSpec, name: str) -> list[str]:

@@ -35,7 +35,8 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
     order = [f"read={path}" for path in readable] + [f"write={path}" for path in writable]
     order += [f"entry={path}" for path in entries]
     order += [f"filter={filter_code(network=spec.network, isolated=False).hex()}"]
-    order += [f"env={name}={value}" for name, value in env.items()]
+    # By name alone: on a command line every user of the machine would see the values. The launcher has them itself.
+    order += [f"env={name}" for name in env]
     order += [f"network={int(spec.network)}", f"cwd={cwd if spec.can_read(cwd) else ''}"]
     limits = spec.limits
     order += [f"cpu={limits.cpu_seconds}", f"memory={limits.memory_bytes}", f"processes={limits.processes}"]

@@ -1,6 +1,6 @@
 """The launcher behind the Landlock sandbox: it ties its own hands, then becomes the command.
 
-It runs as a program of its own (`python -I -S landlock_run.py read=PATH write=PATH env=NAME=VALUE … -- ARGV…`), imports
+It runs as a program of its own (`python -I -S landlock_run.py read=PATH write=PATH env=NAME … -- ARGV…`), imports
 nothing of homarus, and refuses to run the command when any step fails. It runs before every command, so it also loads
 nothing that costs milliseconds: no json, no tempfile, no shutil.
 """
@@ -80,8 +80,7 @@ def _order(words: list[str]) -> tuple[dict[str, Any], list[str]]:
         elif name == "filter":
             order[name] = bytes.fromhex(value)
         elif name == "env":
-            key, _, text = value.partition("=")
-            order["env"][key] = text
+            order["env"][value] = os.environ.get(value, "")
         elif name == "network":
             order[name] = value == "1"
         else:

@@ -232,7 +232,10 @@ def command_line(spec: SandboxSpec, order: Order, env: Mapping[str, str], held: 
         case Backend.LANDLOCK:
             return landlock.command(spec, order.argv, cwd=order.cwd, env=env)
         case Backend.DOCKER:
-            return docker.command(spec, order.argv, cwd=order.cwd, env=env, name=_container(order), tty=order.tty)
+            given = docker.variables(env, held) if held is not None else ()
+            return docker.command(
+                spec, order.argv, cwd=order.cwd, variables=given, name=_container(order), tty=order.tty
+            )
         case Backend.OFF:
             return list(order.argv)
 
