@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from homarus.core.messages import Inbound
 from homarus.core.routes import Route, SessionKey, SessionKind
-from homarus.models.select import Override
-from homarus.sessions.row import SessionEntry
 
 
 def route_of(key: SessionKey, inbound: Inbound) -> Route:
@@ -18,11 +16,3 @@ def lane_of(key: SessionKey) -> str:
     if key.kind is SessionKind.HEARTBEAT:
         return "background"  # it never keeps a reply waiting
     return "subagent" if key.is_subagent else "cron-nested" if key.is_cron else "main"
-
-
-def stored_override(entry: SessionEntry) -> Override | None:
-    """Return the model that was chosen for a session, if one was."""
-    if not entry.model_override:
-        return None
-    provider = f"{entry.provider_override}/" if entry.provider_override else ""
-    return Override(f"{provider}{entry.model_override}", entry.model_override_source or "user")

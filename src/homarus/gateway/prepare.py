@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.budget import Meter, Spent, retry_limit
+from homarus.agent.choice import stored_override
 from homarus.agent.deadline import Deadline
 from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
@@ -23,7 +24,6 @@ from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.gateway.compose import Composed, Composer, PromptRequest
 from homarus.gateway.home import Home
-from homarus.gateway.marks import stored_override
 from homarus.gateway.spending import Spending
 from homarus.gateway.toolkit import Toolkit, wish_of
 from homarus.models.access import Models
@@ -98,7 +98,9 @@ class Preparer:
     async def prepare(self, turn: Turn, entry: SessionEntry, cancel: Cancel, emit: Emit) -> Prepared:
         """Resolve the models, the tools and the rules of a turn."""
         agent = self._home.config.agent(turn.agent_id)
-        chain = await self._models.chain(agent, override=turn.model or stored_override(entry), images=bool(turn.images))
+        chain = await self._models.chain(
+            agent, override=turn.model or stored_override(entry, turn.session), images=bool(turn.images)
+        )
         ref = chain.primary
         info = self._models.info(ref)
         queue = self._home.config.block("messages.queue", QueueSettings)

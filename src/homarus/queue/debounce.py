@@ -32,7 +32,7 @@ class InboundDebounce:
 
     def offer(self, inbound: Inbound, now: float, *, command: bool = False) -> list[Inbound]:
         """Take a message in and return what is ready to go on, oldest first."""
-        delay = self._settings.by_channel.get(inbound.channel, self._settings.debounce_ms) / 1000
+        delay = self._settings.delay_ms(inbound.channel) / 1000
         key = (inbound.channel, inbound.account, inbound.peer, inbound.thread, inbound.sender)
         if command:
             return [inbound]

@@ -38,6 +38,7 @@ class Inbox:
         self._resumed: set[str] = set()
         self._writer: JsonlWriter | None = None
         self._foreign = False
+        self._least = 0  # bytes that the last clean-up could not save
         if path.exists():
             self._replay()
 
@@ -67,7 +68,8 @@ class Inbox:
             if self._pending.pop(key, None) is not None:
                 self._remember(key)
                 self._append({"settled": key}, durable=False)
-        if not (self._pending or self._foreign) and self._writer is not None and self._writer.size > MAX_BYTES:
+        size = self._writer.size if self._writer is not None else 0
+        if not (self._pending or self._foreign) and size > max(MAX_BYTES, 2 * self._least):
             self._shrink()
 
     def resume(self, *keys: str) -> bool:
@@ -115,8 +117,9 @@ class Inbox:
                 self._resumed.update(key for key in record["resumed"] if isinstance(key, str))
 
     def _shrink(self) -> None:
-        """Write the file anew without history; only the newest settled keys stay, for platforms that repeat."""
+        """Write the file anew without history; the keys of what was settled stay, for platforms that repeat."""
         self.close()
         self._resumed.clear()
-        newest = list(self._settled)[-200:]
-        write_atomic(self._path, b"".join(msgspec.json.encode({"settled": key}) + b"\n" for key in newest))
+        content = b"".join(msgspec.json.encode({"settled": key}) + b"\n" for key in self._settled)
+        write_atomic(self._path, content)
+        self._least = len(content)

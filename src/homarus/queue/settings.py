@@ -28,6 +28,8 @@ class Drop(StrEnum):
 DEFAULT_MODE = Mode.STEER  # 2026.9; January 2026 had collect
 DEFAULT_DEBOUNCE_MS = 500  # 2026.9; January 2026 had 1,000
 DEFAULT_CAP = 20
+# Telegram splits long texts, and its pieces come close together (2026.9).
+CHANNEL_DEBOUNCE_MS = {"telegram": 300}
 
 
 class QueueSettings(Struct, frozen=True, rename="camel"):
@@ -48,5 +50,10 @@ class QueueSettings(Struct, frozen=True, rename="camel"):
 class InboundSettings(Struct, frozen=True, rename="camel"):
     """`messages.inbound`: how long to wait for a sender who types in pieces."""
 
-    debounce_ms: int = 0
+    debounce_ms: int | None = None
     by_channel: dict[str, int] = {}
+
+    def delay_ms(self, channel: str) -> int:
+        """Return how long to wait on a channel: as configured for it, as configured for all, or as is usual there."""
+        usual = CHANNEL_DEBOUNCE_MS.get(channel, 0) if self.debounce_ms is None else self.debounce_ms
+        return self.by_channel.get(channel, usual)

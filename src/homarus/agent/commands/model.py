@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from homarus.agent.choice import stored_override
 from homarus.agent.commands.command import Command, CommandContext, CommandReply, said
 from homarus.agent.commands.wording import short_count
 from homarus.agent.directives import CLEAR
@@ -32,17 +33,9 @@ def named_model(models: Models, agent: AgentConfig, word: str) -> str | None:
 
 async def current(ctx: CommandContext) -> tuple[ModelRef, str]:
     """Return the model of the session's next turn, and where that choice comes from."""
-    entry = ctx.entry
-    override = stored_override(entry.provider_override, entry.model_override, entry.model_override_source)
+    override = stored_override(ctx.entry, ctx.session)
     found = await ctx.host.models.chain(ctx.host.config.agent(ctx.session.agent_id), override=override)
     return found.primary, found.source
-
-
-def stored_override(provider: str | None, model: str | None, source: str | None) -> Override | None:
-    """Return the model that a session's row asks for."""
-    if not model:
-        return None
-    return Override(f"{provider}/{model}" if provider else model, source or "user")
 
 
 def keep_model(ctx: CommandContext, wanted: str) -> str:
