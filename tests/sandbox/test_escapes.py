@@ -1,18 +1,23 @@
 """Hostile commands against every sandbox that works here, as root and as an ordinary user.
 
-Each line is one attempt. What must not happen is looked for outside, after the command: a file that was made, a secret
-that was printed, a process that was reached. `docs/sandbox.md` shows the table.
+Each line of `attempts` is one attempt. What must not happen is looked for outside, after the command: a file that was made
+or touched, a secret that was printed, a process that was reached. `docs/sandbox.md` shows the table.
 """
 
 import asyncio
+import ctypes
 import os
+import platform
 import pwd
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.sandbox.attempts import NETWORK, PROCESSES, REACHED, READS, SECRET, WRITES
 
 from homarus.core.cancel import Cancel
 from homarus.sandbox.process import Order, available, run
@@ -20,102 +25,9 @@ from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 
 BACKENDS = [backend for backend in (Backend.BWRAP, Backend.LANDLOCK) if available(backend)]
-SECRET = "the-hidden-word"
-# {out}: a folder outside of the workspace with a secret file. {ws}: the workspace. {pid}: a process outside.
-READS = [
-    "cat {out}/secret",
-    "cat {ws}/../out/secret",
-    "cat {ws}/link",
-    "cat {ws}/dirlink/secret",
-    "cd {ws}/dirlink && cat secret",
-    "ln -s {out}/secret s && cat s",
-    "ln -s / root && cat root{out}/secret",
-    "ln {out}/secret hard && cat hard",
-    "cp {out}/secret copy && cat copy",
-    "cat /proc/{pid}/root{out}/secret",
-    "cat /proc/1/root{out}/secret",
-    "cat /proc/self/root{out}/secret",
-    "cat /proc/{pid}/environ",
-    "cat /proc/{pid}/cwd/secret",
-    "tar cf - {out}/secret",
-    "find {out} -type f -exec cat {{}} +",
-    "python3 -c 'print(open(\"{out}/secret\").read())'",
-    "dd if={out}/secret",
-    "cat < {out}/secret",
-    "exec 9< {out}/secret; cat <&9",
-    "cat /etc/shadow",
-    "cat /etc/sudoers",
-    "cat /root/.ssh/id_rsa /root/.bash_history",
-    "ls {out}",
-    "stat {out}/secret && cat {out}/secret",
-    "mount --bind {out} {ws}/mnt && cat mnt/secret",
-    "unshare -rm sh -c 'mount --bind / mnt; cat mnt{out}/secret'",
-    "unshare -rm sh -c 'umount -l /tmp; cat {out}/secret'",
-    "nsenter -t {pid} -m cat {out}/secret",
-    "chroot /proc/{pid}/root cat {out}/secret",
-    'python3 -c \'import ctypes;l=ctypes.CDLL(None);l.chroot(b".");import os;[os.chdir("..") for _ in range(9)];l.chroot(b".");print(open("{out}/secret").read())\'',
-    "git -c core.fsmonitor='cat {out}/secret' status",
-    "sh -c 'PATH={out}:$PATH evil'",
-    "LD_PRELOAD={out}/evil.so true; cat {out}/secret",
-    "cat /dev/fd/3 /dev/fd/4 /dev/fd/5 /dev/fd/6 /dev/fd/7 /dev/fd/8 /dev/fd/9",
-    "for f in /proc/self/fd/*; do cat $f/secret $f/out/secret; done",
-    "cat /proc/*/environ /proc/*/cmdline",
-    "cat /sys/kernel/debug/* /proc/kcore | head -c 100; cat {out}/secret",
-    "busybox cat {out}/secret || perl -e 'print <>' {out}/secret",
-    "awk 1 {out}/secret; sed p {out}/secret; head {out}/secret",
-]
-WRITES = [
-    "echo x > {out}/made",
-    "touch {out}/made",
-    "echo x > {ws}/../out/made",
-    "echo x > {ws}/dirlink/made",
-    "ln -s {out} d && echo x > d/made",
-    "mv f {out}/made",
-    "cp f {out}/made",
-    "mkdir {out}/made",
-    "echo x | tee {out}/made",
-    "echo x >> {out}/secret",
-    "rm -f {out}/secret",
-    "rm -rf {out}",
-    "mv {out}/secret {ws}/stolen && cat stolen",
-    "ln f {out}/made",
-    'python3 -c \'open("{out}/made","w")\'',
-    "install -m 755 f {out}/made",
-    "echo x > /proc/{pid}/root{out}/made",
-    "echo x > /usr/bin/homarus-made",
-    "echo x > /etc/homarus-made",
-    "echo 'x' > /etc/ld.so.preload",
-    "echo x > {ws}/link",
-    "chmod 777 {out}",
-    "mknod {ws}/disk b 8 0 && dd if={ws}/disk bs=1 count=1 && echo made > {out}/made",
-    "mkfifo p && echo ok && ln -f p {out}/made",
-    "mount -t tmpfs none {out} && echo x > {out}/made",
-    "unshare -rm mount -o remount,rw / && echo x > {out}/made",
-    "crontab -l; echo '* * * * * touch {out}/made' | crontab -",
-    "at now <<< 'touch {out}/made'",
-    "systemd-run touch {out}/made",
-]
-PROCESSES = [
-    "kill -9 {pid}",
-    "kill -STOP {pid}",
-    "python3 -c 'import os; os.kill({pid}, 9)'",
-    "pkill -9 -f homarus-escape-victim",
-    "for p in $(ls /proc | grep '^[0-9]'); do test $p -gt 50 && kill -9 $p; done",
-    "gdb -p {pid} -batch || strace -p {pid} -o /dev/null",
-    'python3 -c \'import ctypes; print("ptraced" if ctypes.CDLL(None).ptrace(16, {pid}, 0, 0) == 0 else "no")\'',
-    "renice 19 {pid} && echo reniced",
-    "echo 1000 > /proc/{pid}/oom_score_adj && echo scored",
-]
-NETWORK = [
-    'python3 -c \'import socket; s=socket.create_connection(("127.0.0.1", {port}), 2); s.send(b"x")\'',
-    'python3 -c \'import socket; s=socket.socket(socket.AF_UNIX); s.connect("{out}/socket"); s.send(b"x")\'',
-    'python3 -c \'import socket; s=socket.socket(socket.AF_UNIX); s.connect("\\0homarus-{port}"); s.send(b"x")\'',
-    "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
-    "curl -s http://127.0.0.1:{port}/ || wget -qO- http://127.0.0.1:{port}/",
-    'python3 -c \'import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"x", ("127.0.0.1", {port}))\'',
-    'python3 -c \'import socket; s=socket.socket(socket.AF_INET6); s.connect(("::ffff:127.0.0.1", {port})); s.send(b"x")\'',
-    "unshare -rn sh -c 'ip link set lo up; nc 127.0.0.1 {port} </dev/null'",
-]
+MADE = ("/usr/bin/homarus-made", "/etc/homarus-made", "/etc/ld.so.preload", "/etc/cron.d/homarus-made")
+MADE += ("/root/homarus-made", "/sys/fs/cgroup/homarus-made", "/sys/fs/cgroup/pids/homarus-made")
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Yard:
@@ -138,9 +50,31 @@ class Yard:
             cwd=self.out,
         )
         self.port = 0
+        # Places that are no files of the workspace's and hold the secret, too: shared memory of both kinds, and a key.
+        self.name = f"homarus-{os.getpid()}"
+        Path("/dev/shm", self.name).write_text(SECRET)
+        self.shm = _libc.shmget(0, 4096, 0o1666)
+        _libc.shmat.restype = ctypes.c_void_p
+        ctypes.memmove(_libc.shmat(self.shm, None, 0), SECRET.encode(), len(SECRET))
+        self.before = self.state()
+
+    def keep_key(self) -> None:
+        """Put the secret into the keyring of this session, under a name that an attempt can know."""
+        if platform.machine() == "x86_64":
+            _libc.syscall(248, b"user", f"homarus-{self.port}".encode(), SECRET.encode(), len(SECRET), -3)
+
+    def state(self) -> list[object]:
+        """Return everything about the files outside that must stay as it is."""
+        found: list[object] = [socket.gethostname()]
+        for path in (self.out, self.out / "secret", self.out / "evil"):
+            facts = path.stat()
+            found.append((path.name, facts.st_mode, facts.st_uid, facts.st_gid, facts.st_mtime_ns, os.listxattr(path)))
+        return found
 
     def order(self, spec: SandboxSpec, command: str) -> Order:
-        text = command.format(out=self.out, ws=self.ws, pid=self.victim.pid, port=self.port)
+        text = command.format(
+            out=self.out, ws=self.ws, pid=self.victim.pid, port=self.port, shm=self.shm, name=self.name
+        )
         return Order(
             ("/bin/sh", "-c", text), str(self.ws), clean_environment(spec, os.environ, {}), os.urandom(6).hex()
         )
@@ -156,11 +90,9 @@ class Yard:
             found.append("the secret was changed")
         if sorted(os.listdir(self.out)) != ["evil", "secret"]:
             found.append(f"something was made outside: {os.listdir(self.out)}")
-        found += [
-            path
-            for path in ("/usr/bin/homarus-made", "/etc/homarus-made", "/etc/ld.so.preload")
-            if os.path.exists(path)
-        ]
+        elif self.state() != self.before:
+            found.append(f"a mode, an owner, a time or a name was changed outside: {self.state()}")
+        found += [path for path in MADE if os.path.exists(path)]
         if self.victim.poll() is not None:
             found.append("a process outside was ended")
         if Path(f"/proc/{self.victim.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
@@ -170,6 +102,12 @@ class Yard:
     def close(self) -> None:
         os.killpg(self.victim.pid, 9)
         self.victim.wait()
+        Path("/dev/shm", self.name).unlink()
+        _libc.shmctl(self.shm, 0, None)
+
+
+def batched(commands: list[str], size: int = 8) -> list[list[str]]:
+    return [commands[at : at + size] for at in range(0, len(commands), size)]
 
 
 @pytest.fixture
@@ -183,14 +121,16 @@ async def run_all(yard: Yard, backend: Backend) -> list[str]:
     """Make every attempt, several at a time, and return what got through."""
     through = []
     spec = SandboxSpec(backend, str(yard.ws), limits=Limits(20, 1 << 30, 64))
-    for command in READS:
-        if SECRET in await yard.attempt(spec, command):
-            through.append(f"read: {command}")
-    for command in [*WRITES, *PROCESSES]:
-        output = await yard.attempt(spec, command)
-        through += [f"{what}: {command}" for what in yard.breaches()]
-        if any(word in output.split() for word in ("ptraced", "reniced", "scored")):
-            through.append(f"process: {command}")
+    yard.keep_key()
+    for group in batched(READS):
+        outputs = await asyncio.gather(*(yard.attempt(spec, command) for command in group))
+        pairs = zip(group, outputs, strict=True)
+        through += [f"read: {command}" for command, output in pairs if SECRET in output]
+    for group in batched([*WRITES, *PROCESSES]):
+        outputs = await asyncio.gather(*(yard.attempt(spec, command) for command in group))
+        pairs = zip(group, outputs, strict=True)
+        through += [f"{what}: one of {group}" for what in yard.breaches()]
+        through += [f"reached: {command}" for command, output in pairs if set(REACHED) & set(output.split())]
     heard = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -202,10 +142,10 @@ async def run_all(yard: Yard, backend: Backend) -> list[str]:
     abstract = await asyncio.start_unix_server(serve, f"\0homarus-{yard.port}")
     socket_path = yard.out.parent / "socket"
     local = await asyncio.start_unix_server(serve, socket_path)
-    for command in NETWORK:
-        await yard.attempt(spec, command.replace("{out}/socket", str(socket_path)))
+    for group in batched(NETWORK):
+        await asyncio.gather(*(yard.attempt(spec, c.replace("{out}/socket", str(socket_path))) for c in group))
         if heard:
-            through.append(f"network: {command}")
+            through.append(f"network: one of {group}")
             heard.clear()
     for made in (server, abstract, local):
         made.close()
@@ -214,7 +154,7 @@ async def run_all(yard: Yard, backend: Backend) -> list[str]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_nothing_gets_out(yard: Yard, backend: Backend) -> None:
-    assert len(READS) + len(WRITES) + len(PROCESSES) + len(NETWORK) >= 80
+    assert len(READS) + len(WRITES) + len(PROCESSES) + len(NETWORK) >= 160
     assert await run_all(yard, backend) == []
 
 
@@ -285,3 +225,80 @@ async def test_a_locked_workspace_keeps_what_shapes_the_agent(yard: Yard, backen
         assert not (yard.ws / "MEMORY.md").exists(), command
         assert os.listdir(yard.ws / "skills") == [], command
     assert await yard.attempt(spec, "echo fine > notes/new; cat notes/new") == "fine\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_network_does_not_reach_the_services_of_this_machine(yard: Yard, backend: Backend) -> None:
+    """Sockets with a name belong to no network: Docker's, D-Bus's, and those without a file that any program can name."""
+    heard: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append("here")
+        writer.close()
+
+    name = f"homarus-net-{os.getpid()}"
+    servers = [
+        await asyncio.start_unix_server(serve, f"\0{name}"),
+        await asyncio.start_unix_server(serve, yard.ws / "s"),
+    ]
+    tcp = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = tcp.sockets[0].getsockname()[1]
+    spec = SandboxSpec(backend, str(yard.ws), network=True)
+    connect = "import socket; s = socket.socket(socket.AF_UNIX); s.connect({!r})"
+    for where in (f"\0{name}", str(yard.ws / "s")):
+        await yard.attempt(
+            spec, f"python3 -c {shlex.quote(connect.format(where))}".replace("{", "{{").replace("}", "}}")
+        )
+    await yard.attempt(spec, "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' && echo raw")
+    assert heard == []
+    await yard.attempt(spec, f"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'")
+    assert heard == ["here"]
+    for server in (*servers, tcp):
+        server.close()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_link_in_place_of_a_folder_shows_nothing(yard: Yard, backend: Backend) -> None:
+    """What git would run is shown read-only; a link there must not show what it leads to, nor keep commands from running."""
+    (yard.out / "config").write_text(SECRET)
+    for link in (".git", "notes"):
+        (yard.ws / link).symlink_to(yard.out)
+        for locked in ((), ("SOUL.md",)):
+            spec = SandboxSpec(backend, str(yard.ws), locked=locked)
+            output = await yard.attempt(spec, f"cat {link}/config {link}/secret; echo x > {link}/made; echo ran")
+            assert SECRET not in output
+            assert "ran" in output
+            assert not (yard.out / "made").exists()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_folder_that_becomes_a_link_while_commands_start(yard: Yard, backend: Backend) -> None:
+    """CVE-2026-44112 and 44113: the swap goes on while a locked workspace is shown again and again."""
+    spec = SandboxSpec(backend, str(yard.ws), locked=("SOUL.md",))
+    folder, link = yard.ws / "notes", yard.ws / "spare"
+    folder.mkdir()
+    link.symlink_to(yard.out)
+    stop = False
+
+    def swap() -> None:
+        while not stop:
+            os.rename(folder, yard.ws / "t")
+            os.rename(link, folder)
+            os.rename(yard.ws / "t", link)
+
+    swapper = asyncio.create_task(asyncio.to_thread(swap))
+    try:
+        for _ in range(12):
+            output = await yard.attempt(spec, "cat notes/secret spare/secret; echo x > notes/made; echo x > spare/made")
+            assert SECRET not in output
+    finally:
+        stop = True
+        await swapper
+    assert not (yard.out / "made").exists()
+
+
+@pytest.mark.skipif(Backend.BWRAP not in BACKENDS, reason="needs bubblewrap")
+async def test_memory_behind_tmp_is_bounded(yard: Yard) -> None:
+    spec = SandboxSpec(Backend.BWRAP, str(yard.ws), limits=Limits(20, 256 << 20, 64))
+    output = await yard.attempt(spec, "dd if=/dev/zero of=/tmp/x bs=1M count=200 2>&1; stat -c %s /tmp/x")
+    assert int(output.split()[-1]) <= 64 << 20

@@ -34,6 +34,16 @@ _ETC = (
 )
 # More than this many things at the top of a locked workspace, and the rest can only be read.
 _MAX_ENTRIES = 300
+_SWITCHES = (
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/acpi",
+    "/proc/scsi",
+    "/proc/fs",
+    "/proc/mtrr",
+)
 _PRIVATE = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
@@ -62,6 +72,10 @@ def command(
         line += ["--ro-bind-try", path, path]
     # The order is the nesting: private folders first, then what is shown on top of them.
     line += ["--proc", "/proc", "--dev", "/dev"]
+    # Switches of the whole machine. Their owner is root, and root without powers is still their owner: a command could
+    # name the program that the kernel runs, outside, when something crashes.
+    for path in _SWITCHES:
+        line += ["--ro-bind-try", path, path]
     for path in _PRIVATE:
         # What is written there is memory, and no limit of a process counts it.
         line += [*_sized(spec.limits), "--tmpfs", path]
