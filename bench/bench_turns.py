@@ -37,7 +37,9 @@ class Instant:
 
 def home(folder: Path, provider: dict[str, Any] | None) -> dict[str, str]:
     (folder / ".openclaw").mkdir(parents=True)
-    config: dict[str, Any] = {"agents": {"defaults": {"model": {"primary": "instant/m"}}}}
+    # Never compacted, so that what is held grows until it fills the model's window: the hardest case for memory.
+    compaction = {"enabled": False, "memoryFlush": {"enabled": False}}
+    config: dict[str, Any] = {"agents": {"defaults": {"model": {"primary": "instant/m"}, "compaction": compaction}}}
     if provider:
         config["models"] = {"providers": {"instant": provider}}
     (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(config))
@@ -67,9 +69,17 @@ async def _turns(agent: Agent, at: tuple[int, ...]) -> tuple[dict[int, float], d
             taken.append(time.thread_time() - begin)
             done += 1
         cpu[turns] = statistics.median(taken)
-        memory[turns] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        memory[turns] = _resident()
     await agent.aclose()
     return cpu, memory
+
+
+def _resident() -> float:
+    """Return the memory in use now, in megabytes; where the system does not tell, the most that was ever in use."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 def run(ctx: Ctx) -> list[Row]:
@@ -83,8 +93,7 @@ def run(ctx: Ctx) -> list[Row]:
     rows.append(
         Row(f"a warm turn at turn {last:,}", inside[last] * 1e3, "ms", "at turn 300", inside[last] / inside[300], 1.5)
     )
-    # Never compacted: what is held grows to the window that a session keeps, and no further.
-    rows.append(Row(f"memory at turn {last:,}", memory[last], "MB", "at turn 300", memory[last] / memory[300]))
+    rows.append(Row(f"memory at turn {last:,}", memory[last], "MB", "at turn 300", memory[last] / memory[300], 1.5))
     with Server() as server:
         provider = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "k", "models": [{"id": "m"}]}
         agent = open_agent(home(folder / "http", provider), instant=False)

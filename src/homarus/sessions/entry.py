@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from homarus.core.messages import Image, Message, Part, Text, ToolCall, User
 from homarus.core.patterns import late
-from homarus.sessions.codec import Json, content_text, keys_of, summary_text, to_message, to_ms
+from homarus.sessions.codec import Json, content_text, from_message, keys_of, summary_text, to_message, to_ms
 from homarus.sessions.quick import read_row
 from homarus.storage.record import decode, encode
 
@@ -46,6 +47,7 @@ class Header(Struct, frozen=True):
 class Entry(Struct, frozen=True, gc=False):
     """Any line after the header: what navigation needs, and the bytes. All else is read from those when it is asked for.
 
+    A writer keeps no bytes of messages (`lean`): the message is all that a context needs, and the file has the rest.
     Nothing in an entry can lead back to it, so the collector of cycles need not look at the thousands of them.
     """
 
@@ -83,6 +85,15 @@ class MessageEntry(Entry, frozen=True, gc=False):
     role: str = ""
     message: Message | None = None
     """The message as a model sees it, or None when it is kept from the model or has no known role."""
+
+    @property
+    def data(self) -> Json:
+        """Return the whole line, or what of it was kept."""
+        if self.raw:
+            return super().data
+        body = from_message(self.message) if self.message else {"role": self.role}
+        line = {"type": self.type, "id": self.id, "parentId": self.parent_id, "timestamp": self.timestamp}
+        return {**line, "message": body}
 
     @property
     def body(self) -> Json:
@@ -214,7 +225,7 @@ def to_header(data: Any) -> Header | None:
     return Header(data["id"], number, _str(data.get("timestamp")), _str(data.get("cwd")), data)
 
 
-def read_entry(raw: bytes, offset: int = -1) -> Entry | None:
+def read_entry(raw: bytes, offset: int = -1, *, lean: bool = False) -> Entry | None:
     """Return the entry in a line of the usual form, or None where `to_entry` must look at what the line holds."""
     row = read_row(raw)
     if row is None or row.type == "session" or not row.id.strip():
@@ -222,9 +233,12 @@ def read_entry(raw: bytes, offset: int = -1) -> Entry | None:
     parent, said = row.parentId, row.said if row.type == "message" else None
     above = None if parent is UNSET else parent or None
     linked, side = parent is not UNSET, row.appendMode == "side"
-    common = (row.id, above, row.timestamp, raw, offset, row.type, linked, side, _weigh(row.type, raw, said))
+    weight = _weigh(row.type, raw, said)
     if row.type == "message":
-        return MessageEntry(*common, row.role, said)
+        kept = b"" if lean and said is not None and not _pictured(raw) else raw
+        where = (row.id, above, row.timestamp, kept, offset)
+        return MessageEntry(*where, "message", linked, side, weight, row.role, said)
+    common = (row.id, above, row.timestamp, raw, offset, row.type, linked, side, weight)
     if row.type in _NAMING:
         make, field = _NAMING[row.type]
         return make(*common, getattr(row, field) or "")
@@ -289,9 +303,20 @@ def _seen(part: Part) -> int:
     return _PICTURE if isinstance(part, Image) else len(part.text)
 
 
+def lean(entry: Entry) -> Entry:
+    """Return an entry without the bytes of its message; with a picture in it they are needed to take that out later."""
+    if not isinstance(entry, MessageEntry) or entry.message is None or _pictured(entry.raw):
+        return entry
+    return replace(entry, raw=b"")
+
+
 def has_images(entry: Entry) -> bool:
     """Say whether a stored message carries pictures, which are by far the largest thing that a line can hold."""
-    return len(entry.raw) > _SMALL and b'"type":"image"' in entry.raw
+    return _pictured(entry.raw)
+
+
+def _pictured(raw: bytes) -> bool:
+    return len(raw) > _SMALL and b'"type":"image"' in raw
 
 
 def without_images(entry: Entry) -> Entry:

@@ -89,8 +89,8 @@ def read_entries(source: Source) -> Iterator[Entry]:
         yield from (entry for row in upgrade(rows) if (entry := to_entry(row)))
 
 
-def load_tail(source: Source, *, limit: int = WINDOW) -> Tail:
-    """Return the newest part of the branch, as much of it as the context needs.
+def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tail:
+    """Return the newest part of the branch, as much of it as the context needs; `lean` leaves out the bytes of messages.
 
     The cost depends on the distance to the last boundary (or on `limit`), not on the size of the file.
     """
@@ -99,7 +99,7 @@ def load_tail(source: Source, *, limit: int = WINDOW) -> Tail:
         nodes, complete = cut(Nodes(held).resolve(), limit)
         return Tail(tuple(forget_old_images([held[node.index] for node in nodes])), complete)
     lines = read_lines_reversed(source.path, decoded=False)
-    tail = walk_tail((entry for line in lines for entry in reversed(to_entries(line))), limit=limit)
+    tail = walk_tail((entry for line in lines for entry in reversed(to_entries(line, lean=lean))), limit=limit)
     if tail is not None:
         return tail
     nodes, complete = cut(Nodes(read_entries(source)).resolve(), limit)
@@ -163,9 +163,9 @@ def _values(line: Line) -> list[Json]:
     return salvage(line.raw) if line.value is None else []
 
 
-def to_entries(line: Line) -> list[Entry]:
+def to_entries(line: Line, *, lean: bool = False) -> list[Entry]:
     """Return the entries in a line of a tree: one, none, or what is whole in a damaged line."""
-    if entry := read_entry(line.raw, line.offset):
+    if entry := read_entry(line.raw, line.offset, lean=lean):
         return [entry]
     value = decode(line.raw)[0]
     if isinstance(value, dict):

@@ -21,6 +21,7 @@ from homarus.sessions.entry import (
     MessageEntry,
     Reset,
     has_images,
+    lean,
     new_entry,
     new_header,
 )
@@ -68,14 +69,15 @@ class SessionWriter:
 
     def _load(self) -> None:
         """Read the branch back from its end."""
-        tail = load_tail(identify(self.path), limit=self._window)
+        tail = load_tail(identify(self.path), limit=self._window, lean=True)
         self.branch: list[Entry] = list(tail.entries)
         self.complete = tail.complete
         self._weight = sum([entry.weight for entry in self.branch])
         self._leaf = self.branch[-1].id if self.branch else None
         # A short id is new only among ids that we know; where most of the file was not read, ids are long.
         self._ids_seen: set[str] | None = None
-        if self.size <= 65536 + 2 * sum([len(entry.raw) for entry in self.branch]):
+        start = max(0, self.branch[0].offset) if self.branch else 0
+        if start <= 65536 + self.size - start:
             self._ids_seen = {ident for entry in self.branch for ident in (entry.id, entry.parent_id or "")}
         self._notes = _notes(self.branch)
         self._keys: dict[str, None] = {}
@@ -273,7 +275,8 @@ class SessionWriter:
     def _write(self, entries: list[Entry], durable: bool) -> None:
         """Append to the file first; what is in memory follows only when that succeeded."""
         self._append(entries, durable)
-        for entry in entries:
+        for written in entries:
+            entry = lean(written)
             self.branch.append(entry)
             self._weight += entry.weight
             self._leaf = entry.id
