@@ -63,15 +63,24 @@ def test_looking_at_a_real_home_changes_no_byte(home):
     assert snapshot(home.root) == before
 
 
-def test_searching_a_real_home_changes_no_file_of_it(home):
-    before = {name: facts for name, facts in snapshot(home.root).items() if (home.root / name).is_file()}
+def test_searching_a_real_home_changes_nothing_in_it(home):
+    before = snapshot(home.root)
     hits = answer(home, "search", "run", "something")
     assert (hits[0]["session"], hits[0]["role"]) == (TWO, "user")
     assert "日本語" in run(home, "search", "日本語").output
     assert "Nothing found" in run(home, "search", "zeppelin").output
-    after = snapshot(home.root)
-    assert {name: after[name] for name in before} == before
-    assert {Path(name).parts[1] for name in after.keys() - before.keys() if (home.root / name).is_file()} == {"homarus"}
+    assert snapshot(home.root) == before
+
+
+def test_a_home_that_is_ours_too_keeps_the_index_of_its_sessions(home):
+    (own := home.state / "homarus").mkdir()
+    assert answer(home, "search", "run", "something")
+    (index,) = own.glob("*.sqlite")
+    index.unlink()
+    assert answer(home, "search", "run", "something")
+    assert index.exists()
+    assert answer(home, "search", "something", "--agent", "nobody") == []
+    assert answer(home, "search", "something", "--agent", "main")
 
 
 def test_a_fork_and_an_import_leave_the_source_alone(home, tmp_path):

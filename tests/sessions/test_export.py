@@ -45,7 +45,7 @@ def test_what_a_person_sees():
 
 
 def test_markdown():
-    text = render(HEADER, ENTRIES, "md", title="main", zone=UTC)
+    text = "".join(render(HEADER, ENTRIES, "md", title="main", zone=UTC))
     assert text.startswith("# main\n\n## You, 2026-05-01 12:00\n\nWhat <b>now</b>? [31m\n")
     assert 'Called `read`:\n\n```\n{"path": "x"}\n```' in text
     assert "````\n``` fence\n````" in text
@@ -53,13 +53,13 @@ def test_markdown():
 
 
 def test_json_keeps_everything():
-    document = json.loads(render(HEADER, ENTRIES, "json", title="main"))
+    document = json.loads("".join(render(HEADER, ENTRIES, "json", title="main")))
     assert document["session"]["id"] == "s1"
     assert document["entries"] == ROWS
 
 
 def test_html_is_inert():
-    page = render(HEADER, ENTRIES, "html", title="<main>", zone=UTC)
+    page = "".join(render(HEADER, ENTRIES, "html", title="<main>", zone=UTC))
     assert "<b>now" not in page and "&lt;b&gt;now" in page
     assert "<title>&lt;main&gt;</title>" in page
     assert "<script" not in page and "default-src 'none'" in page

@@ -295,3 +295,16 @@ def test_what_only_looks_like_a_transcript_is_none(folder):
 def test_places_know_archives(folder):
     place = Place("main", "s", Kind.DATABASE, folder / "x.sqlite")
     assert place.label == "x.sqlite#s"
+
+
+def test_the_file_of_a_topic_without_a_row_has_a_name_of_its_own(folder):
+    for name in ("s1.jsonl", "s1-topic-77.jsonl"):
+        (folder / name).write_bytes(jsonl(header("s1"), user("a", None, name)))
+    found = store(folder).list(orphans=True)
+    assert sorted(info.name for info in found) == ["agent:main:explicit:s1", "agent:main:explicit:s1-topic-77"]
+    topic = SessionKey.parse("agent:main:explicit:s1-topic-77")
+    with store(folder).open_writer(topic) as session:
+        assert session.history()[0].text == "s1-topic-77.jsonl"
+        session.append_message(User((Text("more"),)))
+    assert b"more" in (folder / "s1-topic-77.jsonl").read_bytes()
+    assert len(store(folder).list(orphans=True)) == 2

@@ -195,3 +195,23 @@ def test_sweep_removes_only_temps_without_a_writer(tmp_path):
     mine.write_bytes(b"a user's file")
     assert sweep_temps(tmp_path) == [stale.name]
     assert os.listdir(tmp_path) == [mine.name]
+
+
+def test_content_may_come_in_pieces_and_a_failure_among_them_leaves_nothing(tmp_path):
+    def pieces():
+        yield from (b"x" * 700_000 for _ in range(3))
+        yield b"end"
+
+    assert create_new(tmp_path / "a", pieces())
+    assert (tmp_path / "a").read_bytes() == b"x" * 2_100_000 + b"end"
+    write_atomic(tmp_path / "a", iter([b"one ", b"", b"two"]))
+    assert (tmp_path / "a").read_bytes() == b"one two"
+
+    def broken():
+        yield b"y" * 2_000_000
+        raise ValueError("no more")
+
+    for write in (create_new, write_atomic):
+        with pytest.raises(ValueError, match="no more"):
+            write(tmp_path / "b", broken())
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

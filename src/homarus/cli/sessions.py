@@ -147,17 +147,18 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
     import msgspec
 
     from homarus.sessions.export import moment
-    from homarus.sessions.search import FILE, SessionSearch
+    from homarus.sessions.search import SessionSearch
 
     home = home_of(app)
-    agents = [agent] if agent else home.agents()
-    infos = [info for each in agents for info in home.store(each).list(orphans=True)]
-    places = [info.place for info in infos] + [place for each in agents for place in home.store(each).archives()]
+    infos = [info for each in home.agents() for info in home.store(each).list(orphans=True)]
+    # The index is of all sessions, whatever is asked: one that left some out would forget them.
+    places = [info.place for info in infos] + [each for name in home.agents() for each in home.store(name).archives()]
+    wanted = frozenset(place.session_id for place in places if place.agent_id == agent) if agent else None
     names = {info.entry.session_id: info.name for info in infos}
     roles = ("user", "assistant", "summary", "tool", "note") if tools else ("user", "assistant", "summary")
-    with SessionSearch(app.paths.own_dir / FILE) as index:
+    with SessionSearch.of_home(app.paths.own_dir) as index:
         index.refresh(places)
-        hits = index.find(" ".join(query), limit=limit, roles=roles)
+        hits = index.find(" ".join(query), limit=limit, roles=roles, sessions=wanted)
     for problem in home.problems:
         app.out.warn(problem)
     if as_json:

@@ -181,12 +181,13 @@ def export(app: App, session: str, agent: str, form: str | None, target: Path | 
     zone = app.clock.now().astimezone().tzinfo
     assert zone is not None
     with visit(_place(app, session, agent)) as source:
-        text = render(source.header, load_branch(source), chosen, title=session, zone=zone)  # type: ignore[arg-type]  # checked above
-    if target is None:
-        app.out.out.write(text)
-    elif force:
-        write_atomic(target, text.encode("utf-8", "replace"))
-    elif not create_new(target, text.encode("utf-8", "replace")):
-        raise StorageError(f"{target} exists already", cure="choose another name, or add --force")
+        pieces = render(source.header, load_branch(source), chosen, title=session, zone=zone)  # type: ignore[arg-type]  # checked above
+        content = (piece.encode("utf-8", "replace") for piece in pieces)
+        if target is None:
+            app.out.out.writelines(pieces)
+        elif force:
+            write_atomic(target, content)
+        elif not create_new(target, content):
+            raise StorageError(f"{target} exists already", cure="choose another name, or add --force")
     if target is not None:
         app.out.line(f"Wrote {target}.")

@@ -10,7 +10,7 @@ from homarus.core.errors import ConfigError, StorageError
 from homarus.core.messages import Assistant, ToolResult
 from homarus.core.routes import SessionKey
 from homarus.sessions.entry import NEWEST_READABLE, MessageEntry
-from homarus.sessions.log import Form, Source, damaged_lines, load_branch, read_entries
+from homarus.sessions.log import Form, Source, damaged_lines, load_tail, read_entries
 from homarus.sessions.owner import owner_of
 from homarus.sessions.places import Kind, Place, visit
 from homarus.sessions.repair import open_calls, repair
@@ -86,8 +86,7 @@ def _check_source(source: Source, name: str) -> Iterator[Finding]:
         message = f"is of version {source.header.version}, which this program only reads"
         yield Finding("warning", "unknown-version", name, message, "use a newer homarus")
     yield from _check_lines(source, name)
-    branch = list(load_branch(source))
-    spoken = project(visible(branch))
+    spoken = project(visible(load_tail(source).entries))
     calls = sum(len(m.calls) for m in spoken if isinstance(m, Assistant))
     results = sum(isinstance(m, ToolResult) for m in spoken)
     waiting = open_calls(spoken)
@@ -100,18 +99,22 @@ def _check_source(source: Source, name: str) -> Iterator[Finding]:
         yield Finding("warning", "empty-history", name, "nothing of it can be sent to a model")
 
 
+_MOST_LINES = 20
 _MENDED = "what is sent to a model is repaired each time; the file stays as it is"
 
 
 def _check_lines(source: Source, name: str) -> Iterator[Finding]:
-    bad = list(damaged_lines(source.path))
-    torn = [line for line in bad if line.torn]
-    if torn:
-        yield Finding(
-            "info", "torn-line", name, f"its last line is cut at byte {torn[0].offset}", "normal after a crash"
-        )
-    for line in [line for line in bad if not line.torn][:20]:
-        yield Finding("warning", "damaged-line", name, f"the line at byte {line.offset} is no record", "it is skipped")
+    told = 0
+    for line in damaged_lines(source.path):
+        if line.torn:
+            what = f"its last line is cut at byte {line.offset}"
+            yield Finding("info", "torn-line", name, what, "normal after a crash")
+        elif (told := told + 1) <= _MOST_LINES:
+            what = f"the line at byte {line.offset} is no record"
+            yield Finding("warning", "damaged-line", name, what, "it is skipped")
+    if told > _MOST_LINES:
+        what = f"{told - _MOST_LINES} more lines are no records"
+        yield Finding("warning", "damaged-line", name, what, "they are skipped")
     seen: set[str] = set()
     doubled = lost = 0
     for entry in read_entries(source):

@@ -82,39 +82,45 @@ def _images(message: Message) -> str:
     return f"[{count} image{'s' if count > 1 else ''}]" if count else ""
 
 
-def render(header: Header, entries: Iterable[Entry], form: Format, *, title: str, zone: tzinfo = UTC) -> str:
-    """Return a conversation in one of the forms."""
+def render(header: Header, entries: Iterable[Entry], form: Format, *, title: str, zone: tzinfo = UTC) -> Iterator[str]:
+    """Yield a conversation in one of the forms, piece by piece: it may be longer than memory is large."""
     if form == "json":
         return _json(header, entries)
     return (_markdown if form == "md" else _page)(title, blocks(entries), zone)
 
 
-def _json(header: Header, entries: Iterable[Entry]) -> str:
-    document: Json = {"session": header.data, "entries": [entry.data for entry in entries]}
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+def _json(header: Header, entries: Iterable[Entry]) -> Iterator[str]:
+    yield f'{{\n  "session": {_indented(header.data, 2)},\n  "entries": ['
+    first = True
+    for entry in entries:
+        yield f"{'' if first else ','}\n    {_indented(entry.data, 4)}"
+        first = False
+    yield "]\n}\n" if first else "\n  ]\n}\n"
 
 
-def _markdown(title: str, found: Iterator[Block], zone: tzinfo) -> str:
-    lines = [f"# {title}", ""]
+def _indented(value: Json, depth: int) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n" + " " * depth)
+
+
+def _markdown(title: str, found: Iterator[Block], zone: tzinfo) -> Iterator[str]:
+    yield f"# {title}\n"
     for block in found:
-        text = printable(block.text).rstrip()
-        when = moment(block.time, zone)
-        if block.kind in {"user", "assistant"}:
-            who = "You" if block.kind == "user" else f"Assistant ({block.title})" if block.title else "Assistant"
-            lines += [f"## {who}, {when}" if when else f"## {who}", "", text, ""]
-        elif block.kind in {"call", "result"}:
-            what = (
-                f"Called `{block.title}`"
-                if block.kind == "call"
-                else f"`{block.title}` {'failed' if block.error else 'answered'}"
-            )
-            lines += [f"{what}:", "", *_fenced(text), ""]
-        elif block.kind == "mark":
-            lines += [f"---\n*{block.title}*", "", text, ""] if text else [f"---\n*{block.title}*", ""]
-        else:
-            name = block.title or block.kind
-            lines += [f"> *{name}:* " + text.replace("\n", "\n> "), ""]
-    return "\n".join(lines).rstrip() + "\n"
+        yield "\n" + "\n".join(_section(block, zone)).rstrip() + "\n"
+
+
+def _section(block: Block, zone: tzinfo) -> list[str]:
+    text = printable(block.text).rstrip()
+    when = moment(block.time, zone)
+    if block.kind in {"user", "assistant"}:
+        who = "You" if block.kind == "user" else f"Assistant ({block.title})" if block.title else "Assistant"
+        return [f"## {who}, {when}" if when else f"## {who}", "", text]
+    if block.kind == "call":
+        return [f"Called `{block.title}`:", "", *_fenced(text)]
+    if block.kind == "result":
+        return [f"`{block.title}` {'failed' if block.error else 'answered'}:", "", *_fenced(text)]
+    if block.kind == "mark":
+        return [f"---\n*{block.title}*", "", text] if text else [f"---\n*{block.title}*"]
+    return [f"> *{block.title or block.kind}:* " + text.replace("\n", "\n> ")]
 
 
 def _fenced(text: str) -> list[str]:
@@ -132,22 +138,20 @@ summary{cursor:pointer;color:#666;font-size:.85rem}
 @media (prefers-color-scheme:dark){body{background:#1a1a1a;color:#ddd}article.user{background:#17212b}article.mark{background:#2a2415}}"""
 
 
-def _page(title: str, found: Iterator[Block], zone: tzinfo) -> str:
-    parts = [
-        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>",
-        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        "<meta name='viewport' content='width=device-width'>",
-        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n<h1>{html.escape(title)}</h1>",
-    ]
+def _page(title: str, found: Iterator[Block], zone: tzinfo) -> Iterator[str]:
+    yield "<!doctype html>\n<html lang='en'><meta charset='utf-8'>\n"
+    yield "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+    yield "<meta name='viewport' content='width=device-width'>\n"
+    yield f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n<h1>{html.escape(title)}</h1>\n"
     for block in found:
         head = html.escape(" · ".join(part for part in (block.kind, block.title, moment(block.time, zone)) if part))
         body = f"<pre>{html.escape(printable(block.text))}</pre>"
         mark = f"{block.kind} error" if block.error else block.kind
         if block.kind in {"call", "result", "thinking", "note"}:
-            parts.append(f"<article class='{mark}'><details><summary>{head}</summary>{body}</details></article>")
+            yield f"<article class='{mark}'><details><summary>{head}</summary>{body}</details></article>\n"
         else:
-            parts.append(f"<article class='{mark}'><header>{head}</header>{body}</article>")
-    return "\n".join(parts) + "\n</html>\n"
+            yield f"<article class='{mark}'><header>{head}</header>{body}</article>\n"
+    yield "</html>\n"
 
 
 def moment(time: int, zone: tzinfo) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -61,6 +64,20 @@ class SessionSearch:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._db = open_database(path, schema=_SCHEMA, version=VERSION)
+
+    @classmethod
+    @contextmanager
+    def of_home(cls, folder: Path) -> Iterator[SessionSearch]:
+        """Open the index in the folder that a home has for us.
+
+        A home without that folder, or one that cannot be written, is only looked at: its index is thrown away again.
+        """
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            with cls(folder / FILE) as index:
+                yield index
+            return
+        with tempfile.TemporaryDirectory(prefix="homarus-search-") as own, cls(Path(own, FILE)) as index:
+            yield index
 
     def __enter__(self) -> Self:
         return self

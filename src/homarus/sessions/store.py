@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,16 +198,13 @@ class SessionStore:
         key = key or named_session(self.agent_id, SessionKind.EXPLICIT, name or session_id)
         if self.find(key):
             raise ConfigError(f"there is a session {key} already", cure="choose another name")
-        with visit(source) as opened:
-            header = new_header(session_id, iso_ms(self.clock.now()), opened.header.cwd, opened.header.id)
-            lines = [
-                encode(header.data),
-                *(entry.raw for entry in _up_to(load_branch(opened), at)),
-            ]
         ensure_dir(self.folder)
         path = self.folder / transcript_name(session_id)
-        if not create_new(path, b"\n".join(lines) + b"\n"):
-            raise StorageError(f"{path} exists already", cure="try again")
+        with visit(source) as opened:
+            header = new_header(session_id, iso_ms(self.clock.now()), opened.header.cwd, opened.header.id)
+            lines = chain([encode(header.data)], (entry.raw for entry in _up_to(load_branch(opened), at)))
+            if not create_new(path, (line + b"\n" for line in lines)):
+                raise StorageError(f"{path} exists already", cure="try again")
         row = self._new_row(session_id, path) | {"forkedFrom": {"sessionId": source.session_id, "entryId": at}}
         if label:
             row["label"] = label
@@ -215,14 +213,13 @@ class SessionStore:
     def adopt(self, key: SessionKey, place: Place, row: Json) -> SessionInfo:
         """Copy a transcript from anywhere into our folder, whole or not at all, and give it a row under this key."""
         session_id = place.session_id
-        with visit(place) as source, explained("read", source.path):
-            data = _as_ours(source)
         ensure_dir(self.folder)
         path = self._fresh_path(key, session_id)
-        while not create_new(path, data):
-            path = self.folder / transcript_name(f"{session_id}-{self.ids.short()}")
+        with visit(place) as source, explained("read", source.path):
+            while not create_new(path, _as_ours(source)):
+                path = self.folder / transcript_name(f"{session_id}-{self.ids.short()}")
         now = epoch_ms(self.clock.now())
-        origin = {"path": str(place.path), "sessionId": session_id, "at": now, "bytes": len(data)}
+        origin = {"path": str(place.path), "sessionId": session_id, "at": now, "bytes": path.stat().st_size}
         kept = {"sessionStartedAt": now, **row, "updatedAt": now}
         fields = {**kept, "sessionId": session_id, "sessionFile": str(path), "importedFrom": origin}
         return self._info(str(key), self.index.put(key, fields))
@@ -239,7 +236,8 @@ class SessionStore:
             if place.kind is Kind.FILE and place.path not in named:
                 changed = int(place.path.stat().st_mtime * 1000)
                 row: Json = {"sessionId": place.session_id, "updatedAt": changed, "sessionFile": str(place.path)}
-                name = str(named_session(self.agent_id, SessionKind.EXPLICIT, place.session_id))
+                # By its file, not by its id: the topics of one session have files of their own.
+                name = str(named_session(self.agent_id, SessionKind.EXPLICIT, place.path.name.removesuffix(".jsonl")))
                 found.append(SessionInfo(name, self.agent_id, to_entry(row), row, place, indexed=False))
         return found
 
@@ -314,11 +312,13 @@ def _up_to(entries: Iterator[Entry], at: str | None) -> Iterator[Entry]:
         raise Unknown(f"the session's branch has no entry {at}", cure="take an id that 'sessions show' prints")
 
 
-def _as_ours(source: Source) -> bytes:
-    """Return a transcript's bytes under a header of the version that we write; every other line stays as it is."""
-    data = source.path.read_bytes()
-    first, newline, rest = data.partition(b"\n")
-    header = to_header(decode(first)[0])
-    if header is None or header.version <= VERSION or header.version > NEWEST_READABLE:
-        return data
-    return encode({**header.data, "version": VERSION}) + newline + rest
+def _as_ours(source: Source) -> Iterator[bytes]:
+    """Yield a transcript's bytes under a header of the version that we write; every other line stays as it is."""
+    with source.path.open("rb") as file:
+        first = file.readline()
+        header = to_header(decode(first.rstrip(b"\n"))[0])
+        if header is not None and VERSION < header.version <= NEWEST_READABLE:
+            first = encode({**header.data, "version": VERSION}) + b"\n"
+        yield first
+        while block := file.read(1 << 20):
+            yield block

@@ -7,6 +7,7 @@ import fcntl
 import itertools
 import os
 import stat
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -115,17 +116,36 @@ def _take_owner(fd: int, like: os.stat_result) -> bool:
     return False
 
 
-def replace_at(folder: int, name: str, data: bytes, *, mode: int) -> None:
+Content = bytes | Iterable[bytes]
+
+
+def _pour(fd: int, content: Content) -> None:
+    """Write what is given whole or in pieces; small pieces go together, and never all of them are in memory."""
+    if isinstance(content, bytes):
+        write_all(fd, content)
+        return
+    held: list[bytes] = []
+    size = 0
+    for piece in content:
+        held.append(piece)
+        size += len(piece)
+        if size >= _COPY_BLOCK:
+            write_all(fd, b"".join(held))
+            held, size = [], 0
+    write_all(fd, b"".join(held))
+
+
+def replace_at(folder: int, name: str, data: Content, *, mode: int) -> None:
     """Replace a file of an open folder; the building block for callers that already hold its descriptor."""
     old = _regular_or_none(folder, name)
     with Staged(folder) as temp:
-        write_all(temp.fd, data)
+        _pour(temp.fd, data)
         temp.seal(mode, old)
         temp.replace(name)
     sync_folder(folder)
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: Content, *, mode: int = 0o600) -> None:
     """Replace a file: afterwards it is new and durable, or this raised `StorageError` and it is as it was.
 
     Only if the last step, the sync of the folder, is what failed, the new content is there and may not survive a power cut.
@@ -137,14 +157,14 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             replace_at(folder, os.path.basename(target), data, mode=mode)
 
 
-def create_new(path: Path, data: bytes, *, mode: int = 0o600) -> bool:
+def create_new(path: Path, data: Content, *, mode: int = 0o600) -> bool:
     """Create a file with all its content, durably; return False and touch nothing if the name is taken."""
     with explained("create", path), open_folder(os.path.dirname(path)) as folder:
         name = os.path.basename(path)
         if _lstat(folder, name) is not None:
             return False
         with Staged(folder) as temp:
-            write_all(temp.fd, data)
+            _pour(temp.fd, data)
             temp.seal(mode)
             created = temp.claim(name)
         sync_folder(folder)

@@ -6,7 +6,7 @@ from homarus.agent.commands.command import Command, CommandContext, CommandReply
 from homarus.agent.commands.model import named_model
 from homarus.context.compact import undo
 from homarus.core.errors import ConfigError
-from homarus.core.text import slug
+from homarus.core.text import human_bytes, slug
 from homarus.sessions.export import Format, render
 from homarus.sessions.lifecycle import model_hint, soft_row
 from homarus.sessions.log import load_branch
@@ -100,14 +100,14 @@ async def export(ctx: CommandContext) -> CommandReply:
         return said("Nothing was said here yet.")
     title = info.title or str(ctx.session)
     kind: Format = "html" if form == "html" else "json" if form == "json" else "md"
-    with visit(info.place) as source:
-        text = render(source.header, load_branch(source), kind, title=title)
     folder = ctx.host.workspace(ctx.session.agent_id) / "exports"
     ensure_dir(folder)
     moment = ctx.host.clock.now()
     path = folder / f"{moment:%Y-%m-%d-%H%M%S}-{slug(title, 40) or 'session'}.{form}"
-    write_atomic(path, text.encode())
-    return said(f"Written to {path} ({len(text):,} characters).")
+    with visit(info.place) as source:
+        pieces = render(source.header, load_branch(source), kind, title=title)
+        write_atomic(path, (piece.encode("utf-8", "replace") for piece in pieces))
+    return said(f"Written to {path} ({human_bytes(path.stat().st_size)}).")
 
 
 async def session(ctx: CommandContext) -> CommandReply:
