@@ -298,6 +298,7 @@ def test_places_know_archives(folder):
 
 
 def test_the_file_of_a_topic_without_a_row_has_a_name_of_its_own(folder):
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ("s1.jsonl", "s1-topic-77.jsonl"):
         (folder / name).write_bytes(jsonl(header("s1"), user("a", None, name)))
     found = store(folder).list(orphans=True)
