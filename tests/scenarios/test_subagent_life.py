@@ -72,6 +72,8 @@ async def test_cleanup_delete_takes_the_session_away_and_keeps_an_archive(tmp_pa
         await agent.ask("go", children="all")
         await until(lambda: len([key for key in family.rows() if ":subagent:" in key]) == 1)
         await agent.runtime.children.gone(5)
+        kept = [path.name for path in (family.state / "homarus" / "inbox").iterdir() if "subagent" in path.name]
+        assert len(kept) == 1, "an inbox goes with its session"
     archived = list((family.state / "agents/main/sessions").glob("*.deleted.*"))
     assert len(archived) == 1 and "[Subagent Task]" in archived[0].read_text()
     assert len([text for text in family.users() if text.startswith(RESULT_HEAD)]) == 2
@@ -368,3 +370,26 @@ async def test_a_start_takes_up_all_parents_that_are_owed_something(tmp_path: Pa
         await finished(agent)
         assert agent.runtime.recover() == 0
     assert sum(text.startswith(f"{RESULT_HEAD} slow: unknown") for text in family.users()) == 1
+
+
+async def test_old_children_are_put_away_with_their_own(tmp_path: Path) -> None:
+    def rule(scene: Scene) -> Line | str:
+        if scene.task == "middle":
+            return "done" if scene.results else Line("", (spawn("deep"), WAIT))
+        if scene.task:
+            return "done"
+        return Line("", (spawn("middle"), WAIT)) if scene.last_user.startswith("go") else "the end"
+
+    family = Family(tmp_path, rule, children(maxSpawnDepth=2))
+    async with family.open() as agent:
+        await agent.ask("go")
+        old = [key for key in family.rows() if ":subagent:" in key]
+        assert len(old) == 2
+        store = agent.runtime.store("main")
+        for key in old:
+            store.update(SessionKey.parse(key), updated_at=1)
+        agent.runtime.children._attic._swept.clear()
+        await agent.ask("go again")
+        await agent.runtime.children.gone(5)
+        assert not set(old) & set(family.rows())
+    assert len(list((family.state / "homarus" / "children").glob("*.jsonl"))) == 2

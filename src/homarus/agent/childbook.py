@@ -152,6 +152,13 @@ class ChildBooks:
         """Return the book of a session for reading; another process may own it."""
         return self._open.get(parent) or self.fresh(parent)
 
+    def forget(self, parent: SessionKey) -> None:
+        """Remove the book of a session that goes away; what it says is in the transcripts."""
+        book = self._open.pop(parent, None)
+        if book is not None:
+            book.close()
+        self._path_of(self._folder, parent).unlink(missing_ok=True)
+
     def exists(self, parent: SessionKey) -> bool:
         """Say whether a session ever had children."""
         return self._path_of(self._folder, parent).exists()

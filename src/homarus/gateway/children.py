@@ -20,11 +20,12 @@ from homarus.agent.live import Live
 from homarus.agent.outcome import Outcome
 from homarus.agent.subagents import CHANNEL, ChildEnd, ChildRun, task_text, word_for
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.errors import HomarusError, StorageError, ToolError
+from homarus.core.errors import HomarusError, ToolError
 from homarus.core.events import ChildEnded, ChildStarted
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.delivery.sanitize import shape
+from homarus.gateway.attic import Attic
 from homarus.gateway.forking import fork_for
 from homarus.gateway.leftovers import World, take_up
 from homarus.gateway.reports import Reports
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from homarus.gateway.app import Runtime
 
 _log = logging.getLogger(__name__)
-# What a session's row says of a run that ended.
-_ROW = {"ok": "done", "timeout": "timeout", "unknown": "interrupted"}
 
 
 class AtWork:
@@ -68,6 +67,7 @@ class Children:
         self.books = ChildBooks(runtime.config.paths.own_dir / "children", inbox_path)
         self.planner = Planner(runtime, runtime.models)
         self._reports = Reports(runtime, self.books, self._do)
+        self._attic = Attic(runtime, self.books, lambda work: self._do(work, self._ending), self._quiet_down)
         self._at_work: dict[SessionKey, AtWork] = {}
         # What counts the calls of each session's newest turn, for as long as somebody holds it.
         self.meters: WeakValueDictionary[SessionKey, Meter] = WeakValueDictionary()
@@ -126,7 +126,7 @@ class Children:
         context.cancel.check()
         book = self.books.own(context.session)
         wish = self.planner.plan(context, order, model, len(book.open))
-        self._sweep(book)
+        self._attic.sweep(wish.key.agent_id)
         return self._start(context, book, wish)
 
     def _start(self, context: ToolContext, book: ChildBook, wish: Wish) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class Children:
         if not end.quiet:
             self._reports.tell(child.run, end)
         self._runtime.emitter(child.parent)(ChildEnded(end.run_id, child.run.child, child.run.name, end.status))
-        self._put_away(child.run, end)
+        self._attic.put_away(child.run, end)
         if not book.open:
             self._release(child.parent)
 
@@ -333,9 +333,10 @@ class Children:
             stored=live.writer.holds,
             store=self._runtime.store,
             tell=lambda run, end: self._reports.tell(run, end, lane),
-            put_away=self._put_away,
+            put_away=self._attic.put_away,
         )
         take_up(self.books, key, world)
+        self._attic.resume(self.books.own(key))
 
     # Small things.
 
@@ -356,36 +357,3 @@ class Children:
         group.add(task)
         task.add_done_callback(group.discard)
         return task
-
-    def _put_away(self, run: ChildRun, end: ChildEnd) -> None:
-        key = SessionKey.parse(run.child)
-        store = self._runtime.store(key.agent_id)
-        if store.index.get(key) is None:
-            return
-        if not run.keep:
-            self._do(self._delete(key), self._ending)
-            return
-        try:
-            store.update(key, status=_ROW.get(end.status, "failed"))
-        except StorageError as problem:
-            _log.warning("the row of %s stays as it is: %s", key, problem)
-
-    async def _delete(self, key: SessionKey) -> None:
-        """Take a child's session out of the index once nothing runs in it; its transcript becomes an archive."""
-        await self._quiet_down(key)
-        self._runtime.lanes.drop(key)
-        self._runtime.turns.open.forget(key)
-        try:
-            self._runtime.store(key.agent_id).delete(key)
-        except HomarusError as problem:
-            _log.warning("%s was not deleted: %s", key, problem)
-
-    def _sweep(self, book: ChildBook) -> None:
-        """Put the sessions of children away that ended long ago."""
-        now = epoch_ms(self._runtime.clock.now())
-        for kept in book:
-            key = SessionKey.parse(kept.run.child)
-            minutes = self.planner.settings(key.agent_id).archive_after_minutes
-            old = kept.end is not None and minutes > 0 and now - kept.end.ended_ms > minutes * 60_000
-            if old and not kept.run.lasting and self._runtime.store(key.agent_id).index.get(key) is not None:
-                self._do(self._delete(key), self._ending)

@@ -59,12 +59,17 @@ class Lanes:
         return opened
 
     def drop(self, key: SessionKey) -> None:
-        """Let go of the lane of a session that goes away."""
+        """Let go of the lane of a session that goes away, and of its inbox; not while something waits in it."""
         lane = self._lanes.get(key)
-        if lane is not None and lane.idle_now:
+        if lane is not None and not lane.idle_now:
+            return
+        if lane is not None:
             del self._lanes[key]
             lane.release()
             self._forgotten(key)
+        path = inbox_path(self._inboxes, key)
+        if not Inbox(path).pending:
+            path.unlink(missing_ok=True)
 
     async def close(self) -> None:
         """End what runs; what waits stays in its inbox."""
