@@ -33,6 +33,8 @@ class BatchEnd(Struct, frozen=True):
 
     ended_by: str = ""
     stuck: str = ""
+    # What the tool that ended the turn wants to have said where the model said nothing.
+    text: str = ""
 
 
 class Batch:
@@ -68,8 +70,7 @@ class Batch:
         critical = next((verdict for verdict in verdicts if verdict.level is Level.CRITICAL), None)
         if critical is not None:
             return self._blocked(calls, critical)
-        stuck = ""
-        ended_by = ""
+        stuck, ended_by, text = "", "", ""
         self._room = StepRoom(self._context.window_tokens, len(calls))
         for group in self._groups(calls):
             if self._context.cancel.cancelled:
@@ -83,8 +84,8 @@ class Batch:
                 stuck = self._keep(call, result, verdict) or stuck
                 tool = self._box.find(call.name)
                 if tool is not None and tool.ends_turn and not result.is_error:
-                    ended_by = tool.name
-        return BatchEnd(ended_by, stuck)
+                    ended_by, text = tool.name, str((result.details or {}).get("acknowledgment") or "")
+        return BatchEnd(ended_by, stuck, text)
 
     def heard(self, item: Steer) -> None:
         """Note that somebody joined the turn: with words that are not the owner's, it is no longer the owner's alone."""

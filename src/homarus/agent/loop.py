@@ -168,7 +168,7 @@ class Loop:
         if end.stuck:
             return self._ended(Status.ERROR, end.stuck)
         if end.ended_by:
-            return Outcome(Status.OK, self._text, spent=self._now_spent(), ended_by_tool=end.ended_by)
+            return Outcome(Status.OK, self._text or end.text, spent=self._now_spent(), ended_by_tool=end.ended_by)
         return None
 
     async def _close(self) -> Outcome:

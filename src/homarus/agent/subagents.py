@@ -90,6 +90,8 @@ class ChildRun(Struct, frozen=True, kw_only=True, rename="camel"):
     # Whether the folder it starts in is a workspace of its own, with its own AGENTS.md.
     own_folder: bool = False
     sandbox: SandboxSpec
+    # The names of the variables that the parent's commands had.
+    env: tuple[str, ...] = ()
     # How strict the parent's session was about commands.
     security: str = ""
     ask: str = ""

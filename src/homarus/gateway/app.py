@@ -114,6 +114,10 @@ class Runtime(Home):
         """Return the lane of a session that this process has talked in, without opening one."""
         return self.lanes.get(key)
 
+    def owed(self, key: SessionKey) -> int:
+        """Return how many sub-agents of a session have not reported."""
+        return self.children.books.count(key)
+
     def recover(self) -> int:
         """Take up everything that an earlier process left, in all sessions; return how many. For a process that stays."""
         found = self.lanes.recover()

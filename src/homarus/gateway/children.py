@@ -229,7 +229,8 @@ class Children:
     async def _finish(self, child: AtWork, status: Any, error: str) -> None:
         self.stop(child.key, "the sub-agent that asked for it ended")
         await self._runtime.toolkit.end_commands(child.key)
-        if child.key in self._at_work:
+        # What ends while everything closes is told by the next start: the child's log has its answer.
+        if child.key in self._at_work and not self._closing:
             self._over(child, self._end(child, status, error))
 
     def _over(self, child: AtWork, end: ChildEnd) -> None:

@@ -148,7 +148,7 @@ class Agent:
             if handled.item is None:
                 yield RunEnded("", "ok")
                 return
-            lane, owed = self.runtime.lane(self.session), partial(self.runtime.children.books.count, self.session)
+            lane, owed = self.runtime.lane(self.session), partial(self.runtime.owed, self.session)
             everyone = children == "all"
             async for event in follow_family(lane, handled.item.key, events, owed, everyone=everyone):
                 yield event

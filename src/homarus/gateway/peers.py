@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey, main_session, normalize_agent_id
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
-from homarus.gateway.follow import follow
+from homarus.gateway.follow import follow_family
 from homarus.gateway.views import Conversations, Stores
 from homarus.gateway.visible import is_foreign
 from homarus.queue.collect import Queued
@@ -47,6 +48,10 @@ class Home(Stores, Protocol):
     @property
     def ids(self) -> Ids:
         """Return what makes ids."""
+        ...
+
+    def owed(self, key: SessionKey) -> int:
+        """Return how many sub-agents of a session have not reported."""
         ...
 
     def submit(self, key: SessionKey, inbound: Inbound) -> Queued | None:
@@ -103,12 +108,13 @@ class Sent:
             self._unlisten()
             raise
         self._lane, self._key = home.lane(key), item.key
+        self._owed = partial(home.owed, key)
 
     async def answer(self) -> Answer:
         """Wait for the end."""
         ended, tainted = RunEnded("", "aborted"), False
         try:
-            async for event in follow(self._lane, self._key, self._events):
+            async for event in follow_family(self._lane, self._key, self._events, self._owed, everyone=False):
                 if isinstance(event, RunEnded):
                     ended = event
                 elif isinstance(event, ToolEnded):

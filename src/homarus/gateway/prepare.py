@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from homarus.agent.deadline import Deadline
 from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
 from homarus.agent.settings import TurnSettings
-from homarus.agent.subagents import SubagentSettings, child_rules
+from homarus.agent.subagents import ChildRun, SubagentSettings, child_rules
 from homarus.agent.turn import Turn
 from homarus.config.view import Config
 from homarus.core.cancel import Cancel
@@ -65,6 +66,13 @@ class Place(Struct, frozen=True):
     tools: tuple[str, ...] | None = None
     # What a parent's session wished for its commands, where that is stricter; a child has no wider wishes of its own.
     wish: ExecWish | None = None
+
+    # The names of the variables that a parent's commands had.
+    env: tuple[str, ...] | None = None
+
+    def known(self, values: dict[str, str]) -> dict[str, str]:
+        """Return the variables of a turn's commands; another agent's secrets are not for the child of one without them."""
+        return {name: value for name, value in values.items() if self.env is None or name in self.env}
 
     def who(self, model: str) -> Who:
         """Return whose turn it is, in the words of policy."""
@@ -151,7 +159,7 @@ class Preparer:
             workspace=place.workspace,
             cwd=place.cwd,
             sandbox=place.sandbox,
-            env={**given.values, "HOME": str(self._home.config.paths.home)},
+            env=place.known({**given.values, "HOME": str(self._home.config.paths.home)}),
             hidden=given.hidden,
             overflow_dir=self._home.config.paths.own_dir / "overflow" / (entry.session_id or "session"),
             clock=self._home.clock,
@@ -211,6 +219,7 @@ class Preparer:
             lineage=run.lineage,
             root=SessionKey.parse(run.root),
             tools=run.tools,
+            env=run.env,
             wish=ExecWish(security=run.security, ask=run.ask),
         )
 
@@ -260,7 +269,7 @@ class Preparer:
                     elevated=levels.get("elevated") or entry.elevated_level or "off",
                 ),
                 session_facts=SessionFacts(extra=child_rules(child.run)) if child else SessionFacts(),
-                workspace=Path(child.run.cwd) if child and child.run.own_folder else None,
+                workspace=_own_folder(child.run) if child else None,
                 sandbox=prepared.context.sandbox,
                 heartbeat=request.heartbeat,
                 interactive=request.interactive,
@@ -293,6 +302,12 @@ def command_env(config: Config, skills: Snapshot, sandbox: SandboxSpec, outer: M
         return RunEnv()
     seen = clean_environment(sandbox, outer, {})
     return env_for_run(skills, settings, seen, config.resolve, closed=is_dangerous_variable)
+
+
+def _own_folder(run: ChildRun) -> Path | None:
+    """Return the folder that a child has for a workspace; one that was turned into a link out of it is none."""
+    inside = Path(os.path.realpath(run.cwd)).is_relative_to(os.path.realpath(run.workspace))
+    return Path(run.cwd) if run.own_folder and (inside or not run.sandbox.enforced) else None
 
 
 def _pin(entry: SessionEntry) -> Pin | None:

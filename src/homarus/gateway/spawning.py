@@ -97,6 +97,7 @@ class Planner:
             cwd=str(cwd),
             own_folder=own_folder,
             sandbox=sandbox,
+            env=tuple(sorted(context.env)),
             security=context.wish.security,
             ask=context.wish.ask,
             seconds=_seconds(order, settings),

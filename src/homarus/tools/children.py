@@ -116,6 +116,7 @@ def _yield(spawner: Spawner) -> RunTool:
             f"Waiting for {count} sub-agent{'s' if count > 1 else ''}.",
             waiting=count,
             message=arguments.get("message", ""),
+            acknowledgment=arguments.get("acknowledgment", ""),
         )
 
     return run
