@@ -9,6 +9,7 @@ from tests.scenarios.home import House
 from tests.scenarios.script import Line, kinds
 
 from homarus import Agent
+from homarus.context.audit import HEADINGS
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import Notice, RunEvent, ToolEnded
 from homarus.models.provider import ModelRequest
@@ -217,3 +218,32 @@ async def test_nothing_of_a_command_reaches_the_model(tmp_path: Path) -> None:
     assert isinstance(request, ModelRequest)
     assert "secret label" not in str(request)
     assert [message.text for message in request.messages] == ["hi"]
+
+
+async def test_three_equal_calls_after_a_compaction_end_the_run(tmp_path: Path) -> None:
+    settings = {
+        "keepRecentTokens": 50,
+        "reserveTokens": 1000,
+        "reserveTokensFloor": 0,
+        "memoryFlush": {"enabled": False},
+    }
+    small = {"script": {"baseUrl": "http://x", "models": [{"id": "model", "contextWindow": 14_000}]}}
+    house = House(tmp_path, config={"agents": {"defaults": {"compaction": settings}}, "models": {"providers": small}})
+    summary = "\n\n".join(f"## {title}\nquestion 5 word, 2026" for title in HEADINGS)
+    async with house.agent() as agent:
+        for number in range(6):
+            await agent.ask(f"question {number} " + "word " * 600)
+        done = [Line("x")] * len(house.model.requests)
+        again = Line("", (("ls", {"path": "."}),))
+        house.model.lines = [
+            *done,
+            fails(ModelFailure.CONTEXT_OVERFLOW),
+            Line(summary),
+            again,
+            again,
+            again,
+            Line("never"),
+        ]
+        reply = await agent.ask("go on")
+    assert reply.status == "error"
+    assert "compaction_loop_persisted" in reply.error

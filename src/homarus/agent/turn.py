@@ -43,6 +43,7 @@ from homarus.models.select import Override
 from homarus.sessions.codec import COLLECTED
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.usage import usage_note
+from homarus.tools.loopguard import LoopGuard
 from homarus.workspace.continuation import Carry, earns_marker, marker
 
 _log = logging.getLogger(__name__)
@@ -253,7 +254,7 @@ class TurnRunner:
 
         ports = Ports(
             host=services.engines(turn.agent_id),
-            cycle=Counts(live),
+            cycle=Counts(live, prepared.guard),
             summarize=Summaries(prepared.client, prepared.chain, given.cancel, partial(count, "compaction")),
             flush=flush,
             emit=given.emit,
@@ -293,8 +294,9 @@ class TurnRunner:
 class Counts:
     """The counts of a session that make saving memory happen once in each cycle; those in its row live across restarts."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, guard: LoopGuard) -> None:
         self._live = live
+        self._guard = guard
 
     @property
     def compactions(self) -> int:
@@ -328,6 +330,7 @@ class Counts:
         """Count one more; where it left an entry in the log, that says which one it was."""
         number = max(self._live.entry.compaction_count + 1, self._live.compactions)
         self._live.update(compaction_count=number, total_tokens=tokens_after)
+        self._guard.compacted()
 
     def flushed(self) -> None:
         """Note the cycle."""
