@@ -1,8 +1,13 @@
 import json
 import multiprocessing
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import Locked
@@ -170,3 +175,43 @@ def test_changes_have_the_names_of_the_file():
     assert changes(session_id="a", last_to=None) == {"sessionId": "a", "lastTo": None}
     with pytest.raises(TypeError):
         changes(nonsense=1)
+
+
+ROWS = st.dictionaries(
+    st.text(max_size=8),
+    st.dictionaries(
+        st.text(max_size=5), st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=8), max_size=4
+    )
+    | st.lists(st.integers(), max_size=2)
+    | st.none(),
+    max_size=5,
+)
+
+
+@given(ROWS, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=6))
+def test_the_file_is_the_same_whether_rows_are_remembered_or_read(rows, steps):
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "sessions.json"
+        path.write_text(json.dumps(rows))
+        remembers = index(path)
+        expected = {name: row for name, row in rows.items() if isinstance(row, dict)}
+        for peer, value in steps:
+            key = SessionKey.parse(f"agent:main:telegram:group:{peer}")
+            # Another process of ours, which knows nothing, writes in between.
+            writes = remembers if value else index(path)
+            writes.put(key, {"n": value, "text": "line\nbreak", "deep": {"a": [1, {"b": 2}]}})
+            expected[str(key)] = {"n": value, "text": "line\nbreak", "deep": {"a": [1, {"b": 2}]}}
+            stored = json.loads(path.read_text())
+            assert {name: row for name, row in stored.items() if isinstance(row, dict)} == expected
+            assert remembers.rows() == expected
+            assert path.read_bytes() == msgspec.json.format(msgspec.json.encode(stored), indent=2)
+
+
+def test_what_a_caller_does_with_a_row_stays_with_the_caller(path):
+    rows = index(path)
+    rows.replace(MAIN, lambda row: {**row, "deep": {"a": 1}})
+    returned = rows.put(MAIN, {"x": 1})
+    returned["deep"]["a"] = 2
+    rows.replace(MAIN, lambda row: row["deep"].update(a=3) or {"deep": {"a": 1}, "x": 1})
+    assert rows.rows()[str(MAIN)] == {"deep": {"a": 1}, "x": 1}
+    assert json.loads(path.read_text())[str(MAIN)] == {"deep": {"a": 1}, "x": 1}

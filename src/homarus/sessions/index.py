@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,14 @@ Rows = dict[str, Any]
 T = TypeVar("T")
 
 
+class _Known(NamedTuple):
+    """The file as it was last seen, whole and row by row as it stands there. Nobody may change what is in here."""
+
+    stamp: tuple[int, int, int] | None
+    rows: Rows
+    texts: dict[str, bytes]
+
+
 class SessionIndex:
     """The index of one agent. Reading never writes; what it returns is the caller's own copy."""
 
@@ -33,7 +41,7 @@ class SessionIndex:
         self.agent_id = agent_id
         self._clock = clock
         self._wait = wait
-        self._cached: tuple[tuple[int, int, int], Rows] | None = None
+        self._cached: _Known | None = None
 
     def rows(self) -> dict[str, Json]:
         """Return all rows by key, as it is spelled in the file."""
@@ -57,17 +65,26 @@ class SessionIndex:
         return self.replace(key, merge)
 
     def replace(self, key: SessionKey, change: Callable[[Json], Json]) -> Json:
-        """Give a row a new value, computed from its present one inside the lock."""
-        done: Json = {}
+        """Give a row a new value, computed from its present one inside the lock.
 
-        def edit(rows: Rows) -> None:
-            nonlocal done
+        Every turn ends here, so it costs what one row costs: the others are neither read nor written out again as long
+        as nobody else changed the file.
+        """
+        ensure_dir(self.path.parent)
+        with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
+            known = self._cached if self._cached is not None and self._cached.stamp == self.stamp else None
+            rows, form = (known.rows, "object") if known else self._read()
+            texts = known.texts if known else _row_texts(rows)
             name = next((text for text in key.spellings if text in rows), str(key))
             old = rows.get(name)
-            done = rows[name] = change(old if isinstance(old, dict) else {})
-
-        self.edit(edit)
-        return _copy(done)
+            done = change(_copy(old) if isinstance(old, dict) else {})
+            text = _row_text(name, done)
+            if form != "object" or text != texts.get(name):
+                self._put_aside(form)
+                rows, texts = {**rows, name: _copy(done)}, {**texts, name: text}
+                write_atomic(self.path, _joined(texts))
+            self._cached = _Known(self.stamp, rows, texts)
+        return done
 
     def remove(self, keys: list[str]) -> None:
         """Take rows out, by the spelling they have in the file."""
@@ -85,14 +102,10 @@ class SessionIndex:
             rows, form = self._read()
             before = _text(rows)
             change(rows)
-            after = _text(rows)
-            if form == "damaged":
-                move_aside(self.path, "corrupt", self._clock.now())
-            elif form == "array":
-                self._keep_array()
-            elif after == before:
+            if form == "object" and _text(rows) == before:
                 return
-            write_atomic(self.path, after)
+            self._put_aside(form)
+            write_atomic(self.path, _joined(_row_texts(rows)))
             self._cached = None
 
     @property
@@ -113,9 +126,11 @@ class SessionIndex:
         stamp = self.stamp
         if stamp is None:
             return {}
-        if self._cached is None or self._cached[0] != stamp:
-            self._cached = (stamp, self._read()[0])
-        return self._cached[1]
+        if self._cached is None or self._cached.stamp != stamp:
+            rows, form = self._read()
+            texts = _row_texts(rows) if form == "object" else {}
+            self._cached = _Known(stamp if form == "object" else None, rows, texts)
+        return self._cached.rows
 
     def _read(self) -> tuple[Rows, str]:
         try:
@@ -132,6 +147,13 @@ class SessionIndex:
             return {}, "damaged"
         return value, "object"
 
+    def _put_aside(self, form: str) -> None:
+        """Keep what is about to be replaced by another form."""
+        if form == "damaged":
+            move_aside(self.path, "corrupt", self._clock.now())
+        elif form == "array":
+            self._keep_array()
+
     def _keep_array(self) -> None:
         data = self.path.read_bytes()
         for number in range(1000):
@@ -146,12 +168,27 @@ def _copy(value: T) -> T:
     return cast("T", [_copy(item) for item in value]) if isinstance(value, list) else value
 
 
-def _text(rows: Rows) -> bytes:
+def _joined(texts: Mapping[str, bytes]) -> bytes:
+    """Return the file that holds these rows, one object with an indent of two."""
+    return b"{\n%b\n}" % b",\n".join(texts.values()) if texts else b"{}"
+
+
+def _row_text(name: str, row: Any) -> bytes:
+    """Return a row as it stands in the file."""
+    # A line break inside a value is written as an escape: every one that is there belongs to the layout.
+    return b"  %b: %b" % (_text(name), _text(row).replace(b"\n", b"\n  "))
+
+
+def _row_texts(rows: Rows) -> dict[str, bytes]:
+    return {name: _row_text(name, row) for name, row in rows.items()}
+
+
+def _text(value: Any) -> bytes:
     try:
-        return msgspec.json.format(msgspec.json.encode(rows), indent=2)
+        return msgspec.json.format(msgspec.json.encode(value), indent=2)
     except (UnicodeEncodeError, TypeError, OverflowError):
         # Half an emoji out of another program's row.
-        return json.dumps(rows, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+        return json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "replace")
 
 
 def parse(data: bytes) -> Any:
