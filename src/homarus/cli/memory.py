@@ -243,6 +243,33 @@ def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
 
 
 @command.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@place_options
+@json_option
+@pass_app
+def reflect(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
+    """Write what the retained facts say about each person or thing to bank/entities/.
+
+    Text that people wrote stays as it is, and so does a generated region that somebody edited.
+    """
+    from homarus.memory.bank.reflect import reflect as write_pages
+
+    with opened(app, **place) as memory:
+        pages = write_pages(memory, dry_run=dry_run)
+    if as_json:
+        import msgspec
+
+        app.out.json(msgspec.to_builtins(pages))
+        return
+    for page in pages:
+        state = ("would change" if dry_run else "written") if page.changed else "as it was"
+        kept = f"; edited by hand and kept: {', '.join(page.kept)}" if page.kept else ""
+        app.out.line(f"{page.path}: {page.facts} facts, {state}{kept}")
+    if not pages:
+        app.out.line("no retained facts about anybody yet: write some below '## Retain' of a note")
+
+
+@command.command()
 @click.option("--canary/--no-canary", default=True, help="Write a line, find it, remove it.")
 @place_options
 @json_option

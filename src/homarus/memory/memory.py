@@ -15,6 +15,7 @@ import msgspec
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
+from homarus.memory.choose import superseded_lines
 from homarus.memory.embed.base import Embedder
 from homarus.memory.embed.resolve import Embedders
 from homarus.memory.engine import Engine, Request
@@ -190,6 +191,14 @@ class Memory:
         """Say how a line (`path#L12`) was scored for a query, signal by signal, and where it ranks."""
         request = Request(text=query, today=self.today(), limit=1)
         return self._read(lambda conn: self._engine.explain(conn, request, citation))
+
+    def facts(self) -> list[read.Fact]:
+        """Return the retained facts of all notes."""
+        return self._read(lambda conn: read.facts(conn, superseded_lines(conn)))
+
+    def entity_pages(self) -> dict[str, str]:
+        """Return which page belongs to which entity."""
+        return self._read(read.entity_pages)
 
     def status(self) -> Status:
         """Return what the index holds; looks at the files, but indexes nothing."""

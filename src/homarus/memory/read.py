@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Container
 from pathlib import Path
 
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
+from homarus.core.text import slug
 from homarus.memory.chunk import decode, split_lines
 from homarus.memory.files import NoteSet
 from homarus.memory.results import DEFAULT_LINES, Excerpt, Status, parse_citation
@@ -92,6 +94,49 @@ def _cut(path: str, all_lines: list[str], first: int, count: int | None) -> Exce
         truncated=more,
         next_from=after if more else None,
     )
+
+
+class Fact(Struct, frozen=True):
+    """A retained fact, and where it stands."""
+
+    kind: str
+    text: str
+    path: str
+    line: int
+    end_line: int
+    day: int | None
+    confidence: float | None
+    entities: tuple[str, ...]
+    superseded: bool = False
+
+
+def facts(conn: sqlite3.Connection, superseded: Container[tuple[int, int]]) -> list[Fact]:
+    """Return all retained facts with the slugs of whom they are about; pages made from facts are no source of facts."""
+    about: dict[tuple[int, str], list[str]] = {}
+    for file, fact_id, name in conn.execute("SELECT file, fact_id, slug FROM fact_entities ORDER BY slug"):
+        about.setdefault((file, fact_id), []).append(name)
+    rows = conn.execute(
+        "SELECT id, file, kind, text, path, line, end_line, mentioned_on, confidence FROM facts"
+        " WHERE path NOT LIKE 'bank/entities/%' ORDER BY path, line"
+    )
+    return [
+        Fact(kind, text, path, line, end, day, sure, tuple(about.get((file, number), ())), (file, line) in superseded)
+        for number, file, kind, text, path, line, end, day, sure in rows
+    ]
+
+
+def entity_pages(conn: sqlite3.Connection) -> dict[str, str]:
+    """Return the page of each entity that has one, by the slug of its name and of its aliases."""
+    import json
+
+    pages: dict[str, str] = {}
+    for name, aliases, path in conn.execute(
+        "SELECT entities.slug, entities.aliases, files.path FROM entities JOIN files ON files.id = entities.file"
+        " ORDER BY files.path DESC"
+    ):
+        pages.update({key: path for alias in json.loads(aliases) if (key := slug(alias))})
+        pages[name] = path
+    return pages
 
 
 def lacks_vectors(conn: sqlite3.Connection) -> bool:

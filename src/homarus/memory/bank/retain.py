@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from datetime import date
 from pathlib import Path
 
-from homarus.core.errors import StorageError
 from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet
-from homarus.storage.atomic import ensure_dir, write_atomic
-from homarus.storage.boundary import BoundaryError, Root
-
-MAX_NOTE = 16 << 20
+from homarus.memory.bank.pages import change
 
 
 def retain(workspace: Path, bullet: Bullet, day: date) -> tuple[str, int]:
     """Write the bullet below `## Retain` of the day's note and return (path, line)."""
     name = f"memory/{day.isoformat()}.md"
-    ensure_dir(workspace / "memory", mode=0o755)
-    before = _current(workspace, name)
-    text, line = insert(before.decode("utf-8", "surrogateescape"), format_bullet(bullet), day)
-    write_atomic(workspace / name, text.encode("utf-8", "surrogateescape"), mode=0o644)
-    return name, line
+    lines: list[int] = []
 
+    def add(text: str) -> str:
+        after, line = insert(text, format_bullet(bullet), day)
+        lines.append(line)
+        return after
 
-def _current(workspace: Path, name: str) -> bytes:
-    try:
-        with Root(workspace) as root:
-            fd = root.open(name, os.O_RDONLY, follow="never")
-            with open(fd, "rb") as handle:  # noqa: PTH123 - a descriptor, not a path
-                data = handle.read(MAX_NOTE + 1)
-    except BoundaryError as problem:
-        if problem.kind == "missing":
-            return b""
-        raise
-    if len(data) > MAX_NOTE:
-        raise StorageError(f"{name} is larger than {MAX_NOTE >> 20} MB", cure="move older parts into another note")
-    return data
+    change(workspace, name, add)
+    return name, lines[0]
 
 
 def insert(text: str, bullet: str, day: date) -> tuple[str, int]:

@@ -1,0 +1,115 @@
+"""Entity pages: made from facts, the same on every run, and never over what a person wrote."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from homarus.memory.bank.grammar import Bullet
+from homarus.memory.bank.reflect import reflect
+from homarus.memory.bank.retain import retain
+
+NOTE = """# 2026-06-01
+
+## Retain
+- W @Ada: Lives in Bergen with two cats.
+- O(c=0.9) @Ada: Prefers tea over coffee.
+- W(id=rent1) @Flat: The rent is 800 euros a month.
+- W @{Mary Jane}: Works as a nurse in Oslo.
+"""
+
+
+def page(notes, name: str) -> str:
+    return (notes.root / "bank" / "entities" / name).read_text()
+
+
+def test_trap15_a_second_reflection_changes_nothing(notes):
+    notes.write("memory/2026-06-01.md", NOTE)
+    memory = notes.open()
+    first = reflect(memory)
+    assert [(made.path, made.facts, made.changed) for made in first] == [
+        ("bank/entities/ada.md", 2, True),
+        ("bank/entities/flat.md", 1, True),
+        ("bank/entities/mary-jane.md", 1, True),
+    ]
+    before = {path: path.read_bytes() for path in notes.root.rglob("*.md")}
+    assert not any(made.changed for made in reflect(memory))
+    assert not any(made.changed for made in reflect(notes.open()))
+    assert {path: path.read_bytes() for path in notes.root.rglob("*.md")} == before
+    assert "- Prefers tea over coffee. (c=0.90) (memory/2026-06-01.md#L5)" in page(notes, "ada.md")
+
+
+def test_trap15_hand_edits_in_and_around_generated_regions_stay(notes):
+    notes.write("memory/2026-06-01.md", NOTE)
+    notes.write(
+        "bank/entities/Ada-Lovelace.md", "---\nname: Ada Lovelace\naliases: [Ada]\n---\n\nMy words about her.\n"
+    )
+    memory = notes.open()
+    reflect(memory)
+    text = page(notes, "Ada-Lovelace.md")
+    assert text.startswith("---\nname: Ada Lovelace\naliases: [Ada]\n---\n\nMy words about her.\n")
+    assert not (notes.root / "bank" / "entities" / "ada.md").exists()
+    edited = text.replace("Lives in Bergen with two cats.", "Lives in Bergen with three cats!", 1)
+    notes.write("bank/entities/Ada-Lovelace.md", edited + "\nAnd a last word.\n")
+    notes.write("memory/2026-06-02.md", "## Retain\n- W @Ada: Sold the piano to a neighbour.\n")
+    (made,) = [made for made in reflect(memory) if made.name == "Ada-Lovelace"]
+    assert made.kept == ("current",)
+    after = page(notes, "Ada-Lovelace.md")
+    assert "three cats!" in after
+    assert after.endswith("And a last word.\n")
+    assert after.count("Sold the piano") == 1  # in the timeline, which nobody edited
+
+
+def test_what_was_replaced_is_not_current_but_in_the_timeline(notes):
+    notes.write("memory/2026-06-01.md", NOTE)
+    notes.write("memory/2026-07-01.md", "## Retain\n- W(sup=^rent1) @Flat: The rent is 900 euros a month.\n")
+    reflect(notes.open())
+    current, _, timeline = page(notes, "flat.md").partition("## Timeline")
+    assert "900 euros" in current
+    assert "800 euros" not in current
+    assert timeline.index("### 2026-07") < timeline.index("900 euros") < timeline.index("800 euros")
+
+
+def test_pages_stay_small(notes):
+    for number in range(30):
+        lines = "".join(f"- W @Ada: Fact number {number} {line} about the harbour.\n" for line in range(10))
+        notes.write(f"memory/20{10 + number % 20}-0{1 + number % 9}-01.md", f"## Retain\n{lines}")
+    reflect(notes.open())
+    assert len(page(notes, "ada.md").splitlines()) < 75
+    assert "older facts" in page(notes, "ada.md")
+
+
+def test_a_dry_run_writes_nothing(notes):
+    notes.write("memory/2026-06-01.md", NOTE)
+    assert all(made.changed for made in reflect(notes.open(), dry_run=True))
+    assert list((notes.root / "bank").rglob("*.md")) == []
+
+
+def test_a_page_that_is_a_link_is_refused(notes, tmp_path):
+    from homarus.storage.boundary import BoundaryError
+
+    notes.write("memory/2026-06-01.md", NOTE)
+    outside = tmp_path / "outside.md"
+    outside.write_text("mine\n")
+    (notes.root / "bank" / "entities").mkdir(parents=True)
+    (notes.root / "bank" / "entities" / "ada.md").symlink_to(outside)
+    with pytest.raises(BoundaryError):
+        reflect(notes.open())
+    assert outside.read_text() == "mine\n"
+
+
+def test_facts_retained_at_once_are_all_kept(notes):
+    day = notes.clock.now().date()
+
+    def write(number: int) -> None:
+        for line in range(10):
+            retain(notes.root, Bullet("world", f"Fact {number} {line} is kept for good."), day)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    text = (notes.root / "memory" / f"{day.isoformat()}.md").read_text()
+    assert text.count("is kept for good.") == 60
