@@ -91,6 +91,7 @@ ROWS = [
     Row("memory recall gate", VECTORS),
     Row("memory index", VECTORS),
     Row("memory rebuild", VECTORS),
+    Row("memory reflect", VECTORS),
     # It says which vectors are in use, and they are in use only if they load.
     Row("memory status", VECTORS),
     Row("memory doctor", VECTORS),
