@@ -56,10 +56,10 @@ LABELS = {
     "own": "speaks of themselves",
     "number": "holds a number",
     "proper": "holds a name",
-    "soft": "related words in the line",
-    "softs": "related words in the line or beside it",
+    "soft": "related words in the line or beside it",
     "vector": "meaning of the line",
     "vectors": "meaning of the lines around",
+    "sentence": "meaning of one sentence",
     "superseded": "replaced by a later fact",
     "recent": "written recently, and the question is about now",
 }

@@ -92,8 +92,8 @@ def rank(
     if filters.superseded:
         columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
     if vectors:
-        columns |= vectors.columns(query, vector, rows, postings)
-    table = weights.table(vectors.static if vectors and "vector" in columns else None)
+        columns |= vectors.columns(conn, query, vector, rows, postings)
+    table = weights.table(vectors.kind if vectors and "vector" in columns else "words")
     scores = combine(columns, table, len(rows))
     order = sorted(range(len(rows)), key=lambda index: (-scores[index], -rows[index].id))
     return Ranked(query, rows, columns, scores, order, pool, table)

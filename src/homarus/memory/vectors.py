@@ -1,19 +1,22 @@
-"""Vectors of lines: filled in batches, kept beside the lines, compared in numpy. Memory works without any of this.
+"""Vectors of lines: filled in batches, kept beside the lines, asked for at each question. Memory works without any of this.
 
-Two kinds of embedder give two sets of signals. Static word vectors are compared word by word (each word of the question
-with its best match in the line), which is cheap and precise; sentence vectors are compared line by line and, averaged,
-window by window.
+Three kinds of embedder give three sets of signals. Static word vectors compare line, window and, word by word, the
+question with the line. A sentence model on this machine compares all that and single sentences. A model behind a network
+gives one vector a line, because every text costs.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from array import array
+from functools import cache
 from typing import Any
 
 from homarus.memory.embed.base import Embedder
 from homarus.memory.flags import QUESTION
 from homarus.memory.lines import body_of
+from homarus.memory.meaning import Meaning, best_sentences
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query
 from homarus.memory.rows import Row
@@ -21,13 +24,15 @@ from homarus.memory.signals import Columns, spread
 from homarus.memory.sync import Progress
 from homarus.memory.terms import content_words
 from homarus.memory.veccache import VectorCache
+from homarus.memory.weights import Kind
 from homarus.storage.sqlite import transaction
 
-RESIDENT = 100_000  # above this many lines vectors rank candidates, but propose none
+RESIDENT = 100_000  # lines held in memory; above, words alone decide
 PROPOSED = 150
 QUICK = {True: 4_000, False: 48}  # lines a search may embed itself: static, sentence
 ASKED = 160  # characters of the question before a line that are embedded with it
-CUT = 0.35  # word similarity below this is chance
+SENTENCES = 8  # of one line that get vectors of their own; the last one holds the rest
+LAYOUT = 2  # how `line_vec` is laid out; another number means that stored vectors are made anew
 IDENTITY = "vectors"
 
 
@@ -37,20 +42,18 @@ class Vectors:
     def __init__(self, embedder: Embedder, *, cache: bool = True, cache_entries: int = 50_000) -> None:
         self.embedder = embedder
         self.static = bool(getattr(embedder, "static", False))
+        self.wordwise = hasattr(embedder, "encode_words")
+        self.kind: Kind = "static" if self.static else "model" if self.wordwise else "lines"
         # Word vectors are made faster than they are looked up.
         self.cache = VectorCache(embedder, enabled=cache and not self.static, max_entries=cache_entries)
-        self._ids: Any = None
-        self._rows: Any = None
-        self._words: dict[int, array[int]] = {}
-        self._table: Any = None
-        self._word_ids: dict[str, int] = {}
+        self._meaning: Meaning | None = None
         self._fresh = False
 
     @property
     def identity(self) -> str:
         """Return what the stored vectors must have been made with."""
         embedder = self.embedder
-        return f"{embedder.provider}|{embedder.model}|{embedder.key}"
+        return f"{embedder.provider}|{embedder.model}|{embedder.key}|{self.kind}{LAYOUT}"
 
     def forget(self) -> None:
         """The lines changed: compare with the table again before the next use."""
@@ -80,144 +83,117 @@ class Vectors:
         """Drop vectors of another model: numbers of two models must never be compared."""
         row = conn.execute("SELECT value FROM meta WHERE key = ?", (IDENTITY,)).fetchone()
         stored = conn.execute("SELECT length(vec) FROM line_vec LIMIT 1").fetchone()
-        other_size = stored and self.embedder.dims and stored[0] != 2 * self.embedder.dims
-        if row and row[0] == self.identity and not other_size:
+        size = 2 * self.embedder.dims  # unknown (0) before a service has answered for the first time
+        same_size = not stored or not size or (stored[0] % size == 0 if self.kind == "model" else stored[0] == size)
+        if row and row[0] == self.identity and same_size:
             return
         with transaction(conn):
             conn.execute("DELETE FROM line_vec")
             conn.execute("DELETE FROM word_vec")
             conn.execute("INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (IDENTITY, self.identity))
-        self._ids = self._table = None
-        self._words.clear()
-        self._word_ids.clear()
+        self._meaning = None
         self._fresh = False
 
     def _store(self, conn: sqlite3.Connection, part: list[tuple[int, str, str | None]], now_ms: int) -> None:
-        bodies = [_meant(text, asked) for _, text, asked in part]
-        blobs, made = self.cache.encode(conn, bodies)
+        bodies = [body_of(text) or text for _, text, _ in part]
+        texts = [self._texts(body, asked) for body, (_, _, asked) in zip(bodies, part, strict=True)]
+        flat, made = self.cache.encode(conn, [text for group in texts for text in group])
+        blobs = iter(flat)
+        words = [content_words(body) for body in bodies] if self.wordwise else []
+        new = self._new_words(conn, words)
         with transaction(conn):
-            words = self._store_words(conn, bodies) if self.static else [None] * len(part)
+            lists = self._store_words(conn, words, new) if self.wordwise else [None] * len(part)
             conn.executemany(
                 "INSERT OR REPLACE INTO line_vec(id, vec, words) VALUES(?, ?, ?)",
-                [(number, blobs[at], words[at]) for at, (number, _, _) in enumerate(part)],
+                [
+                    (number, b"".join(next(blobs) for _ in texts[at]), lists[at])
+                    for at, (number, _, _) in enumerate(part)
+                ],
             )
             self.cache.remember(conn, made, now_ms)
 
-    def _store_words(self, conn: sqlite3.Connection, bodies: list[str]) -> list[bytes | None]:
-        if not self._word_ids:
-            self._word_ids.update(conn.execute("SELECT word, id FROM word_vec"))
-        lines = [list(dict.fromkeys(content_words(body))) for body in bodies]
-        new = sorted({word for words in lines for word in words if word not in self._word_ids})
-        if new:
-            rows = self.embedder.encode_words(new)  # type: ignore[attr-defined]  # static embedders have it
-            first = max(self._word_ids.values(), default=-1) + 1
-            self._word_ids.update((word, first + at) for at, word in enumerate(new))
-            conn.executemany(
-                "INSERT OR REPLACE INTO word_vec(id, word, vec) VALUES(?, ?, ?)",
-                [(first + at, word, rows[at].astype("float16").tobytes()) for at, word in enumerate(new)],
-            )
-        return [array("I", [self._word_ids[word] for word in words]).tobytes() for words in lines]
+    def _texts(self, body: str, asked: str | None) -> list[str]:
+        """Return what to embed for a line: the line with the question it answers, then its sentences."""
+        whole = f"{body_of(asked)[-ASKED:]} {body}" if asked else body
+        if self.kind != "model":
+            return [whole]
+        parts = sentences(body)
+        return [whole, *parts] if asked or len(parts) > 1 else [whole]
 
-    def _load(self, conn: sqlite3.Connection) -> bool:
-        """Bring the copy in memory in line with the table; False when there is nothing or too much to hold."""
-        if self._fresh:
-            return self._ids is not None
-        import numpy as np
+    def _new_words(self, conn: sqlite3.Connection, lines: list[list[str]]) -> list[tuple[str, bytes]]:
+        """Return the words that have no vector yet with their vectors, made before the index is locked for writing."""
+        known = _word_ids(conn, lines)
+        new = sorted({word for words in lines for word in words} - known.keys())
+        if not new:
+            return []
+        rows = self.embedder.encode_words(new)  # type: ignore[attr-defined]  # `wordwise` says that it is there
+        return [(word, row.astype("float16").tobytes()) for word, row in zip(new, rows, strict=True)]
 
-        self._fresh = True
-        count = conn.execute("SELECT count(*) FROM line_vec").fetchone()[0]
-        if not count or count > RESIDENT:
-            self._ids = self._rows = None
-            return False
-        rows = conn.execute("SELECT id, vec, words FROM line_vec ORDER BY id").fetchall()
-        dims = self.embedder.dims
-        self._ids = np.array([row[0] for row in rows], dtype=np.int64)
-        self._rows = (
-            np.frombuffer(b"".join(row[1] for row in rows), dtype=np.float16).reshape(-1, dims).astype(np.float32)
-        )
-        if self.static:
-            self._words = {row[0]: array("I", row[2]) for row in rows if row[2]}
-            words = conn.execute("SELECT id, vec FROM word_vec ORDER BY id").fetchall()
-            self._table = np.zeros((words[-1][0] + 1 if words else 0, dims), dtype=np.float32)
-            for number, blob in words:
-                self._table[number] = np.frombuffer(blob, dtype=np.float16)
-        return True
+    def _store_words(
+        self, conn: sqlite3.Connection, lines: list[list[str]], new: list[tuple[str, bytes]]
+    ) -> list[bytes | None]:
+        # Another process may have stored the same words meanwhile: the table gives the numbers, not this process.
+        conn.executemany("INSERT INTO word_vec(word, vec) VALUES(?, ?) ON CONFLICT(word) DO NOTHING", new)
+        ids = _word_ids(conn, lines)
+        return [array("I", [ids[word] for word in words if word in ids]).tobytes() for words in lines]
+
+    def _load(self, conn: sqlite3.Connection) -> Meaning | None:
+        """Bring the copy in memory in line with the table; None when there is nothing or too much to hold."""
+        if not self._fresh:
+            count = conn.execute("SELECT count(*) FROM line_vec").fetchone()[0]
+            self._meaning = Meaning.read(conn, self.embedder.dims) if 0 < count <= RESIDENT else None
+            self._fresh = True
+        return self._meaning
 
     def propose(self, conn: sqlite3.Connection, query: Query) -> tuple[Any, list[int]]:
-        """Return the question's vector and the lines nearest to it."""
-        import numpy as np
+        """Return the question's vectors (whole, and without names) and the lines nearest to it."""
+        bare = query.bare or query.text
+        whole = query.text if self.kind == "model" else bare
+        vectors = self.embedder.encode(list(dict.fromkeys([whole, bare])), query=True)[[0, -1]]
+        meaning = self._load(conn)
+        return vectors, meaning.nearest(vectors[1], PROPOSED) if meaning else []
 
-        vector = self.embedder.encode([query.bare or query.text], query=True)[0]
-        if not self._load(conn):
-            return vector, []
-        scores = self._rows @ vector
-        count = min(PROPOSED, len(scores))
-        best = np.argpartition(-scores, count - 1)[:count]
-        return vector, [int(number) for number in self._ids[best]]
-
-    def columns(self, query: Query, vector: Any, rows: list[Row], postings: Postings) -> Columns:
+    def columns(
+        self, conn: sqlite3.Connection, query: Query, vectors: Any, rows: list[Row], postings: Postings
+    ) -> Columns:
         """Return the signals of vectors for these candidates; nothing when they cannot be held in memory."""
         import numpy as np
 
-        if self._ids is None or not rows:
+        meaning = self._meaning
+        if meaning is None or not rows:
             return {}
+        whole, bare = vectors
         ids = np.array([row.id for row in rows], dtype=np.int64)
-        line = self._scores(ids, vector)
-        around = np.stack([self._scores(ids + step, vector, absent=np.nan) for step in (-2, -1, 0, 1, 2)])
-        window = np.nanmean(np.where(np.isnan(around), np.nan, around), axis=0) if len(rows) else line
-        window = np.nan_to_num(window)
-        columns = {"vector": spread(line.tolist()), "vectors": spread(window.tolist()), "cosine": line.tolist()}
-        if self.static:
-            soft = self._soft(query, rows, postings)
-            columns["soft"] = spread(soft.tolist())
-            columns["softs"] = spread(_beside(ids, soft).tolist())
-        return columns
-
-    def _scores(self, ids: Any, vector: Any, absent: float = 0.0) -> Any:
-        import numpy as np
-
-        at = np.searchsorted(self._ids, ids)
-        at = np.minimum(at, len(self._ids) - 1)
-        found = self._ids[at] == ids
-        return np.where(found, self._rows[at] @ vector, absent).astype(np.float32)
-
-    def _soft(self, query: Query, rows: list[Row], postings: Postings) -> Any:
-        """Match each word of the question with its nearest word of the line, weighted by how rare it is."""
-        import numpy as np
-
-        words = [word for word in query.core if word.isalpha()] or list(query.core)
-        out = np.zeros(len(rows), dtype=np.float32)
-        lists = [self._words.get(row.id, _EMPTY) for row in rows]
-        lengths = np.array([len(found) for found in lists])
-        filled = lengths > 0
-        if not words or not filled.any():
-            return out
-        flat = np.concatenate([np.frombuffer(found, dtype=np.uint32) for found in lists if len(found)])
-        used, inverse = np.unique(flat, return_inverse=True)
-        near = self.embedder.encode_words(words) @ self._table[used].T  # type: ignore[attr-defined]  # static embedders have it
-        near = np.where(near < CUT, 0, near) ** 2
-        starts = np.cumsum(np.r_[0, lengths[filled]])[:-1]
-        best = np.maximum.reduceat(near[:, inverse], starts, axis=1)
-        weights = np.array([postings.weight(word) for word in words], dtype=np.float32)
-        out[filled] = (weights[:, None] * best).sum(0) / max(float(weights.sum()), 1e-9)
-        return out
+        line = meaning.lines(ids, bare)
+        found = {"vector": meaning.lines(ids, whole), "vectors": meaning.windows(ids, bare)}
+        if self.wordwise and meaning.words:
+            words = [word for word in query.core if word.isalpha()] or list(query.core)
+            if words:
+                weights = np.array([postings.weight(word) for word in words], dtype=np.float32)
+                asked = self.embedder.encode_words(words)  # type: ignore[attr-defined]  # `wordwise` says that it is there
+                found["soft"] = meaning.soft(ids, asked, weights)
+        if self.kind == "model":
+            found["sentence"] = best_sentences(conn, [row.id for row in rows], bare, line)
+        return {"cosine": line.tolist(), **{name: spread(column.tolist()) for name, column in found.items()}}
 
 
-def _meant(text: str, asked: str | None) -> str:
-    """Return what to embed for a line: without its speaker, and with the question it answers, which gives it its meaning."""
-    body = body_of(text) or text
-    return f"{body_of(asked)[-ASKED:]} {body}" if asked else body
+def _word_ids(conn: sqlite3.Connection, lines: list[list[str]]) -> dict[str, int]:
+    """Return the numbers of those words that have a vector."""
+    wanted = list({word for words in lines for word in words})
+    found: dict[str, int] = {}
+    for start in range(0, len(wanted), 500):
+        part = wanted[start : start + 500]
+        marks = ",".join("?" * len(part))
+        found.update(conn.execute(f"SELECT word, id FROM word_vec WHERE word IN ({marks})", part))  # noqa: S608 - marks
+    return found
 
 
-_EMPTY: array[int] = array("I")
+@cache
+def _end() -> re.Pattern[str]:
+    return re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
-def _beside(ids: Any, values: Any) -> Any:
-    """Return for each line the best of itself and its two neighbours."""
-    import numpy as np
-
-    out = values.copy()
-    touch = np.diff(ids) == 1
-    out[1:] = np.where(touch, np.maximum(out[1:], values[:-1]), out[1:])
-    out[:-1] = np.where(touch, np.maximum(out[:-1], values[1:]), out[:-1])
-    return out
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a line, a few at most."""
+    parts = [part for part in _end().split(text, maxsplit=SENTENCES - 1) if part.strip()]
+    return parts or [text]

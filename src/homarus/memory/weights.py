@@ -7,9 +7,10 @@ facts) are set by hand and touch only notes that have them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 # What a token costs: lines are packed by score minus this much per e-fold of their length.
-PRICE = 0.2
+PRICE = 0.25
 
 _SET_BY_HAND = {"above": 0.3, "heading": -0.5, "exact": 2.0, "superseded": -0.6, "recent": 0.1}
 _COMMON = {
@@ -35,32 +36,44 @@ WORDS: Mapping[str, float] = {
 STATIC: Mapping[str, float] = {
     **_SET_BY_HAND,
     **_COMMON,
-    "window": 0.7,
+    "window": 0.6,
     "near": 0.1,
-    "answer": 0.15,
-    "day": 0.4,
-    "length": 0.4,
-    "soft": 0.35,
-    "softs": 0.1,
-    "vector": 0.45,
+    "answer": 0.3,
+    "day": 0.35,
+    "length": 0.3,
+    "soft": 0.5,
+    "vector": 0.5,
     "vectors": 0.4,
 }
-SENTENCE: Mapping[str, float] = {
+LINES: Mapping[str, float] = {
     **_SET_BY_HAND,
     **_COMMON,
     "word": 0.2,
-    "window": 0.65,
-    "near": 0.35,
+    "window": 0.6,
+    "near": 0.4,
     "answer": 0.25,
-    "day": 0.35,
-    "length": 0.6,
-    "vector": 0.8,
-    "vectors": 0.4,
+    "day": 0.3,
+    "length": 0.4,
+    "vector": 0.75,
+    "vectors": 0.55,
 }
+MODEL: Mapping[str, float] = {
+    **_SET_BY_HAND,
+    **_COMMON,
+    "window": 0.6,
+    "near": 0.1,
+    "answer": 0.3,
+    "day": 0.3,
+    "length": 0.1,
+    "soft": 0.6,
+    "vector": 0.55,
+    "vectors": 0.5,
+    "sentence": 0.45,
+}
+_TABLES: dict[str, Mapping[str, float]] = {"words": WORDS, "static": STATIC, "lines": LINES, "model": MODEL}
+Kind = Literal["words", "static", "lines", "model"]
 
 
-def table(static: bool | None) -> Mapping[str, float]:
-    """Return the weights for what is there: no vectors (None), static word vectors, or sentence vectors."""
-    if static is None:
-        return WORDS
-    return STATIC if static else SENTENCE
+def table(kind: Kind) -> Mapping[str, float]:
+    """Return the weights for what is there: words alone, static word vectors, one vector a line, a sentence model."""
+    return _TABLES[kind]

@@ -28,7 +28,7 @@ class Embedder(Protocol):
 
 
 class WordEmbedder(Embedder, Protocol):
-    """An embedder without context: each word has one vector, so words can be compared one by one."""
+    """An embedder that is cheap enough to give each word of the notes a vector: words are then compared one by one."""
 
     def encode_words(self, words: Sequence[str]) -> Any:
         """Return one row per word."""

@@ -65,6 +65,10 @@ class MiniLM:
             rows[part] = self._run(ids, mask)
         return unit_rows(rows)
 
+    def encode_words(self, words: Sequence[str]) -> Any:
+        """Return one row per word, each read alone: related words then lie near each other."""
+        return self.encode(words)
+
     def _run(self, ids: Any, mask: Any) -> Any:
         import numpy as np
 
