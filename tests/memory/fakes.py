@@ -60,3 +60,9 @@ class FakeWords(FakeEmbedder):
 
     def encode_words(self, words: Sequence[str]):
         return self.encode(list(words))
+
+
+class FakeModel(FakeWords):
+    """A sentence model on this machine: knows words, and reads sentences as a whole."""
+
+    static = False

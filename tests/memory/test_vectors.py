@@ -3,9 +3,10 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from tests.memory.fakes import FakeEmbedder, FakeWords
+from tests.memory.fakes import FakeEmbedder, FakeModel, FakeWords
 
 from homarus.memory.settings import EmbeddingCache, MemorySettings
+from homarus.memory.vectors import SENTENCES, sentences
 
 
 def fill(notes):
@@ -13,7 +14,7 @@ def fill(notes):
     notes.write("memory/b.md", "".join(f"filler line number {n} about gardening\n" for n in range(40)))
 
 
-@pytest.mark.parametrize("kind", [FakeEmbedder, FakeWords])
+@pytest.mark.parametrize("kind", [FakeEmbedder, FakeWords, FakeModel])
 def test_a_paraphrase_is_found_by_meaning(notes, kind):
     fill(notes)
     memory = notes.open(provider=kind())
@@ -139,3 +140,59 @@ def test_vectors_are_stored_small(notes):
     conn = sqlite3.connect(notes.root / ".memory" / "index.sqlite")
     assert {len(row[0]) for row in conn.execute("SELECT vec FROM line_vec")} == {64}
     conn.close()
+
+
+def test_one_sentence_of_a_long_line_is_enough(notes):
+    talk = "we spoke about gardens and roses and rain. Anna repaired her yacht. then came soup and bread and cheese"
+    notes.write("memory/a.md", f"{talk}\n")
+    notes.write("memory/b.md", "".join(f"filler line number {n} about gardening\n" for n in range(40)))
+    hit = notes.open(provider=FakeModel()).recall("who mended the vessel", budget_tokens=60)[0]
+    assert hit.citation == "memory/a.md#L1"
+    assert any(reason.startswith("meaning of one sentence") for reason in hit.why)
+
+
+def test_sentences_are_stored_behind_their_line(notes):
+    notes.write("memory/a.md", "One is here. Two is there! Is three anywhere?\n\nalone\n")
+    memory = notes.open(provider=FakeModel())
+    memory.sync()
+    memory.close()
+    conn = sqlite3.connect(notes.root / ".memory" / "index.sqlite")
+    sizes = [len(row[0]) // 64 for row in conn.execute("SELECT vec FROM line_vec ORDER BY id")]
+    conn.close()
+    # "alone" follows a question: it is stored with it, and by itself.
+    assert sizes == [4, 2]
+
+
+def test_words_keep_their_numbers_after_a_rebuild_and_beside_another_process(notes):
+    """Numbers of words come from the table: two who write at once, or one who rebuilds, never mix them up."""
+    fill(notes)
+    one, two = notes.open(provider=FakeWords()), notes.open(provider=FakeWords())
+    one.search("vessel")
+    notes.write("memory/c.md", "Bob drives an automobile\n")
+    two.search("vehicle")
+    notes.write("memory/d.md", "the physician closed his practice\n")
+    one.search("doctor")
+    one.rebuild()
+    for memory in (one, two):
+        for question, citation in (("vehicle", "c.md#L1"), ("doctor", "d.md#L1"), ("vessel", "a.md#L1")):
+            hit = memory.search(question)[0]
+            assert hit.citation == f"memory/{citation}"
+            assert any(reason.startswith("related words") for reason in hit.why)
+        memory.close()
+    conn = sqlite3.connect(notes.root / ".memory" / "index.sqlite")
+    words = dict(conn.execute("SELECT id, word FROM word_vec"))
+    for text, blob in conn.execute("SELECT text, words FROM line_vec JOIN lines USING(id)"):
+        stored = [words[number] for number in memoryview(blob).cast("I")]
+        assert set(stored) <= set(text.lower().split())
+        assert stored
+    conn.close()
+
+
+def test_long_texts_are_cut_into_few_sentences():
+    assert sentences("One. Two! Three? four") == ["One.", "Two!", "Three?", "four"]
+    assert sentences("一つ。二つ！") == ["一つ。", "二つ！"]
+    assert sentences("version 1.2 of a.b") == ["version 1.2 of a.b"]
+    many = sentences(" ".join(f"Number {n}." for n in range(50)))
+    assert len(many) == SENTENCES
+    assert many[-1].endswith("Number 49.")
+    assert sentences("") == [""]

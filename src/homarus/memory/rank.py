@@ -81,12 +81,13 @@ def rank(
     pool = gather(conn, postings, query, kinds=filters.kinds, extra=proposed, keep=keep)
     rows = [row for row in read_rows(conn, pool.ids) if filters.keeps(row)]
     average = postings.words / max(1, postings.lines)
-    columns = signals.lexical(query, rows, pool, average)
+    parents = _parents(conn, rows)
+    columns = signals.lexical(query, rows, pool, average, parents)
     columns["name"] = signals.names(query, rows)
     columns["date"] = signals.dates(query, rows)
     columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
-    columns["above"] = signals.headings(rows, pool, _parents(conn, rows), set(query.core))
+    columns["above"] = signals.headings(query, rows, pool, parents)
     columns |= signals.support(rows, columns["word"])
     columns["exact"] = signals.exact(query, rows, columns["covered"], conn)
     if filters.superseded:
@@ -109,11 +110,11 @@ def combine(columns: signals.Columns, table: Mapping[str, float], count: int) ->
     return totals
 
 
-def _parents(conn: sqlite3.Connection, rows: list[Row]) -> dict[int, int | None]:
+def _parents(conn: sqlite3.Connection, rows: list[Row]) -> signals.Parents:
     """Return each heading's own heading, up to the path."""
-    known: dict[int, int | None] = {row.id: row.head for row in rows if row.kind == "heading"}
+    known: signals.Parents = {row.id: row.head for row in rows if row.kind == "heading"}
     wanted = {row.head for row in rows if row.head is not None} - known.keys()
-    for _ in range(6):
+    for _ in range(signals.LEVELS):
         if not wanted:
             break
         found = read_heads(conn, sorted(wanted))

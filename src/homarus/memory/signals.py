@@ -19,14 +19,21 @@ EARLY = 3.0
 HALF_LIFE = 180.0
 QUOTED = 60  # lines with all words that are compared with the question letter by letter, short ones first
 
+BESIDE, FAR = 0.6, 0.3  # what a word counts for a line that stands beside it, or two lines away
+LEVELS = 6  # of headings above a line
+
 Columns = dict[str, list[float]]
+Parents = dict[int, int | None]  # each heading's own heading
 
 
-def lexical(query: Query, rows: list[Row], pool: Pool, average: float) -> Columns:
-    """Return the signals of words: in the line, in the five lines around it, as pairs, and how much of all is covered."""
-    core = set(query.core)
+def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: Parents) -> Columns:
+    """Return the signals of words: in the line, around it, in the headings above, as pairs, and how much is covered.
+
+    `near` counts a word in a heading above like one in the line: below "# Billing" no line needs to say "billing".
+    """
     every = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True)]
-    named = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True) if posting.term in core]
+    named = _named(query, pool)
+    headed = _headed(rows, named, parents)
     total = sum(weight for _, weight in named) + pool.absent or 1.0
     pairs = _pairs(query, pool)
     average = max(average, 1.0)
@@ -38,7 +45,8 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float) -> Column
         slack = K1 * (1 - B + B * row.around / (5 * average))
         around = close = own = 0.0
         before, after, far, further = number - 1, number + 1, number - 2, number + 2
-        for ids, weight in named:
+        inherited = headed[row.head]
+        for at, (ids, weight) in enumerate(named):
             here, beside = number in ids, (before in ids) + (after in ids)
             count = here + beside + (far in ids) + (further in ids)
             if count:
@@ -47,7 +55,9 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float) -> Column
                     own += weight
                     close += weight
                 else:
-                    close += 0.6 * weight if beside else 0.3 * weight
+                    close += weight * (1.0 if at in inherited else BESIDE if beside else FAR)
+            elif at in inherited:
+                close += weight
         window.append(around)
         near.append(close / total)
         covered.append(own / total)
@@ -62,19 +72,35 @@ def _pairs(query: Query, pool: Pool) -> list[tuple[frozenset[int], frozenset[int
     return [(sets.get(a, nothing), sets.get(b, nothing)) for a, b in pairwise(query.core)]
 
 
-def headings(rows: list[Row], pool: Pool, parents: dict[int, int | None], core: set[str]) -> list[float]:
+def headings(query: Query, rows: list[Row], pool: Pool, parents: Parents) -> list[float]:
     """Return how much of the question stands in the headings and the path above a line."""
-    named = [(ids, p.idf) for p, ids in zip(pool.postings, pool.sets, strict=True) if p.term in core]
+    named = _named(query, pool)
     total = sum(weight for _, weight in named) or 1.0
-    shares: dict[int | None, float] = {None: 0.0}
+    shares = {
+        head: sum([named[at][1] for at in found]) / total for head, found in _headed(rows, named, parents).items()
+    }
+    return [shares[row.head] for row in rows]
+
+
+def _named(query: Query, pool: Pool) -> list[tuple[frozenset[int], float]]:
+    """Return where each word of the question stands and how much it tells, names left out."""
+    core = set(query.core)
+    return [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True) if posting.term in core]
+
+
+def _headed(
+    rows: list[Row], named: list[tuple[frozenset[int], float]], parents: Parents
+) -> dict[int | None, frozenset[int]]:
+    """Return for each heading which words of the question stand in it, in the headings above it, or in the path."""
+    found: dict[int | None, frozenset[int]] = {None: frozenset()}
     for head in {row.head for row in rows} - {None}:
         chain: list[int] = []
         at = head
-        while at is not None and len(chain) < 6:
+        while at is not None and len(chain) < LEVELS:
             chain.append(at)
             at = parents.get(at)
-        shares[head] = sum([weight for ids, weight in named if not ids.isdisjoint(chain)]) / total
-    return [shares[row.head] for row in rows]
+        found[head] = frozenset([at for at, (ids, _) in enumerate(named) if not ids.isdisjoint(chain)])
+    return found
 
 
 def names(query: Query, rows: list[Row]) -> list[float]:

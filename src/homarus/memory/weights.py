@@ -12,6 +12,11 @@ from typing import Literal
 # What a token costs: lines are packed by score minus this much per e-fold of their length.
 PRICE = 0.25
 
+# Signals that conversations teach; `python -m bench.memory` fits them. The others are set by hand.
+FITTED = (
+    *("word", "window", "near", "pair", "soft", "vector", "vectors", "sentence", "name", "own", "date", "when"),
+    *("number", "proper", "answer", "day", "length", "question"),
+)
 _SET_BY_HAND = {"above": 0.3, "heading": -0.5, "exact": 2.0, "superseded": -0.6, "recent": 0.1}
 _COMMON = {
     "date": 1.3,

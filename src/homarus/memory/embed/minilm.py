@@ -25,7 +25,6 @@ class MiniLM:
     remote = False
     static = False
     batch = 64
-    dims = 384
 
     def __init__(self, folder: Path, *, threads: int = 2) -> None:
         model, tokenizer = folder / MODEL, folder / TOKENIZER
@@ -41,6 +40,7 @@ class MiniLM:
         options.log_severity_level = 3
         self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         self._names = {entry.name for entry in self._session.get_inputs()}
+        self.dims = int(self._session.get_outputs()[0].shape[-1])
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.no_padding()
