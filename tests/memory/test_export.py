@@ -132,7 +132,7 @@ def test_eight_bits_stay_near_the_exact_network(exported):
 
 def test_weights_are_quantised_per_channel(exported):
     """One scale for a whole matrix turns the vectors (.957 instead of .992 for MiniLM): every weight has many scales."""
-    _, target, wanted = exported
+    _, target, _ = exported
     graph = onnx.load(str(target / MODEL)).graph
     scales = {value.name: onnx.numpy_helper.to_array(value) for value in graph.initializer if "scale" in value.name}
     matrices = [value for value in graph.initializer if value.name.endswith("_quantized") and len(value.dims) == 2]

@@ -87,3 +87,11 @@ def test_open_ranges(text, first, last):
 def test_any_question_can_be_taken_apart(text):
     query = analyse(text, today=TODAY, names=NAMES)
     assert set(query.core) <= set(query.terms)
+
+
+def test_words_that_only_shape_a_question_are_not_looked_for():
+    asked = analyse("What kind of things did Anna mention about boats?", today=TODAY, names=[("Anna", ())])
+    assert asked.core == ("boats",)
+    assert "kind" in asked.terms
+    assert analyse("boat kind", today=TODAY).core == ("boat", "kind")  # no question: every word is meant
+    assert analyse("What type?", today=TODAY).core == ("type",)

@@ -65,6 +65,17 @@ _INTENTS: dict[str, tuple[str, ...]] = {
 }
 
 
+# Words that shape a question and say nothing about its answer: "what kind of …", "which things did … mention".
+_FRAME = frozenset(
+    [
+        *("kind", "kinds", "type", "types", "sort", "sorts", "many", "much", "often", "long", "mention", "mentioned"),
+        *("mentions", "name", "names", "example", "examples", "way", "ways", "thing", "things", "item", "items"),
+        *("something", "someone", "likely", "considered", "based", "besides", "both"),
+    ]
+)
+_ASKING = frozenset(["what", "when", "where", "which", "who", "whom", "whose", "why", "how"])
+
+
 class Query(Struct, frozen=True):
     """A question taken apart."""
 
@@ -103,6 +114,8 @@ def analyse(
         term for term in terms for name in found for part in words(name) if len(term) >= 3 and part.startswith(term)
     }
     core = tuple(term for term in terms if term not in spoken and term not in prefixes)
+    if _asks(text):
+        core = tuple(term for term in core if term not in _FRAME) or core
     return Query(
         text=text,
         terms=terms,
@@ -114,6 +127,11 @@ def analyse(
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
         today=today,
     )
+
+
+def _asks(text: str) -> bool:
+    """Say whether a text is a question rather than a list of words to look for."""
+    return text.rstrip().endswith("?") or bool(_ASKING & set(words(text)[:1]))
 
 
 def names_in(text: str, names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
