@@ -223,6 +223,7 @@ async def test_an_agent_with_wider_settings_is_held_to_its_parents(tmp_path: Pat
     parent = await context_of(runtime, main_session("a"), Trust.OWNER)
     wish = runtime.children.planner.plan(parent, {"task": "x", "agentId": "b"}, "builtin/notebook", 0)
     assert wish.run.sandbox.enforced and not wish.run.sandbox.network
+    assert "works without files" in wish.note
     assert "web_fetch" not in wish.run.tools and not [name for name in wish.run.tools if name.startswith("memory_")]
     runtime.children._at_work[wish.key] = AtWork(wish.run, ())
     child = await context_of(runtime, wish.key, Trust.OWNER)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +19,7 @@ from homarus.agent.budget import Meter, Spent
 from homarus.agent.childbook import ChildBook, ChildBooks, Kept
 from homarus.agent.live import Live
 from homarus.agent.outcome import Outcome
-from homarus.agent.subagents import CHANNEL, ChildEnd, ChildRun, task_text, word_for
+from homarus.agent.subagents import CHANNEL, ChildEnd, ChildRun, SubagentSettings, task_text, word_for
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import HomarusError, ToolError
 from homarus.core.events import ChildEnded, ChildStarted
@@ -26,11 +27,7 @@ from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.delivery.sanitize import shape
 from homarus.gateway.attic import Attic
-from homarus.gateway.forking import fork_for
-from homarus.gateway.leftovers import World, take_up
 from homarus.gateway.reports import Reports
-from homarus.gateway.spawning import Planner, Wish
-from homarus.gateway.tending import manage
 from homarus.queue.inbox import inbox_path
 from homarus.queue.lane import SessionLane
 from homarus.queue.modes import Overrides
@@ -40,6 +37,7 @@ from homarus.tools.tool import Taint, ToolContext
 
 if TYPE_CHECKING:
     from homarus.gateway.app import Runtime
+    from homarus.gateway.spawning import Planner, Wish
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +63,6 @@ class Children:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.books = ChildBooks(runtime.config.paths.own_dir / "children", inbox_path)
-        self.planner = Planner(runtime, runtime.models)
         self._reports = Reports(runtime, self.books, self._do)
         self._attic = Attic(runtime, self.books, lambda work: self._do(work, self._ending), self._quiet_down)
         self._at_work: dict[SessionKey, AtWork] = {}
@@ -92,10 +89,17 @@ class Children:
         lane = self._runtime.lanes.get(context.session)
         return self.books.count(context.session) + (lane.reports if lane is not None else 0)
 
+    @cached_property
+    def planner(self) -> Planner:
+        """Return what says what becomes of an order; it is loaded with the first one."""
+        from homarus.gateway.spawning import Planner
+
+        return Planner(self._runtime, self._runtime.models)
+
     @property
     def places(self) -> int:
         """Return how many children may be at work at once, in all sessions."""
-        return max(1, self.planner.settings(self._runtime.config.default_agent.id).max_concurrent)
+        return max(1, self._runtime.config.default_agent.block("subagents", SubagentSettings).max_concurrent)
 
     def is_left(self, key: SessionKey) -> bool:
         """Say whether a session is a child of a process that is gone."""
@@ -136,9 +140,10 @@ class Children:
         child.meter = self.meters.get(context.session)
         try:
             self._hold(context.session)
-            note = fork_for(self._runtime, context, wish.key) if wish.fork else ""
+            note = self._fork(context, wish) if wish.fork else ""
             self._make_session(wish)
             self._order(child, run.run_id, task_text(wish.task, note), first=True)
+            note = " ".join(part for part in (note, wish.note) if part)
         except BaseException as problem:
             self._over(child, self._end(child, "error", f"it could not be started: {problem}", quiet=True))
             if isinstance(problem, HomarusError):
@@ -147,6 +152,11 @@ class Children:
         self._runtime.emitter(child.parent)(ChildStarted(run.run_id, run.child, run.name, wish.model))
         said = {"status": "accepted", "runId": run.run_id, "childSessionKey": run.child}
         return {**said, "note": note} if note else said
+
+    def _fork(self, context: ToolContext, wish: Wish) -> str:
+        from homarus.gateway.forking import fork_for
+
+        return fork_for(self._runtime, context, wish.key)
 
     def _make_session(self, wish: Wish) -> None:
         provider, _, model = wish.model.partition("/")
@@ -202,6 +212,8 @@ class Children:
 
     async def manage(self, context: ToolContext, action: str, target: str, message: str) -> dict[str, Any]:
         """List, cancel or look at the caller's own children."""
+        from homarus.gateway.tending import manage  # what shows transcripts is loaded with the first look
+
         return await manage(self, context, action, target, message)
 
     # Ending.
@@ -328,6 +340,8 @@ class Children:
         """Settle what an earlier process left of a session's children."""
         if self.books.owns(key) or not self.books.exists(key):
             return
+        from homarus.gateway.leftovers import World, take_up  # most sessions never have children
+
         world = World(
             now=epoch_ms(self._runtime.clock.now()),
             alone=self.is_left(key),

@@ -24,7 +24,7 @@ from homarus.gateway.home import Home
 from homarus.models.access import Models
 from homarus.models.levels import parse_level
 from homarus.models.select import Override
-from homarus.sandbox.spec import SandboxSpec
+from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.storage.boundary import Root
 from homarus.tools.paths import clean
 from homarus.tools.policy import GROUPS
@@ -42,6 +42,8 @@ class Wish(Struct, frozen=True):
     model: str
     thinking: str
     fork: bool
+    # What its parent should know besides.
+    note: str = ""
 
 
 class Planner:
@@ -105,7 +107,9 @@ class Planner:
             lasting=order.get("mode") == "session",
         )
         thinking = self._thinking(order, settings) or context.thinking
-        return Wish(run, key, order["task"].strip(), model, thinking, order.get("context") == "fork")
+        closed = not own and sandbox.access is Access.NONE and context.sandbox.access is not Access.NONE
+        note = f"It works without files: the workspace of {agent.id} lies outside of your sandbox." if closed else ""
+        return Wish(run, key, order["task"].strip(), model, thinking, order.get("context") == "fork", note)
 
     def again(self, context: ToolContext, before: ChildRun, message: str, at_work: int) -> ChildRun:
         """Return another run of a child that stays: its bounds are what they were, narrowed by what its parent has now."""
