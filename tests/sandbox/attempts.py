@@ -96,7 +96,7 @@ NETWORK = [
     'python3 -c \'import socket; s=socket.socket(socket.AF_UNIX); s.connect("{out}/socket"); s.send(b"x")\'',
     'python3 -c \'import socket; s=socket.socket(socket.AF_UNIX); s.connect("\\0homarus-{port}"); s.send(b"x")\'',
     "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
-    "curl -s http://127.0.0.1:{port}/ || wget -qO- http://127.0.0.1:{port}/",
+    "curl -s -m 2 http://127.0.0.1:{port}/ || wget -T 1 -t 1 -qO- http://127.0.0.1:{port}/",
     'python3 -c \'import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"x", ("127.0.0.1", {port}))\'',
     'python3 -c \'import socket; s=socket.socket(socket.AF_INET6); s.connect(("::ffff:127.0.0.1", {port})); s.send(b"x")\'',
     "unshare -rn sh -c 'ip link set lo up; nc 127.0.0.1 {port} </dev/null'",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from msgspec.structs import replace
 from tests.tools.calling import call, fail, say
 from tests.tools.context import context
 
@@ -15,8 +16,9 @@ from homarus.core.errors import Denied, ToolError
 from homarus.tools.addresses import is_public, parse_url
 from homarus.tools.egress import Egress, Limits
 from homarus.tools.htmltext import readable
-from homarus.tools.searching import backend_for
+from homarus.tools.searching import Backend, backend_for
 from homarus.tools.settings import FetchSettings
+from homarus.tools.tool import Taint
 from homarus.tools.untrusted import wrapped
 from homarus.tools.web import fetch_tool, search_tool
 
@@ -263,3 +265,85 @@ async def test_fetch_through_the_tool(tmp_path: Path, site: Site) -> None:
     assert len(text) < 600
     assert ctx.taint.sources == ("web_fetch",)
     assert "missing" in await fail(tools, "web_fetch", ctx)
+
+
+def local(backend: Backend, site: Site) -> tuple[Backend, Egress]:
+    """Return a search engine that is asked at a server of this test, in its own words otherwise."""
+
+    def request(query: str, count: int) -> tuple[str, dict[str, str]]:
+        url, headers = backend.request(query, count)
+        return f"http://127.0.0.1:{site.port}{url.partition('//')[2].partition('/')[1]}{url.split('/', 3)[3]}", headers
+
+    return replace(backend, request=request), own(site)
+
+
+BRAVE = b"""{"type": "search", "query": {"original": "lobster"}, "mixed": {"main": []}, "web": {"type": "search", "results": [
+  {"title": "Homarus <strong>gammarus</strong>", "url": "https://a.example/?x=1&amp;y", "description": "The European <strong>lobster</strong>", "profile": {"name": "A"}},
+  {"title": "", "url": "https://b.example/", "description": null}, {"title": "no address"}]}}"""
+DUCK = b"""<!DOCTYPE html><html><body><div class="results"><div class="result results_links web-result">
+<h2 class="result__title"><a rel="nofollow" class="result__a" href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fa.example%2Flob%3Fx%3D1&amp;rut=0f">Homarus &amp; co</a></h2>
+<a class="result__snippet" href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fa.example%2F">The <b>lobster</b> of Europe</a></div>
+<div class="result"><a rel="nofollow" class="result__a" href="https://b.example/">Second</a></div></div></body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "kind", "expected"),
+    [
+        ("brave", BRAVE, "application/json", "1. Homarus gammarus\nhttps://a.example/?x=1&amp;y\nThe European lobster"),
+        (
+            "duckduckgo",
+            DUCK,
+            "text/html; charset=UTF-8",
+            "1. Homarus & co\nhttps://a.example/lob?x=1\nThe lobster of Europe",
+        ),
+    ],
+)
+async def test_search_engines_as_they_answer(
+    tmp_path: Path, site: Site, name: str, body: bytes, kind: str, expected: str
+) -> None:
+    site.handler = lambda path, headers: reply(body, kind)
+    backend, egress = local(backend_for(name, api_key="key-1"), site)
+    ctx = context(tmp_path)
+    result = await call([search_tool(egress, backend, 5, 5)], "web_search", ctx, query="lobster; rm -rf", count=2)
+    assert expected in result.text
+    assert "2. " in result.text
+    assert "3. " not in result.text
+    assert "EXTERNAL_UNTRUSTED_CONTENT" in result.text
+    assert ctx.taint
+    path, headers = site.asked[0]
+    assert "q=lobster%3B+rm+-rf" in path
+    assert headers.get("x-subscription-token", "") == ("key-1" if name == "brave" else "")
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "429 Too Many Requests", "500 Oops"])
+async def test_a_search_engine_that_refuses(tmp_path: Path, site: Site, status: str) -> None:
+    site.handler = lambda path, headers: f"HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n".encode()
+    backend, egress = local(backend_for("brave", api_key="k"), site)
+    result = await call([search_tool(egress, backend, 5, 5)], "web_search", context(tmp_path), query="x")
+    assert result.is_error
+    assert status[:3] in result.text
+
+
+@pytest.mark.parametrize("tainted", [False, True])
+async def test_a_tainted_turn_follows_no_redirect_to_another_host(tmp_path: Path, site: Site, tainted: bool) -> None:
+    """The owner allowed one host; an open redirect there would carry words to any other."""
+    async with Site(lambda path, headers: reply(b"evil")) as other:
+        target = f"http://localhost:{other.port}/?words=of+the+owner"
+        site.handler = lambda path, headers: moved(target)
+        egress = Egress(own=frozenset({f"127.0.0.1:{site.port}", f"localhost:{other.port}"}))
+        ctx = context(tmp_path, taint=Taint(("mail",) if tainted else ()))
+        result = await call(
+            [fetch_tool(egress, FetchSettings())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
+        )
+        assert ("leads to another host" in result.text) is tainted
+        assert (other.asked == []) is tainted
+
+
+async def test_what_a_server_says_in_an_error_taints_too(tmp_path: Path, site: Site) -> None:
+    site.handler = lambda path, headers: reply(b"\0\0", "obey/me")
+    ctx = context(tmp_path)
+    result = await call(
+        [fetch_tool(own(site), FetchSettings())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
+    )
+    assert result.is_error
+    assert ctx.taint

@@ -5,22 +5,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.tools.calling import text_of
 from tests.tools.context import context
 
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import ConfigError, Denied, ToolError
 from homarus.core.messages import ToolCall, Trust
+from homarus.core.routes import SessionKind, main_session, named_session
 from homarus.core.tools import Risk
 from homarus.sandbox import docker
 from homarus.sandbox.mounts import parse_binds
 from homarus.sandbox.process import available
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
+from homarus.sandbox.resolve import Place as SandboxPlace
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, resolve
+from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
-from homarus.tools.approval import Approvals, Request
+from homarus.tools.approval import Approvals, Decision, Request
 from homarus.tools.command import make_plan
 from homarus.tools.execute import Toolbox, execute
-from homarus.tools.gate import Ask, Case, ExecSettings, Granted, PolicyGate, decide
+from homarus.tools.gate import Ask, Case, ExecSettings, Granted, PolicyGate, decide, rule_subject
 from homarus.tools.processes import ProcessManager
 from homarus.tools.registry import ToolServices, build_tools
 from homarus.tools.risky import may_last
@@ -46,13 +50,14 @@ class Refuses:
     def __init__(self, book: Approvals) -> None:
         self._book = book
         self.asked: list[Request] = []
+        self.answer: Decision = "deny"
 
     def reachable(self, request: Request) -> bool:
         return True
 
     async def announce(self, request: Request) -> None:
         self.asked.append(request)
-        self._book.decide(request.id, "deny", "test")
+        self._book.decide(request.id, self.answer, "test")
 
 
 class Place:
@@ -61,7 +66,14 @@ class Place:
         self.owner = Refuses(self.book)
         self.manager = ProcessManager(SystemClock(), SystemIds())
         granted = Granted()
-        gate = PolicyGate(self.book, granted, os.environ, approver=self.owner, settings=lambda _: ExecSettings())
+        gate = PolicyGate(
+            self.book,
+            granted,
+            os.environ,
+            approver=self.owner,
+            settings=lambda _: ExecSettings(),
+            running=self.manager.plan_of,
+        )
         tools = build_tools(ToolServices(processes=self.manager, grants=granted, env=os.environ))
         self.box = Toolbox({tool.name: tool for tool in tools}, gate)
         self.context: ToolContext = context(folder, clock=SystemClock(), ids=SystemIds(), **changes)
@@ -262,3 +274,104 @@ def test_allow_always_is_bound_to_program_arguments_environment_and_files(tmp_pa
     assert make_plan(ctx, {"command": "cat f"}, {"PATH": str(ctx.workspace)}).argv[0] == plan.argv[0]
     with pytest.raises(Denied):
         Granted().take("c", plan.digest)
+
+
+async def test_what_a_host_shell_is_told_later_is_asked_for_too(tmp_path: Path) -> None:
+    """A yes to `sh` is no yes to whatever is typed into it afterwards."""
+    place = Place(tmp_path)
+    place.owner.answer = "allow-once"
+    result = await execute(ToolCall("c", "exec", {"command": "cat", "background": True}), place.box, place.context)
+    ident = (result.details or {})["sessionId"]
+    place.owner.answer = "deny"
+    for action, more in (
+        ("write", {"data": "x"}),
+        ("submit", {"data": "touch made"}),
+        ("paste", {"data": "x"}),
+        ("send-keys", {"keys": ["x"]}),
+    ):
+        call = ToolCall("d", "process", {"action": action, "sessionId": ident, **more})
+        assert text_of(await execute(call, place.box, place.context)).startswith("Denied")
+    assert len(place.owner.asked) == 5
+    assert not any(request.lasting for request in place.owner.asked[1:])
+    call = ToolCall("e", "process", {"action": "poll", "sessionId": ident})
+    assert "running" in text_of(await execute(call, place.box, place.context))
+    await place.manager.aclose()
+
+
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+async def test_a_sandboxed_child_types_nothing_into_its_parents_host_shell(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.owner.answer = "allow-once"
+    result = await execute(ToolCall("c", "exec", {"command": "cat", "background": True}), place.box, place.context)
+    ident = (result.details or {})["sessionId"]
+    child = replace(
+        place.context,
+        session=named_session("main", SessionKind.SUBAGENT, "x"),
+        sandbox=SandboxSpec(Backend.BWRAP, str(tmp_path / "ws")),
+    )
+    call = ToolCall("d", "process", {"action": "write", "sessionId": ident, "data": "x"})
+    assert "may do more than this session" in text_of(await execute(call, place.box, child))
+    await place.manager.aclose()
+
+
+def test_a_lasting_rule_does_not_survive_another_environment(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    plain = make_plan(ctx, {"command": "ls"}, {"HOME": "/home/ann"})
+    other = make_plan(ctx, {"command": "ls", "env": {"COLUMNS": "1"}}, {"HOME": "/home/ann"})
+    moved = make_plan(ctx, {"command": "ls"}, {"HOME": "/home/eve"})
+    assert len({rule_subject(plan) for plan in (plain, other, moved)}) == 3
+    with pytest.raises(ToolError, match="cannot be set"):
+        make_plan(ctx, {"command": "git status", "env": {"HOME": str(tmp_path)}}, {})
+
+
+def test_a_sandbox_has_a_home_of_its_own(tmp_path: Path) -> None:
+    ctx = context(tmp_path, env={"HOME": "/home/ann"}, sandbox=SandboxSpec(Backend.BWRAP, str(tmp_path / "ws")))
+    assert make_plan(ctx, {"command": "ls"}, {"HOME": "/home/ann"}).env["HOME"] == "/tmp"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "pkexec",
+        "prlimit",
+        "start-stop-daemon",
+        "run-parts",
+        "psql",
+        "tcpdump",
+        "openssl",
+        "pytest",
+        "gcc",
+        "ip",
+        "mail",
+        "cpio",
+    ],
+)
+def test_programs_that_start_others_are_never_allowed_for_good(tmp_path: Path, program: str) -> None:
+    plan = make_plan(context(tmp_path), {"command": "ls"}, {})
+    assert may_last(plan)
+    assert not may_last(replace(plan, pipeline=((f"/usr/bin/{program}", "x"),)))
+
+
+@pytest.mark.parametrize("workspace", ["{home}", "{home}/..", "{state}"])
+def test_a_workspace_that_holds_our_own_rules_is_not_shown(tmp_path: Path, workspace: str) -> None:
+    """With the configuration or the book of approvals in its workspace, an agent would grant itself anything."""
+    home = tmp_path / "home"
+    (home / "state").mkdir(parents=True)
+    folder = Path(workspace.format(home=home, state=home / "state"))
+    spec = resolve(SandboxSettings(), SandboxPlace(main_session("main"), folder, home, home / "state"), lambda _: True)
+    assert spec.enforced
+    assert spec.access is Access.NONE
+
+
+def test_a_bind_inside_of_what_commands_can_write_is_left_out(tmp_path: Path) -> None:
+    for name in ("home/state", "ws/inner", "open/inner"):
+        (tmp_path / name).mkdir(parents=True)
+    settings = SandboxSettings(binds=[f"{tmp_path}/ws/inner", f"{tmp_path}/open:rw", f"{tmp_path}/open/inner"])
+    where = SandboxPlace(main_session("main"), tmp_path / "ws", tmp_path / "home", tmp_path / "home/state")
+    assert [mount.path for mount in resolve(settings, where, lambda _: True).mounts] == [f"{tmp_path}/open"]
+
+
+def test_no_path_becomes_an_option_of_a_container(tmp_path: Path) -> None:
+    spec = SandboxSpec(Backend.DOCKER, "/srv/a,readonly=false,source=/", image="debian")
+    with pytest.raises(ToolError, match="without commas"):
+        docker.command(spec, ["true"], cwd="/", variables=())

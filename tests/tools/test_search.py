@@ -1,9 +1,12 @@
 """grep and find give the same answer with ripgrep and without it, and never more than their limits."""
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.tools.calling import fail, say
 from tests.tools.context import context
 
@@ -135,8 +138,6 @@ async def test_bad_and_hostile_calls(
 
 
 async def test_a_pattern_that_would_take_for_ever_can_be_stopped(tmp_path: Path) -> None:
-    import asyncio
-
     cancel = Cancel()
     ctx = context(tmp_path, cancel=cancel)
     (ctx.workspace / "f").write_text("a" * 60 + "!\n")
@@ -153,3 +154,58 @@ async def test_ripgrep_runs_inside_the_sandbox(place: ToolContext, tmp_path: Pat
     assert "outside" in await fail(search_tools(Reach(), ripgrep=RG), "grep", ctx, pattern="root", path="/etc")
     closed = context(tmp_path, sandbox=SandboxSpec(Backend.BWRAP, str(place.workspace), Access.NONE))
     assert "outside" in await fail(search_tools(Reach(), ripgrep=RG), "grep", closed, pattern="needle")
+
+
+NAMES = st.sampled_from(["a", "b.py", "c.md", ".d", "e f.txt", "g.log", "ä.py", "x[1].md", "Makefile"])
+WHERE = st.lists(st.sampled_from(["p", "q", ".r", "s t", "build"]), max_size=3)
+LINES = st.lists(
+    st.sampled_from(["needle", "Needle", "a needle here", "", "x.y", "tab\there", "ümlaut needle"]), max_size=5
+)
+RULES = st.lists(
+    st.sampled_from(["*.log", "!g.log", "build/", "/p", "q/*", "**/c.md", "a", "#x", "*.p[xy]", "!b.py", "s t/"]),
+    max_size=4,
+)
+PATTERNS = st.sampled_from(["needle", "n.*e", "^needle$", "x.y", "[Nn]eedle", "ümlaut", r"\bhere\b", "nothing"])
+GLOBS = st.sampled_from(["", "*.py", "*.{md,txt}", "p/**", "**/*.md", "x[[]1].md", "?", "q/*.py", ".*"])
+
+
+@pytest.mark.skipif(not RG, reason="ripgrep is not installed")
+@settings(max_examples=25, deadline=None)
+@given(
+    files=st.dictionaries(st.tuples(WHERE.map(tuple), NAMES), LINES, max_size=8),
+    rules=st.dictionaries(WHERE.map(tuple), RULES, max_size=2),
+    pattern=PATTERNS,
+    glob=GLOBS,
+    literal=st.booleans(),
+    ignore_case=st.booleans(),
+)
+def test_both_engines_give_the_same_answers_in_any_tree(
+    tmp_path_factory: pytest.TempPathFactory,
+    files: dict[tuple[tuple[str, ...], str], list[str]],
+    rules: dict[tuple[str, ...], list[str]],
+    pattern: str,
+    glob: str,
+    literal: bool,
+    ignore_case: bool,
+) -> None:
+    ctx = context(tmp_path_factory.mktemp("tree"))
+    for (where, name), lines in files.items():
+        path = ctx.workspace.joinpath(*where, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{line}\n" for line in lines))
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            continue  # a name that is a file here and a folder there
+    for where, lines in rules.items():
+        if ctx.workspace.joinpath(*where).is_dir():
+            ctx.workspace.joinpath(*where, ".gitignore").write_text("".join(f"{line}\n" for line in lines))
+
+    async def both(name: str, **arguments: object) -> list[list[str]]:
+        answers = [await say(search_tools(Reach(), ripgrep=rg), name, ctx, **arguments) for rg in ("", RG)]
+        return [sorted(answer.split("\n")) for answer in answers]
+
+    asked = {"pattern": pattern, "literal": literal, "ignoreCase": ignore_case, **({"glob": glob} if glob else {})}
+    ours, theirs = asyncio.run(both("grep", **asked))
+    assert ours == theirs
+    ours, theirs = asyncio.run(both("find", pattern=glob or "*"))
+    assert ours == theirs
