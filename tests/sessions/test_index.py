@@ -1,12 +1,13 @@
 import json
 import multiprocessing
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.core.clock import ManualClock, SystemClock
@@ -188,19 +189,21 @@ ROWS = st.dictionaries(
 )
 
 
-@given(ROWS, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=6))
+@settings(max_examples=30, deadline=None)
+@given(ROWS, st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=6))
 def test_the_file_is_the_same_whether_rows_are_remembered_or_read(rows, steps):
     with TemporaryDirectory() as folder:
         path = Path(folder) / "sessions.json"
         path.write_text(json.dumps(rows))
-        remembers = index(path)
+        # To this one every file is old, so it never reads one that it knows.
+        remembers = SessionIndex(path, "main", ManualClock(datetime(2100, 1, 1, tzinfo=UTC)))
         expected = {name: row for name, row in rows.items() if isinstance(row, dict)}
-        for peer, value in steps:
+        for number, (peer, own_write) in enumerate(steps):
             key = SessionKey.parse(f"agent:main:telegram:group:{peer}")
-            # Another process of ours, which knows nothing, writes in between.
-            writes = remembers if value else index(path)
-            writes.put(key, {"n": value, "text": "line\nbreak", "deep": {"a": [1, {"b": 2}]}})
-            expected[str(key)] = {"n": value, "text": "line\nbreak", "deep": {"a": [1, {"b": 2}]}}
+            fields = {"text": "line\nbreak", "deep": {"a": [1, {"b": 2}]}, "longer": "x" * number}
+            # Another process of ours, which knows nothing, may write in between.
+            (remembers if own_write else index(path)).put(key, fields)
+            expected[str(key)] = fields
             stored = json.loads(path.read_text())
             assert {name: row for name, row in stored.items() if isinstance(row, dict)} == expected
             assert remembers.rows() == expected
@@ -215,3 +218,17 @@ def test_what_a_caller_does_with_a_row_stays_with_the_caller(path):
     rows.replace(MAIN, lambda row: row["deep"].update(a=3) or {"deep": {"a": 1}, "x": 1})
     assert rows.rows()[str(MAIN)] == {"deep": {"a": 1}, "x": 1}
     assert json.loads(path.read_text())[str(MAIN)] == {"deep": {"a": 1}, "x": 1}
+
+
+def test_a_settled_file_is_not_read_again_and_a_young_one_is(path):
+    clock = ManualClock(datetime(2100, 1, 1, tzinfo=UTC))
+    settled, young = SessionIndex(path, "main", clock), SessionIndex(path, "main", SystemClock())
+    settled.put(MAIN, {"n": 1})
+    young.put(MAIN, {"n": 2})
+    assert settled.get(MAIN)[1]["n"] == 2
+    # Written behind the back of both, with the very times and size that they know.
+    seen = path.stat()
+    with path.open("r+b") as file:
+        file.write(path.read_bytes().replace(b'"n": 2', b'"n": 3'))
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    assert young.put(MAIN, {"x": 1}) == {"n": 3, "x": 1}

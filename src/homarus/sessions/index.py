@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from homarus.core.clock import Clock
+from homarus.core.clock import Clock, epoch_ms
 from homarus.core.routes import SessionKey
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.owner import own
@@ -19,6 +19,9 @@ from homarus.storage.record import decode
 
 # How long another process may hold the index before we give up: OpenClaw's own patience.
 LOCK_WAIT = 10.0
+
+# A file system's clock ticks slowly: two writes within a tick leave the same times.
+_TICK_MS = 100
 
 # A value that is no object is not a row, but it stays in the file.
 Rows = dict[str, Any]
@@ -72,7 +75,7 @@ class SessionIndex:
         """
         ensure_dir(self.path.parent)
         with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
-            known = self._cached if self._cached is not None and self._cached.stamp == self.stamp else None
+            known = self._known()
             rows, form = (known.rows, "object") if known else self._read()
             texts = known.texts if known else _row_texts(rows)
             name = next((text for text in key.spellings if text in rows), str(key))
@@ -121,6 +124,13 @@ class SessionIndex:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _known(self) -> _Known | None:
+        """Return the file as it was last seen if it is certainly still that: a young one may have changed within a tick."""
+        stamp = self.stamp
+        if self._cached is None or stamp is None or self._cached.stamp != stamp:
+            return None
+        return self._cached if epoch_ms(self._clock.now()) - stamp[0] // 1_000_000 >= _TICK_MS else None
 
     def _load(self) -> Rows:
         stamp = self.stamp
