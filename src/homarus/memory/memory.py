@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
 from datetime import date, tzinfo
 from pathlib import Path
 from types import TracebackType
@@ -202,9 +203,9 @@ class Memory:
 
     def status(self) -> Status:
         """Return what the index holds; looks at the files, but indexes nothing."""
-        with self._lock:
+        with self._lock, ExitStack() as held:
             exists = self._store.path.exists()
-            conn = self._store.connection()[0] if exists else empty_index()
+            conn = self._store.connection()[0] if exists else held.enter_context(closing(empty_index()))
             provider, model = self._engine.identity
             return msgspec.structs.replace(
                 read.counts(conn),
