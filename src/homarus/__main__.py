@@ -49,10 +49,12 @@ def _leave(code: int) -> None:
     import os
     import threading
 
+    from homarus.cli.streams import settle
+
     if threading.active_count() > 1:
         return
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to let them all run before the end
-    os._exit(code)
+    os._exit(settle(code))
 
 
 if __name__ == "__main__":

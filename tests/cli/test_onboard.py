@@ -1,6 +1,8 @@
 import asyncio
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +63,45 @@ def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     config = load_config(resolve_paths(env), env)
     assert asyncio.run(model_choices(config, env, SystemClock(), "x/y"))[0].ref == "x/y"
+
+
+def at_a_terminal(home: Path, *args: str, says: dict[str, bytes]) -> tuple[int, str]:
+    """Run a command on a terminal and type what is said as soon as its question is there; return code and all text."""
+    ours, theirs = pty.openpty()
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm"}
+    line = [sys.executable, "-m", "homarus", *args]
+    with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        os.close(theirs)
+        seen, questions = b"", list(says.items())
+        while True:
+            if not select.select([ours], [], [], 60)[0]:
+                process.kill()  # it waits for something that was not said
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # the terminal is gone with the last that had it open
+                break
+            if not piece:
+                break
+            seen += piece
+            if b"\x1b[6n" in piece:
+                os.write(ours, b"\x1b[1;1R")  # where the cursor is, asked by the line editor
+            if questions and questions[0][0].encode() in seen:
+                os.write(ours, questions.pop(0)[1])
+        code = process.wait(timeout=60)
+    os.close(ours)
+    return code, seen.decode("utf-8", "replace")
+
+
+def test_the_questions_at_a_terminal(tmp_path: Path) -> None:
+    code, text = at_a_terminal(tmp_path, "onboard", says={"files live?": b"\r", "as provider/model": b"2\r"})
+    assert code == 0, text
+    written = (tmp_path / ".openclaw" / "openclaw.json").read_text()
+    assert f'primary: "{NOTEBOOK}"' in written, "2 is the second choice"
+    assert (tmp_path / ".openclaw" / "workspace" / "AGENTS.md").exists()
+
+
+def test_leaving_the_questions_makes_nothing(tmp_path: Path) -> None:
+    code, text = at_a_terminal(tmp_path, "onboard", says={"files live?": b"\x03"})
+    assert code == 130
+    assert "homarus: stopped" in text
+    assert list(tmp_path.iterdir()) == []

@@ -93,13 +93,12 @@ def test_an_interrupt_is_one_word_and_130(env: dict[str, str], tmp_path: Path):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\ntouch started\nexec sleep 60\n")
     slow.chmod(0o755)
-    process = subprocess.Popen(
-        [*HOMARUS, "config", "edit"], env={**env, "EDITOR": str(slow)}, cwd=tmp_path, stderr=subprocess.PIPE
-    )
+    line, here = [*HOMARUS, "config", "edit"], {**env, "EDITOR": str(slow)}
+    process = subprocess.Popen(line, env=here, cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 60
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all that run in it
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, b"homarus: stopped\n")
     assert not (tmp_path / ".openclaw" / "openclaw.json").exists()

@@ -34,11 +34,9 @@ def command(app: App, workspace: Path | None, model: str | None, non_interactive
     ask = not non_interactive and not as_json and _is_terminal(app)
     current = str(config.agent(config.default_agent.id).get("model.primary") or "")
     if ask:
-        out.line(f"{out.style('Welcome to homarus.', 'bold')} Two questions; Enter takes what is filled in.\n")
+        out.line(f"{out.style('Welcome to homarus.', 'bold')} A question or two; Enter takes what is shown.\n")
         if workspace is None and not app.paths.config_path.exists():
-            workspace = Path(
-                _ask("Where should your agent's files live?", str(app.paths.default_workspace), paths=True)
-            )
+            workspace = Path(_ask_folder("Where should your agent's files live?", str(app.paths.default_workspace)))
     choices = asyncio.run(model_choices(config, app.env, app.clock, current))
     if ask and model is None:
         model = _pick(app, choices)
@@ -72,12 +70,20 @@ def _is_terminal(app: App) -> bool:
     return sys.stdin.isatty() and app.out.out.isatty()
 
 
-def _ask(question: str, default: str, *, paths: bool = False) -> str:
+def _ask_folder(question: str, default: str) -> str:
     from prompt_toolkit import prompt
     from prompt_toolkit.completion import PathCompleter
 
-    completer = PathCompleter(only_directories=True, expanduser=True) if paths else None
+    completer = PathCompleter(only_directories=True, expanduser=True)
     return prompt(f"{question}\n> ", default=default, completer=completer).strip() or default
+
+
+def _ask_choice(default: str) -> str:
+    from prompt_toolkit import prompt
+    from prompt_toolkit.formatted_text import FormattedText
+
+    # Shown, not filled in: whoever types 2 means 2, and not 12.
+    return prompt("> ", placeholder=FormattedText([("ansibrightblack", default)])).strip() or default
 
 
 def _pick(app: App, choices: list[Choice]) -> str:
@@ -87,7 +93,7 @@ def _pick(app: App, choices: list[Choice]) -> str:
         out.line(f"  {number}  {out.style(choice.ref, 'cyan')}  {out.style(choice.why, 'dim')}")
     out.line(f"\n  {out.style('or write another one as provider/model; keys are read from the environment', 'dim')}")
     while True:
-        answer = _ask("", "1")
+        answer = _ask_choice("1")
         if answer.isdigit() and 1 <= int(answer) <= len(choices):
             return choices[int(answer) - 1].ref
         if "/" in answer or answer == "auto":
