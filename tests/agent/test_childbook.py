@@ -25,7 +25,7 @@ def run_of(run_id: str, parent: str = "agent:main:main", **more: Any) -> ChildRu
         "parent": parent,
         "child": f"agent:main:subagent:{run_id}",
         "task": "look",
-        "route": Route("main", MAIN),
+        "route": Route("main", SessionKey.parse(parent)),
         "started_ms": 1_000,
         "trust": Trust.OWNER,
         "workspace": "/w",

@@ -357,6 +357,16 @@ async def test_the_child_of_a_group_tells_no_private_memory(tmp_path: Path) -> N
     assert child.shared and child.root == SessionKey.parse("agent:main:telegram:group:7")
 
 
+async def test_a_main_session_of_another_name_hears_its_children(tmp_path: Path) -> None:
+    family = Family(tmp_path, once(spawn("x"), WAIT), {"session": {"mainKey": "home"}})
+    async with family.open() as agent:
+        assert str(agent.session) == "agent:main:home"
+        assert (await agent.ask("go")).text == "the end"
+        assert agent.runtime.owed(agent.session) == 0
+    async with family.open() as agent:
+        assert agent.runtime.recover() == 0
+
+
 async def test_a_start_takes_up_all_parents_that_are_owed_something(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     family = Family(tmp_path / "a", once(spawn("slow")))

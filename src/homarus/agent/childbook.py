@@ -180,7 +180,7 @@ class ChildBooks:
         found: set[SessionKey] = set()
         for path in sorted(self._folder.glob("*.jsonl")) if self._folder.is_dir() else ():
             book = ChildBook(path)
-            found |= {SessionKey.parse(kept.run.parent) for kept in (*book.open, *book.owed)}
+            found |= {kept.run.parent_key for kept in (*book.open, *book.owed)}
         return sorted((key for key in found if not key.is_subagent), key=str)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from homarus.agent.outcome import Status
 from homarus.core.messages import Trust, Usage
-from homarus.core.routes import Route
+from homarus.core.routes import Route, SessionKey
 from homarus.core.text import neutralize, printable, single_line
 from homarus.sandbox.spec import SandboxSpec
 
@@ -98,6 +98,11 @@ class ChildRun(Struct, frozen=True, kw_only=True, rename="camel"):
     seconds: float | None = None
     keep: bool = True
     lasting: bool = False
+
+    @property
+    def parent_key(self) -> SessionKey:
+        """Return the session that ordered it, exactly: a text alone does not say how a home names its main session."""
+        return self.route.session_key
 
     @property
     def name(self) -> str:

@@ -48,7 +48,7 @@ class AtWork:
     def __init__(self, run: ChildRun, taint: tuple[str, ...]) -> None:
         self.run = run
         self.key = SessionKey.parse(run.child)
-        self.parent = SessionKey.parse(run.parent)
+        self.parent = run.parent_key
         self.taint = Taint(taint)
         self.spent = Spent()
         self.meter: Meter | None = None  # of the turn that started it

@@ -10,7 +10,6 @@ from homarus.agent.childbook import ChildBooks
 from homarus.agent.subagents import CHANNEL, ChildEnd, ChildRun, report_text
 from homarus.core.errors import StorageError
 from homarus.core.messages import Inbound
-from homarus.core.routes import SessionKey
 from homarus.queue.collect import Queued
 from homarus.queue.lane import SessionLane
 from homarus.queue.modes import Rules
@@ -40,7 +39,7 @@ class Reports:
 
     def tell(self, run: ChildRun, end: ChildEnd, lane: SessionLane | None = None) -> bool:
         """Put the report into the parent's inbox; what fails is tried again, and after a restart in any case."""
-        parent = SessionKey.parse(run.parent)
+        parent = run.parent_key
         book = self._books.own(parent)
         kept = book.get(run.run_id)
         if kept is None or kept.told:
@@ -82,8 +81,8 @@ class Reports:
             await self._runtime.clock.sleep(delay)
             waited, delay = waited + delay, min(delay * 2, RETRY_LONGEST)
             try:
-                if self._submit(run, end, self._runtime.lane(SessionKey.parse(run.parent))):
-                    self._books.own(SessionKey.parse(run.parent)).told(run.run_id)
+                if self._submit(run, end, self._runtime.lane(run.parent_key)):
+                    self._books.own(run.parent_key).told(run.run_id)
                     return
             except StorageError as problem:
                 _log.warning("the report of sub-agent %s still waits: %s", run.run_id, problem)
