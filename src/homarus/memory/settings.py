@@ -16,10 +16,13 @@ class ExtraPath(Struct, frozen=True, rename="camel"):
 
 
 class Batch(Struct, frozen=True, rename="camel"):
-    """How requests to a remote embedder are grouped."""
+    """How requests to a remote embedder are grouped; `enabled` hands notes in as jobs (OpenAI, Gemini, Voyage)."""
 
     max_tokens: int = 8_000
     concurrency: int = 4
+    enabled: bool = False
+    poll_interval_ms: int = 2_000
+    timeout_minutes: float = 60.0
 
 
 class Remote(Struct, frozen=True, rename="camel"):

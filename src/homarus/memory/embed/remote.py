@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
 from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.jobs import TEXTS, Jobs, make_job
 from homarus.memory.embed.tensors import unit_rows
-from homarus.memory.settings import MemorySettings
+from homarus.memory.settings import Batch, MemorySettings
 
 TRIES, PAUSE = 3, 0.5
 AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
@@ -113,6 +114,9 @@ class RemoteEmbedder:
         self._parallel = max(1, remote.batch.concurrency)
         self._sleep = sleep
         self._client: Any = None
+        self._jobs = self._make_jobs(name, remote.batch)
+        if self._jobs is not None:
+            self.batch = TEXTS
         if not self._base:
             raise EmbedError(f"{name} needs an address", cure="set memorySearch.remote.baseUrl")
         if not self.model:
@@ -130,18 +134,18 @@ class RemoteEmbedder:
         self.key = sha256(json.dumps([self._base, shaping, asks], sort_keys=True).encode()).hexdigest()[:16]
         self.dims = 0
 
+    def _make_jobs(self, name: str, batch: Batch) -> Jobs | None:
+        job = make_job(name, self._line) if batch.enabled else None
+        every, limit = batch.poll_interval_ms / 1000, 60 * batch.timeout_minutes
+        return Jobs(job, every=every, limit=limit, sleep=self._sleep) if job is not None else None
+
     def encode(self, texts: Sequence[str], *, query: bool = False) -> Any:
         """Return one row per text, in order."""
         import numpy as np
 
-        groups = list(self._groups(texts))
-        if len(groups) > 1 and self._parallel > 1:
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(self._parallel) as pool:
-                parts = list(pool.map(lambda group: self._ask(group, query), groups))
-        else:
-            parts = [self._ask(group, query) for group in groups]
+        parts = self._as_job(texts) if not query else None
+        if parts is None:
+            parts = self._in_groups(texts, query)
         rows = np.array([row for part in parts for row in part], dtype=np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise EmbedError(f"{self.provider} answered with {len(rows)} vectors for {len(texts)} texts")
@@ -152,6 +156,22 @@ class RemoteEmbedder:
             )
         self.dims = int(rows.shape[1])
         return unit_rows(rows)
+
+    def _as_job(self, texts: Sequence[str]) -> list[list[Sequence[float]]] | None:
+        """Return the vectors of a batch job; None where there is none, or it came to nothing."""
+        if self._jobs is None or not self._jobs.usable:
+            return None
+        rows = self._jobs.encode(self.model, [text[:MAX_CHARS] or " " for text in texts])
+        return [rows] if rows is not None else None
+
+    def _in_groups(self, texts: Sequence[str], query: bool) -> list[list[Sequence[float]]]:
+        groups = list(self._groups(texts))
+        if len(groups) < 2 or self._parallel < 2:
+            return [self._ask(group, query) for group in groups]
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(self._parallel) as pool:
+            return list(pool.map(lambda group: self._ask(group, query), groups))
 
     def _groups(self, texts: Sequence[str]) -> Iterator[list[str]]:
         group: list[str] = []
@@ -168,6 +188,18 @@ class RemoteEmbedder:
             yield group
 
     def _ask(self, texts: list[str], query: bool) -> list[Sequence[float]]:
+        path = self._service.path.format(model=self.model)
+        return self._parse(self._request("POST", path, json=self._service.body(self.model, texts, query)))
+
+    def _line(self, method: str, path: str, *, text: bool = False, **content: Any) -> Any:
+        """Ask as a batch job needs it."""
+        answer = self._request(method, path, **content)
+        try:
+            return answer.text if text else answer.json()
+        except ValueError as problem:
+            raise EmbedError(f"{self.provider} answered with something else than JSON") from problem
+
+    def _request(self, method: str, path: str, **content: Any) -> Any:
         import httpx2
 
         if self._client is None:
@@ -175,18 +207,17 @@ class RemoteEmbedder:
         headers = {**self._headers}
         if self._secret:
             headers.setdefault(self._service.key_header, self._service.key_prefix + self._secret)
-        address = self._base + self._service.path.format(model=self.model)
         reason = ""
         for attempt in range(TRIES):
             if attempt:
                 self._sleep(PAUSE * 2 ** (attempt - 1))
             try:
-                answer = self._client.post(address, json=self._service.body(self.model, texts, query), headers=headers)
+                answer = self._client.request(method, self._base + path, headers=headers, **content)
             except httpx2.HTTPError as problem:
                 reason = f"{type(problem).__name__} at {self._base}"
                 continue
             if answer.status_code < 300:
-                return self._parse(answer)
+                return answer
             reason = f"status {answer.status_code} from {self._base}"
             if answer.status_code not in AGAIN:
                 break
