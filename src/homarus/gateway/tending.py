@@ -9,7 +9,6 @@ from homarus.core.clock import epoch_ms
 from homarus.core.errors import ToolError
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
-from homarus.sessions.export import blocks
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
 from homarus.tools.tool import ToolContext
@@ -97,6 +96,8 @@ def log(store: SessionStore, key: SessionKey) -> list[str]:
         return []
     try:
         with visit(found.place) as source:
+            from homarus.sessions.export import blocks  # with a table of HTML's names, which few turns need
+
             shown = [block for block in blocks(load_tail(source).entries) if block.kind in _SHOWN]
     except FileNotFoundError:
         return []
