@@ -15,21 +15,29 @@ from homarus.models.settings import ModelsSettings
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
-from homarus.sandbox.spec import SandboxSpec
+from homarus.sandbox.spec import Mount, SandboxSpec
 
 
-def sandbox_of(agent: AgentConfig, session: SessionKey, workspace: Path, *, always: bool = False) -> SandboxSpec:
+def sandbox_of(
+    agent: AgentConfig,
+    session: SessionKey,
+    workspace: Path,
+    *,
+    always: bool = False,
+    skills: tuple[Mount, ...] | None = None,
+) -> SandboxSpec:
     """Return where this session's commands run; `Denied` where this machine has no sandbox to offer.
 
-    Commands see the folders of skills as the file tools do, to read: a skill may bring programs. `always` wants a
-    sandbox whatever the settings say.
+    Commands see the folders of skills as the file tools do, to read: a skill may bring programs. `skills` are these
+    folders, where the caller knows them. `always` wants a sandbox whatever the settings say.
     """
     paths, settings = agent.config.paths, agent.block("sandbox", SandboxSettings)
     place = Place(session=session, workspace=workspace, home=paths.home, state_dir=paths.state_dir)
     spec = resolve(replace(settings, mode="all") if always else settings, place, available)
     if not spec.enforced:
         return spec
-    shown = tuple(mount for mount in skill_folders(agent.config).mounts() if not spec.can_read(mount.path))
+    mounts = skill_folders(agent.config).mounts() if skills is None else skills
+    shown = tuple(mount for mount in mounts if not spec.can_read(mount.path))
     return replace(spec, mounts=(*spec.mounts, *shown)) if shown else spec
 
 

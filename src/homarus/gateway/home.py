@@ -16,6 +16,7 @@ from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
 from homarus.gateway.estimate import sandbox_of
+from homarus.gateway.skillfolders import SkillMounts
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
@@ -39,6 +40,7 @@ class Home:
         self._stores: dict[str, SessionStore] = {}
         self._memories: dict[str, Memory] = {}
         self._engines: dict[str, EngineHost] = {}
+        self._skills = SkillMounts(config)
 
     def workspace(self, agent_id: str) -> Path:
         """Return an agent's folder."""
@@ -71,7 +73,7 @@ class Home:
         """Return where this session's commands run; without a usable sandbox, nowhere. `always` wants one in any case."""
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
-            return sandbox_of(agent, session, workspace, always=always)
+            return sandbox_of(agent, session, workspace, always=always, skills=self._skills.now())
         except Denied:
             access = agent.block("sandbox", SandboxSettings).workspace_access
             return SandboxSpec(Backend.BWRAP, str(workspace), Access(access))

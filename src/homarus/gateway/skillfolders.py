@@ -37,3 +37,32 @@ def skill_folders(config: Config) -> SkillFolders:
 
     inside, linked = readable_roots(config)
     return SkillFolders(tuple(filter(harmless, inside)), tuple(filter(harmless, linked)))
+
+
+class SkillMounts:
+    """What commands are shown of the skills of one home; worked out anew when a folder came, went or became another."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._document: object = None
+        self._roots: tuple[Path, ...] = ()
+        self._stamps: tuple[tuple[int, int] | None, ...] | None = None
+        self._mounts: tuple[Mount, ...] = ()
+
+    def now(self) -> tuple[Mount, ...]:
+        """Return the mounts. Every turn asks, so it costs one look at each folder."""
+        if self._document is not self._config.document:
+            inside, linked = readable_roots(self._config)
+            self._document, self._roots, self._stamps = self._config.document, (*inside, *linked), None
+        stamps = tuple(map(_stamp, self._roots))
+        if stamps != self._stamps:
+            self._mounts, self._stamps = skill_folders(self._config).mounts(), stamps
+        return self._mounts
+
+
+def _stamp(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
