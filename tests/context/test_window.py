@@ -19,6 +19,7 @@ from homarus.context.engine import (
     register_context_engine,
 )
 from homarus.context.media import MARK, fade_images
+from homarus.context.pins import pinned
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts
@@ -231,11 +232,101 @@ async def test_an_engine_may_own_what_is_seen_and_how_it_shrinks(tmp_path: Path)
     stage.host = EngineHost("own-test")
     stage.fill(9)
     window = stage.window()
-    assert len(await window.assemble(Cancel())) == 1
+    shown = await window.assemble(Cancel())
+    assert shown[-1] == stage.session.history()[-1] and len(shown) == 2  # a history begins with a user
     assert window.addition == "remember this"
     assert stage.order == []
     assert await window.overflowed(OVERFLOW, Cancel())
     assert "my summary" in stage.session.history()[0].text
+
+
+class Liar(PassThrough):
+    """Says one thing after another that is not so."""
+
+    info = EngineInfo("liar-test", "liar")
+    view: Any = None
+    done: Any = None
+    heard: tuple[Message, ...] = ()
+
+    async def assemble(self, call: EngineCall) -> Assembled:
+        return Assembled(call.messages) if self.view is None else self.view
+
+    async def compact(self, call: EngineCall) -> EngineCompaction:
+        result: EngineCompaction = self.done
+        return result
+
+    async def ingest(self, call: EngineCall) -> None:
+        self.heard = call.messages
+
+
+def lying(stage: Stage, name: str, **lies: Any) -> Liar:
+    engine = Liar()
+    for what, lie in lies.items():
+        setattr(engine, what, lie)
+    register_context_engine(name, lambda _facts: engine)
+    stage.host = EngineHost(name)
+    return engine
+
+
+@pytest.mark.parametrize("view", [7, Assembled(()), Assembled(("words",)), Assembled((), addition=3)])  # type: ignore[arg-type]  # what a liar returns
+async def test_a_view_that_is_none_puts_the_engine_out_of_use(tmp_path: Path, view: Any) -> None:
+    stage = Stage(tmp_path)
+    lying(stage, f"view-test-{view}", view=view)
+    stage.fill(1)
+    assert await stage.window().assemble(Cancel()) == stage.session.history()
+    assert stage.host.quarantined.startswith("assemble: ")
+
+
+async def test_what_an_engine_shows_is_repaired_before_it_is_sent(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    orphan = ToolResult("nobody", "read", (Text("x"),))
+    lying(stage, "orphan-test", view=Assembled((orphan, User((Text("go"),)), Assistant((ToolCall("c", "read", {}),)))))
+    stage.fill(1)
+    shown = await stage.window().assemble(Cancel())
+    assert [type(message) for message in shown] == [User, Assistant, ToolResult]
+    assert not stage.host.quarantined
+
+
+async def test_an_engine_cannot_hide_the_history_or_lose_a_standing_instruction(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.session.append_message(User((Text("Never send mail without asking me."),)))
+    stage.session.append_message(Assistant((Text("topic"),)))
+    stage.fill(3)
+    done = EngineCompaction(ok=True, compacted=True, summary="mine", first_kept="no-such-entry")
+    engine = lying(stage, "hiding-test", done=done)
+    before = stage.session.history()
+    result = await stage.window().compact_now("", Cancel())
+    assert not result.ok and "no-such-entry" in result.reason
+    assert stage.session.history() == before and stage.counts.compactions == 0
+    engine.done = EngineCompaction(ok=True, compacted=True, summary="mine", first_kept=stage.session.branch[-2].id)
+    assert (await stage.window().compact_now("", Cancel())).ok
+    first = stage.session.history()[0].text
+    assert "mine" in first and "Never send mail without asking me." in first
+    assert pinned(stage.session.notes) == ["Never send mail without asking me."]
+    engine.done = "yes"
+    await stage.window().compact_now("", Cancel())
+    assert "compact returned str" in stage.host.quarantined
+
+
+async def test_an_engine_hears_what_an_accepted_turn_added(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    engine = lying(stage, "hearing-test")
+    stage.fill(2)
+    stage.session.append_message(User((Text("the newest"),)))
+    window = stage.window()
+    stage.session.append_message(Assistant((Text("the answer"),)))
+    await window.accepted()
+    assert [message.text for message in engine.heard] == ["the newest", "the answer"]
+
+
+def test_an_engine_that_cannot_say_who_it_is_is_out_of_use() -> None:
+    class Nameless:
+        @property
+        def info(self) -> EngineInfo:
+            raise RuntimeError("who am I?")
+
+    register_context_engine("nameless-test", lambda _facts: Nameless())  # type: ignore[arg-type,return-value]  # that is the point
+    assert "who am I?" in EngineHost("nameless-test").quarantined
 
 
 def test_an_engine_whose_needs_are_not_met_fails_before_the_run() -> None:

@@ -14,6 +14,7 @@ from homarus.agent.batch import Batch, BatchEnd
 from homarus.agent.budget import Meter, Spent
 from homarus.agent.outcome import Outcome, Status
 from homarus.agent.ports import Emit, Model, Steer, Window
+from homarus.context.pins import signed
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError, ModelFailure
@@ -93,7 +94,7 @@ class Loop:
             self._run.batch.heard(item)
             if not self._run.session.knows(item.key):
                 parts: tuple[Part, ...] = (Text(item.text), *item.images)
-                provenance = item.facts.get("provenance")
+                provenance = signed(item.facts.get("provenance"), item.trust)
                 now = epoch_ms(self._run.clock.now())
                 message = User(parts, now, idempotency_key=item.key, provenance=provenance)
                 self._run.session.append_message(message)

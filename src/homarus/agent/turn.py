@@ -27,7 +27,7 @@ from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnService
 from homarus.context.budget import budget_for
 from homarus.context.engine import EngineCall
 from homarus.context.flush import FLUSH_PROMPT
-from homarus.context.pins import pinned
+from homarus.context.pins import pinned, signed
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.cancel import Cancel
@@ -172,7 +172,8 @@ class TurnRunner:
             context, said = speech.carrier(live.said) if speech else ("", live.said)
             parts: tuple[Part, ...] = (Text(turn.text), *turn.images)
             key, more = (turn.keys[0], list(turn.keys[1:])) if turn.keys else ("", [])
-            provenance = {**(turn.provenance or {}), COLLECTED: more} if more else turn.provenance
+            provenance = signed(turn.provenance, turn.trust)
+            provenance = {**(provenance or {}), COLLECTED: more} if more else provenance
             message = User(parts, epoch_ms(self._services.clock.now()), context, key, provenance)
             session.append_message(message)
             live.now_said(said)
@@ -213,6 +214,8 @@ class TurnRunner:
         try:
             with prepared.limit:
                 outcome = await Loop(run).run()
+            if outcome.ok:
+                await window.accepted()
         except Cancelled as stop:
             outcome = Outcome(Status.ABORTED, error=stop.message)
         return outcome, live.compactions != before

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
 from homarus.core.errors import Cancelled, ConfigError
-from homarus.core.messages import Message
+from homarus.core.messages import Assistant, Message, ToolResult, User
 
 _log = logging.getLogger(__name__)
 DEFAULT = "legacy"
@@ -133,12 +133,18 @@ class EngineHost:
         self._fallback: ContextEngine = PassThrough()
         self._quarantined = ""
         self._ready: set[str] = set()
+        self._info = self._fallback.info
         self._engine = self._open(slot or DEFAULT, abilities, facts or {})
 
     @property
     def engine(self) -> ContextEngine:
         """Return the engine in use."""
         return self._fallback if self._quarantined else self._engine
+
+    @property
+    def info(self) -> EngineInfo:
+        """Return who the engine in use is, as it said when it was made."""
+        return self._fallback.info if self._quarantined else self._info
 
     @property
     def quarantined(self) -> str:
@@ -150,7 +156,7 @@ class EngineHost:
         if call.session_id not in self._ready:
             await self._contained("bootstrap", lambda engine: engine.bootstrap(call), None)
             self._ready.add(call.session_id)
-        return await self._contained("assemble", lambda engine: engine.assemble(call), Assembled(call.messages))
+        return await self._contained("assemble", lambda engine: _assembled(engine, call), Assembled(call.messages))
 
     async def ingest(self, call: EngineCall) -> None:
         """Tell the engine what an accepted turn added."""
@@ -159,7 +165,9 @@ class EngineHost:
     async def compact(self, call: EngineCall) -> EngineCompaction:
         """Ask the engine to make the history shorter."""
         failed = EngineCompaction(ok=False, compacted=False, reason="the context engine failed")
-        return await self._contained("compact", lambda engine: engine.compact(call), failed, seconds=COMPACT_SECONDS)
+        return await self._contained(
+            "compact", lambda engine: _compacted(engine, call), failed, seconds=COMPACT_SECONDS
+        )
 
     def _open(self, slot: str, abilities: frozenset[str], facts: Mapping[str, Any]) -> ContextEngine:
         if slot == DEFAULT:
@@ -169,10 +177,12 @@ class EngineHost:
             return self._fallback
         try:
             engine = _factories[slot](facts)
+            self._info = engine.info
+            requires = set(engine.info.requires)
         except Exception as problem:  # noqa: BLE001 - third-party code; its failure must not end the turn
             self._quarantine("create", str(problem))
             return self._fallback
-        missing = set(engine.info.requires) - abilities
+        missing = requires - abilities
         if missing:
             raise ConfigError(
                 f"the context engine '{slot}' needs {', '.join(sorted(missing))}",
@@ -196,3 +206,24 @@ class EngineHost:
     def _quarantine(self, operation: str, reason: str) -> None:
         self._quarantined = f"{operation}: {reason}"
         _log.error("the context engine is out of use: %s failed: %s", operation, reason)
+
+
+async def _assembled(engine: ContextEngine, call: EngineCall) -> Assembled:
+    """Ask an engine for the view, and believe no more of it than that it is one."""
+    found: Any = await engine.assemble(call)
+    if not isinstance(found, Assembled) or not isinstance(found.addition, str):
+        raise TypeError(f"assemble returned {type(found).__name__}")
+    shown: Iterable[Any] = found.messages
+    for message in shown:
+        if not isinstance(message, User | Assistant | ToolResult):
+            raise TypeError(f"assemble returned {type(message).__name__} among the messages")
+    if call.messages and not found.messages:
+        raise ValueError("assemble returned no messages")
+    return found
+
+
+async def _compacted(engine: ContextEngine, call: EngineCall) -> EngineCompaction:
+    done: Any = await engine.compact(call)
+    if not isinstance(done, EngineCompaction):
+        raise TypeError(f"compact returned {type(done).__name__}")
+    return done

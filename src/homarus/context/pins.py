@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from homarus.core.messages import Message, User
+from homarus.core.messages import Message, Trust, User
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.sessions.entry import Compaction, Custom, Entry
@@ -67,10 +67,10 @@ def carried(entry: Compaction) -> list[str]:
 
 
 def found_in(messages: Iterable[Message]) -> list[str]:
-    """Return the sentences in which a person laid down how things are to be done, word for word."""
+    """Return the sentences in which the owner laid down how things are to be done, word for word."""
     found: dict[str, None] = {}
     for message in messages:
-        if not isinstance(message, User) or _is_from_program(message):
+        if not isinstance(message, User) or _is_not_owners(message):
             continue
         for match in _SENTENCE.finditer(message.text):
             sentence = match[0].strip()
@@ -91,5 +91,10 @@ def clean(text: str) -> str:
     return single_line(text, MAX_CHARS)
 
 
-def _is_from_program(message: User) -> bool:
+def signed(provenance: dict[str, Any] | None, trust: Trust) -> dict[str, Any] | None:
+    """Return what is stored of where a message came from: nobody but the owner lays down how things are done."""
+    return provenance if trust is Trust.OWNER else {"kind": "sender", "trust": trust.value, **(provenance or {})}
+
+
+def _is_not_owners(message: User) -> bool:
     return isinstance(message.provenance, dict) and message.provenance.get("kind") not in {None, "user", "owner"}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from homarus.context.budget import Budget, measure
 from homarus.context.compact import Compacted, Occasion, adopt, compact, messages_of
-from homarus.context.engine import EngineCall, EngineHost
+from homarus.context.engine import DEFAULT, EngineCall, EngineHost
 from homarus.context.flush import FlushFacts, due
 from homarus.context.media import fade_images
 from homarus.context.pins import PIN, kept
@@ -26,8 +26,8 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
 from homarus.core.messages import Message
-from homarus.sessions.entry import Custom, Entry
-from homarus.sessions.repair import APART, Rules
+from homarus.sessions.entry import Custom, Entry, MessageEntry
+from homarus.sessions.repair import APART, Rules, repair
 from homarus.sessions.writer import SessionWriter
 
 
@@ -106,6 +106,10 @@ class SessionWindow:
         session.carry = self._carry
         session.widen(facts.budget.window)
         self._pruned = _stored_state(session)
+        asked = (
+            entry for entry in reversed(session.branch) if isinstance(entry, MessageEntry) and entry.role == "user"
+        )
+        self._began = next((entry.id for entry in asked), "")
 
     def _carry(self, gone: Sequence[Entry]) -> Iterable[tuple[str, dict[str, Any]]]:
         """Return what to note when history leaves the window without a compaction: the owner's standing instructions."""
@@ -115,7 +119,7 @@ class SessionWindow:
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
         """Return what the next call sees; a history that is too long is compacted first."""
         messages = await self._view()
-        if self._ports.host.engine.info.owns_compaction or self._gave_up:
+        if self._ports.host.info.owns_compaction or self._gave_up:
             return messages
         tokens = self._measure(messages)
         await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
@@ -126,6 +130,13 @@ class SessionWindow:
             await self._shrink("threshold", tokens, cancel)
             messages = await self._view()
         return messages
+
+    async def accepted(self) -> None:
+        """Tell the engine what this turn added, once it came to a good end: no other turn advances an engine."""
+        if self._ports.host.info.id != DEFAULT:
+            branch = self._session.branch
+            start = next((place for place, entry in enumerate(branch) if entry.id == self._began), 0)
+            await self._ports.host.ingest(replace(self._facts.call, messages=tuple(messages_of(branch[start:]))))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
         """Make the history shorter after the provider refused it: compact, and if that fails shorten results once."""
@@ -155,6 +166,9 @@ class SessionWindow:
             messages = fade_images(messages)
         assembled = await self._ports.host.assemble(replace(self._facts.call, messages=messages))
         self.addition = assembled.addition
+        if assembled.messages is not messages:
+            # What an engine made of the history must still be one: a result without its call ends a session.
+            assembled = replace(assembled, messages=repair(assembled.messages, self._facts.rules))
         now = epoch_ms(self._ports.clock.now())
         state = decide(assembled.messages, self._pruned, self._facts.pruning, window=self._facts.budget.window, now=now)
         self._prune(state)
@@ -234,7 +248,7 @@ class SessionWindow:
 
     async def _engine_compaction(self, occasion: Occasion, tokens: int) -> Compacted | None:
         """Let an engine compact in its own way; None when it leaves that to us."""
-        if self._ports.host.engine.info.id == "legacy":
+        if self._ports.host.info.id == DEFAULT:
             return None
         call = replace(
             self._facts.call, force=occasion.reason != "threshold", tokens=tokens, instructions=occasion.focus

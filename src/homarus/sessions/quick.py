@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Annotated, Any
 
 import msgspec
@@ -98,9 +99,9 @@ class _Answer(Struct, tag_field="role", tag="assistant", gc=False):
         return Assistant(
             _parts(self.content),
             self.timestamp,
-            self.api,
-            self.provider,
-            self.model,
+            intern(self.api),  # the same few words in thousands of answers
+            intern(self.provider),
+            intern(self.model),
             _usage(self.usage),
             self.stopReason,
             self.errorMessage or "",
