@@ -19,6 +19,7 @@ from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.messages import Assistant, Message, Text, User
 from homarus.core.routes import main_session
 from homarus.sessions.store import SessionStore
+from homarus.tools.loopguard import LoopGuard, LoopSettings
 
 MAIN = main_session("main")
 POINTS = ["saving", "before it is noted", "after it was noted", "summary", "entry", "after the count"]
@@ -32,7 +33,7 @@ class Mortal(Counts):
     """The real counts, with a place to die at."""
 
     def __init__(self, live: Live, stage: "Stage") -> None:
-        super().__init__(live)
+        super().__init__(live, LoopGuard(LoopSettings()))
         self.stage = stage
 
     def flushed(self) -> None:
