@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 
 import pytest
 from tests.fixtures.homes import snapshot, unpack
@@ -19,7 +20,7 @@ EVENTS = [json.dumps(row) for row in (header(version=4), user("a", None), says("
 def make(folder, script, events=EVENTS, packed=()):
     path = folder / "agent" / FILE
     path.parent.mkdir(parents=True)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.executescript(script)
         for seq, text in enumerate(events):
             columns = "(session_id, seq, event_zstd)" if seq in packed else "(session_id, seq, event_json)"
@@ -88,7 +89,7 @@ def cold(folder, storage, spoil=False):
     digest = hashlib.sha256(data).hexdigest()
     path = make(folder, NODES + COLD)
     blob = data[:-1] if spoil else data
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(
             "INSERT INTO session_transcript_cold_archives VALUES ('s1', ?, ?, ?, ?)",
             (f"{digest}.jsonl.zst", digest, storage, blob if storage == "sqlite" else None),
@@ -124,7 +125,7 @@ def test_a_newer_schema_is_refused_by_name(tmp_path):
 
 def test_a_damaged_row_or_file_is_an_error(tmp_path):
     path = make(tmp_path / "row", NODES)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE transcript_events SET event_json = NULL, event_zstd = x'28b52ffd0000' WHERE seq = 2")
     db.close()
     with pytest.raises(StorageError, match="event 2"):

@@ -1,5 +1,6 @@
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 from tests.fixtures.homes import unpack
@@ -105,7 +106,7 @@ def test_a_deleted_or_damaged_index_is_built_again(folder):
     for name in folder.parent.glob(f"{FILE}*"):
         name.unlink()
     assert find(folder, [place], "alpha") == ["a"]
-    with sqlite3.connect(index) as db:
+    with closing(sqlite3.connect(index)) as db, db:
         db.execute("PRAGMA journal_mode = DELETE")
     db.close()
     data = bytearray(index.read_bytes())

@@ -1,5 +1,6 @@
 import json
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -230,7 +231,7 @@ def test_who_talked_last_is_who_is_continued(tmp_path):
     talk(sessions, MAIN, "ours")
     ours = sessions.find(MAIN)
     assert ours.place.kind is Kind.FILE
-    with sqlite3.connect(sessions.database) as db:  # a heartbeat writes the row, but nobody talked
+    with closing(sqlite3.connect(sessions.database)) as db, db:  # a heartbeat writes the row, but nobody talked
         row = json.loads(
             db.execute("SELECT entry_json FROM session_nodes WHERE session_key = 'agent:main:main'").fetchone()[0]
         )
@@ -240,7 +241,7 @@ def test_who_talked_last_is_who_is_continued(tmp_path):
             (json.dumps(row | {"updatedAt": later}),),
         )
     assert sessions.find(MAIN).place == ours.place
-    with sqlite3.connect(sessions.database) as db:
+    with closing(sqlite3.connect(sessions.database)) as db, db:
         db.execute(
             "UPDATE session_nodes SET entry_json = ? WHERE session_key = 'agent:main:main'",
             (json.dumps(row | {"lastInteractionAt": later}),),
