@@ -1,5 +1,6 @@
 """edit: exactly the passage that was asked for changes, byte for byte."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,50 @@ def test_an_edit_either_fails_or_keeps_what_is_before_and_after_it(text: str, ol
         assert changed == text.replace(old, new)
     assert changed != text
     assert changed.count("X") - text.count("X") in {0, new.count("X")}
+
+
+ENDINGS = st.sampled_from(["\n", "\r\n"])
+BODIES = st.sampled_from(
+    ["", "plain", "\tindented\t", "  spaces  ", "é combined e\u0301", "“quoted” – dash", "a\u00a0b", "\x0c"]
+)
+
+
+@given(
+    st.lists(st.tuples(BODIES, ENDINGS), max_size=8),
+    st.lists(st.tuples(BODIES, ENDINGS), max_size=8),
+    st.sampled_from(["new", "", "two\nlines", "tab\there"]),
+    ENDINGS,
+    st.booleans(),
+    st.booleans(),
+)
+def test_files_of_mixed_endings_keep_every_byte_around_an_edit(
+    before: list[tuple[str, str]], after: list[tuple[str, str]], new: str, own: str, bom: bool, last: bool
+) -> None:
+    head = ("\ufeff" if bom else "") + "".join(body + ending for body, ending in before)
+    tail = "".join(ending + body for body, ending in after) + (own if last else "")
+    changed = apply(f"{head}<only here>{tail}", [Edit("<only here>", new)], "f")
+    assert changed.startswith(head)
+    assert changed.endswith(tail)
+    middle = changed[len(head) : len(changed) - len(tail)] if tail else changed[len(head) :]
+    assert middle.replace("\r\n", "\n") == new
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=2, max_size=6), st.permutations(range(6)))
+def test_several_edits_are_one_change_whatever_their_order(words: list[str], order: list[int]) -> None:
+    text = "".join(f"<{word}>\n" for word in words)
+    edits = [Edit(f"<{word}>", f"[{word}{word}]") for word in words]
+    shuffled = [edits[at] for at in order if at < len(edits)]
+    assert apply(text, shuffled, "f") == "".join(f"[{word}{word}]\n" for word in words)
+
+
+async def test_an_empty_file_and_one_that_cannot_be_read(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "empty").touch()
+    (ctx.workspace / "closed").write_text("b")
+    (ctx.workspace / "closed").chmod(0)
+    assert "does not occur" in await fail([edit_tool(Reach())], "edit", ctx, path="empty", oldText="b", newText="c")
+    if os.getuid():
+        await fail([edit_tool(Reach())], "edit", ctx, path="closed", oldText="b", newText="c")
+        (ctx.workspace / "closed").chmod(0o600)
+        assert (ctx.workspace / "closed").read_text() == "b"
+    assert (ctx.workspace / "empty").read_bytes() == b""

@@ -1,10 +1,11 @@
 """apply_patch: all of it or none of it."""
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tools.calling import fail, say
 from tests.tools.context import context
@@ -148,3 +149,31 @@ def test_any_text_parses_or_says_why(text: str) -> None:
             parse(candidate)
         except ToolError as problem:
             assert problem.cure
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from("abc"), LINES.map(lambda lines: "\r\n".join(lines)), min_size=1, max_size=3),
+    st.sampled_from(["missing line", "added twice", "gone already", "outside", "moved onto another"]),
+)
+def test_a_patch_with_one_bad_part_changes_nothing_at_all(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, str], flaw: str
+) -> None:
+    ctx = context(tmp_path_factory.mktemp("patch"))
+    for name, text in files.items():
+        (ctx.workspace / name).write_bytes(f"first\r\n{text}".encode())
+    (ctx.workspace / "there").write_text("x\n")
+    good = "".join(f"*** Update File: {name}\n@@\n-first\n+changed\n" for name in files)
+    bad = {
+        "missing line": "*** Update File: there\n@@\n-nowhere to be found\n+x\n",
+        "added twice": "*** Add File: there\n+y\n",
+        "gone already": "*** Delete File: nothing\n",
+        "outside": "*** Add File: ../outside\n+y\n",
+        "moved onto another": "*** Update File: there\n*** Move to: a\n@@\n-x\n+y\n",
+    }[flaw]
+    if flaw == "moved onto another" and "a" not in files:
+        return
+    before = snapshot(ctx.workspace)
+    asyncio.run(fail(TOOLS, "apply_patch", ctx, input=f"*** Begin Patch\n{good}{bad}*** End Patch"))
+    assert snapshot(ctx.workspace) == before
+    assert not (ctx.workspace.parent / "outside").exists()
