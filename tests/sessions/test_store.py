@@ -310,3 +310,6 @@ def test_the_file_of_a_topic_without_a_row_has_a_name_of_its_own(folder):
         session.append_message(User((Text("more"),)))
     assert b"more" in (folder / "s1-topic-77.jsonl").read_bytes()
     assert len(store(folder).list(orphans=True)) == 2
+    home = SessionHome(folder.parent.parent, clock=ManualClock(NOW), ids=CountingIds())
+    assert home.resolve("s1").place.path.name == "s1.jsonl"
+    assert home.resolve("s1-topic-77").place.path.name == "s1-topic-77.jsonl"

@@ -75,6 +75,7 @@ class SessionHome:
         wanted = text.strip().lower()
         infos = self.list([agent] if agent else (), orphans=True)
         for match in (
+            lambda info: info.place.path.name.lower() == f"{wanted}.jsonl",  # the topics of a session have its id, too
             lambda info: wanted in {info.entry.session_id.lower(), info.name.lower()},
             lambda info: info.title.lower() == wanted,
             lambda info: len(wanted) >= 4 and info.entry.session_id.lower().startswith(wanted),
