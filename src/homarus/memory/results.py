@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
 
-_CITED = re.compile(r"(.*?)#L([0-9]+)(?:-L?([0-9]+))?", re.DOTALL)
+from homarus.core.patterns import late
+
+_CITED = late(r"(?s)(.*?)#L([0-9]+)(?:-L?([0-9]+))?")
 _FAR = 1_000_000_000  # no note has as many lines
 DEFAULT_LINES = 120  # of a note, when nobody says how many
 
