@@ -25,6 +25,7 @@ from homarus.models.provider import ModelRequest, Stop, StreamEvent
 AT = (10, 300, 1_000)
 SAMPLE = 20
 EARLY_MS, LATE_MS = 3.0, 6.0
+ONE_SHOT_S = 0.15
 
 
 class Instant:
@@ -98,9 +99,18 @@ def run(ctx: Ctx) -> list[Row]:
         provider = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "k", "models": [{"id": "m"}]}
         agent = open_agent(home(folder / "http", provider), instant=False)
         over, _ = asyncio.run(_turns(agent, AT))
+        rows.append(_one_shot(ctx, home(folder / "once", provider)))
     return rows + [
         _row(f"the same over HTTP at turn {n:,}, CPU", over[n], EARLY_MS if n == 10 else LATE_MS) for n in over
     ]
+
+
+def _one_shot(ctx: Ctx, env: dict[str, str]) -> Row:
+    """Measure `homarus agent -m`, from its start to its end, with everything it starts itself."""
+    variables = [f"{name}={value}" for name, value in env.items()]
+    ours = ["env", *variables, *ctx.homarus(), "agent", "-m", "How is it going?"]
+    spent = ctx.programs({"ours": ours})["ours"]
+    return Row("one-shot `homarus agent`, CPU", spent.cpu, "s", f"{ONE_SHOT_S:g} s", spent.cpu / ONE_SHOT_S, 1.0)
 
 
 def _row(item: str, seconds: float, limit: float) -> Row:
