@@ -77,7 +77,7 @@ def rank(
     keep: int = KEEP,
 ) -> Ranked:
     """Score the candidates of a query with everything there is; without vectors by words, names, dates and intents."""
-    vector, proposed = vectors.propose(conn, query) if vectors else (None, [])
+    vector, proposed = vectors.propose(conn, query, keep) if vectors else (None, [])
     pool = gather(conn, postings, query, kinds=filters.kinds, extra=proposed, keep=keep)
     rows = [row for row in read_rows(conn, pool.ids) if filters.keeps(row)]
     average = postings.words / max(1, postings.lines)

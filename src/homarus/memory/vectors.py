@@ -145,13 +145,13 @@ class Vectors:
             self._fresh = True
         return self._meaning
 
-    def propose(self, conn: sqlite3.Connection, query: Query) -> tuple[Any, list[int]]:
-        """Return the question's vectors (whole, and without names) and the lines nearest to it."""
+    def propose(self, conn: sqlite3.Connection, query: Query, keep: int) -> tuple[Any, list[int]]:
+        """Return the question's vectors (whole, and without names) and the lines nearest to it, half of `keep` at most."""
         bare = query.bare or query.text
         whole = query.text if self.kind == "model" else bare
         vectors = self.embedder.encode(list(dict.fromkeys([whole, bare])), query=True)[[0, -1]]
         meaning = self._load(conn)
-        return vectors, meaning.nearest(vectors[1], PROPOSED) if meaning else []
+        return vectors, meaning.nearest(vectors[1], min(PROPOSED, keep // 2)) if meaning else []
 
     def columns(
         self, conn: sqlite3.Connection, query: Query, vectors: Any, rows: list[Row], postings: Postings
