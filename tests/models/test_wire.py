@@ -69,12 +69,14 @@ def openai_body(
 ) -> bytes:
     endpoint = Endpoint(provider="acme", api="openai-completions", base_url="http://x/v1", quirks=quirks)
     fragments = [openai_wire.encode_message(message, quirks, info) for message in messages]
-    return b"".join(openai_wire.body(request(messages, **changes), endpoint, info, fragments))
+    asked = request(messages, **changes)
+    return b"".join(openai_wire.body(openai_wire.opening(asked, endpoint, info), asked, endpoint, info, fragments))
 
 
 def anthropic_body(messages: tuple[Message, ...], info: ModelInfo = SEER, **changes: object) -> bytes:
     fragments = [anthropic_wire.encode_message(message, info) for message in messages]
-    return b"".join(anthropic_wire.body(request(messages, **changes), info, fragments))
+    asked = request(messages, **changes)
+    return b"".join(anthropic_wire.body(anthropic_wire.opening(asked, info), asked, info, fragments))
 
 
 def opened(body: bytes) -> bytes:

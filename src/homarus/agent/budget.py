@@ -19,6 +19,9 @@ class Limits(Struct, frozen=True, rename="camel"):
     seconds: float = 0.0
 
 
+UNBOUNDED = Limits()
+
+
 class Spent(Struct, frozen=True):
     """What was used so far."""
 
@@ -88,7 +91,8 @@ class Meter:
         """Return the first bound that is reached: of this run with its sub-agents, of the day, or of the run above."""
         spent = self.spent.plus(self._below).after(seconds)
         found = exceeded(spent, self.budgets.run, whose="this run's")
-        found = found or exceeded(self.today(), self.budgets.day, whose="today's")
+        if found is None and self.budgets.day != UNBOUNDED:
+            found = exceeded(self.today(), self.budgets.day, whose="today's")
         return found or (self._above.reached() if self._above is not None else None)
 
     def took(self, seconds: float) -> None:

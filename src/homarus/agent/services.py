@@ -23,7 +23,6 @@ from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
-from homarus.prompt.sections.tooling import in_order
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.skills.snapshot import Snapshot
@@ -62,8 +61,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     specs: tuple[ToolSpec, ...] = ()
 
     def __post_init__(self) -> None:
-        """Put the tools in order, once for the turn."""
-        force_setattr(self, "specs", in_order(tool.spec for tool in self.box.tools.values()))
+        """List the tools; a box holds them in order."""
+        force_setattr(self, "specs", tuple([tool.spec for tool in self.box.tools.values()]))
 
 
 class ComposeRequest(Struct, frozen=True, kw_only=True):

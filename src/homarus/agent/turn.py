@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.batch import Batch
+from homarus.agent.fixed import FixedTokens
 from homarus.agent.flush import Saving
 from homarus.agent.live import Live, OpenSessions
 from homarus.agent.loop import Loop, LoopSettings, Run
@@ -37,7 +37,6 @@ from homarus.core.events import RunEnded, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Assistant, Image, Message, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
-from homarus.core.text import estimate_tokens
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sessions.codec import COLLECTED
@@ -100,6 +99,7 @@ class TurnRunner:
     def __init__(self, services: TurnServices) -> None:
         self._services = services
         self.open = OpenSessions()
+        self._fixed = FixedTokens()
 
     async def run(self, turn: Turn, given: Given) -> Outcome:
         """Run a turn to its end. Exactly one `RunEnded` is emitted, whatever happens."""
@@ -225,7 +225,6 @@ class TurnRunner:
     ) -> SessionWindow:
         services, agent = self._services, self._services.config.agent(turn.agent_id)
         settings = agent.block("compaction", CompactionSettings)
-        schema = sum(len(spec.description) + len(msgspec.json.encode(spec.parameters)) for spec in prepared.specs)
         facts = WindowFacts(
             budget=budget_for(prepared.window_tokens, settings),
             compaction=settings,
@@ -239,7 +238,7 @@ class TurnRunner:
                 model=prepared.chain.primary.key,
                 heartbeat=turn.heartbeat,
             ),
-            fixed_tokens=estimate_tokens(speech.system.text) + schema // 4,
+            fixed_tokens=self._fixed.of(speech.system.text, prepared.specs),
             heartbeat=turn.heartbeat,
         )
 

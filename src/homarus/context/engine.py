@@ -213,6 +213,8 @@ async def _assembled(engine: ContextEngine, call: EngineCall) -> Assembled:
     found: Any = await engine.assemble(call)
     if not isinstance(found, Assembled) or not isinstance(found.addition, str):
         raise TypeError(f"assemble returned {type(found).__name__}")
+    if found.messages is call.messages:
+        return found  # the history as it was given: nothing to doubt
     shown: Iterable[Any] = found.messages
     for message in shown:
         if not isinstance(message, User | Assistant | ToolResult):

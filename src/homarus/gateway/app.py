@@ -208,6 +208,7 @@ class Runtime(Home):
         await self.followers.aclose()
         await self.toolkit.aclose()
         self.turns.open.close()
+        self.spending.close()
         self.close()
         await self.models.aclose()
 

@@ -40,6 +40,7 @@ class Home:
         self._stores: dict[str, SessionStore] = {}
         self._memories: dict[str, Memory] = {}
         self._engines: dict[str, EngineHost] = {}
+        self._zones: dict[str | None, tzinfo] = {}
         self._skills = SkillMounts(config)
 
     def workspace(self, agent_id: str) -> Path:
@@ -81,7 +82,11 @@ class Home:
     def zone(self, agent_id: str) -> tzinfo:
         """Return the time zone of an agent's user."""
         settings = self.config.agent(agent_id).block("", WorkspaceSettings)
-        return find_zone(zone_name(settings.user_timezone, self.env)) or UTC
+        known = self._zones.get(settings.user_timezone)
+        if known is None:
+            known = find_zone(zone_name(settings.user_timezone, self.env)) or UTC
+            self._zones[settings.user_timezone] = known
+        return known
 
     def engine(self, agent_id: str) -> EngineHost:
         """Return what keeps an agent's conversations within its model's window."""

@@ -29,11 +29,30 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Day:
-    """The sums of one day, and how far its file was read."""
+    """The sums of one day, how far its file was read, and who writes to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, day: date, folder: Path) -> None:
+        self._day = day
+        self.path = folder / f"{day.isoformat()}.jsonl"
         self.sums: dict[str, Spent] = {}
         self.offset = 0
+        self._writer: JsonlWriter | None = None
+
+    def append(self, line: object) -> None:
+        """Add a line. The first one of a day takes the files of days long gone away."""
+        if self._writer is None:
+            ensure_dir(self.path.parent)
+            self._writer = JsonlWriter.open(self.path)
+            for path in self.path.parent.glob("????-??-??.jsonl"):
+                if _age(path, self._day) >= KEPT_DAYS:
+                    path.unlink(missing_ok=True)
+        self._writer.append(line, durable=False)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
 
 class Spending:
@@ -46,11 +65,9 @@ class Spending:
 
     def today(self, agent_id: str) -> Spent:
         """Return what an agent used today, whichever process used it."""
-        day = self._today(agent_id)
-        known = self._days.setdefault(day, _Day())
-        path = self._path(day)
-        if path.exists():
-            for line in read_lines(path, start=known.offset):
+        known = self._day(agent_id)
+        if known.path.exists():
+            for line in read_lines(known.path, start=known.offset):
                 if line.torn:
                     break
                 known.offset = line.offset + len(line.raw) + 1
@@ -59,30 +76,27 @@ class Spending:
 
     def add(self, agent_id: str, spent: Spent) -> None:
         """Count a call. A disk that takes nothing more must not end the turn that was paid for."""
-        day = self._today(agent_id)
-        path = self._path(day)
+        known = self._day(agent_id)
+        line = msgspec.to_builtins(_Line(agent_id, spent))
         try:
-            if not path.exists():
-                ensure_dir(self._folder)
-                self._forget_old(day)
-            with JsonlWriter.open(path) as writer:
-                writer.append(msgspec.to_builtins(_Line(agent_id, spent)), durable=False)
+            known.append(line)
         except StorageError as problem:
+            known.close()
             _log.warning("today's spending could not be written down: %s", problem)
-            _count(self._days.setdefault(day, _Day()).sums, msgspec.to_builtins(_Line(agent_id, spent)))
+            _count(known.sums, line)
 
-    def _path(self, day: date) -> Path:
-        return self._folder / f"{day.isoformat()}.jsonl"
+    def close(self) -> None:
+        """Let go of the files."""
+        for day in self._days.values():
+            day.close()
 
-    def _forget_old(self, day: date) -> None:
-        self._days = {known: sums for known, sums in self._days.items() if abs((day - known).days) < KEPT_DAYS}
-        for path in self._folder.glob("????-??-??.jsonl"):
-            try:
-                old = (day - date.fromisoformat(path.stem)).days >= KEPT_DAYS
-            except ValueError:
-                continue  # not one of ours
-            if old:
-                path.unlink(missing_ok=True)
+    def _day(self, agent_id: str) -> _Day:
+        day = self._today(agent_id)
+        if day not in self._days:
+            for known in [known for known in self._days if abs((day - known).days) >= KEPT_DAYS]:
+                self._days.pop(known).close()
+            self._days[day] = _Day(day, self._folder)
+        return self._days[day]
 
 
 def _count(sums: dict[str, Spent], record: object) -> None:
@@ -91,3 +105,11 @@ def _count(sums: dict[str, Spent], record: object) -> None:
     except msgspec.ValidationError:
         return  # a line that a crash cut, or that somebody else wrote
     sums[line.agent] = sums.get(line.agent, Spent()).plus(line.spent)
+
+
+def _age(path: Path, today: date) -> int:
+    """Return how many days old a file is; one that is not ours is new for ever."""
+    try:
+        return (today - date.fromisoformat(path.stem)).days
+    except ValueError:
+        return 0

@@ -17,7 +17,9 @@ from homarus.gateway.orphans import Orphans
 from homarus.gateway.people import People
 from homarus.gateway.skillfolders import skill_folders
 from homarus.prompt.gather import docs_path
+from homarus.prompt.sections.tooling import in_order
 from homarus.sessions.row import SessionEntry
+from homarus.storage.cache import BoundedCache
 from homarus.tools.approval import Approvals, Decision, approvals_path
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.gate import ExecSettings, Granted, PolicyGate
@@ -70,10 +72,14 @@ class Toolkit:
         services = replace(self._offers, processes=self.processes, grants=granted, env=env)
         self._tools = {tool.name: tool for tool in build_tools(services, settings)}
         self._before: tuple[BeforeCall, ...] = ()
+        # What policy left, by agent, whose turn it is and what a parent had; as long as the configuration is the same.
+        self._left: BoundedCache[tuple[str, Who, tuple[str, ...] | None], dict[str, Tool]] = BoundedCache(64)
+        self._left_by: object = None
 
     def add(self, *tools: Tool) -> None:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
         self._tools.update({tool.name: tool for tool in tools})
+        self._left.clear()
 
     def before_call(self, check: BeforeCall) -> None:
         """Let a program see every call before the gate does: it may change the arguments, or refuse the call."""
@@ -85,8 +91,17 @@ class Toolkit:
         `within` is what a child's parent had: whatever the child's own rules say, it gets nothing beyond.
         """
         agent = agent_id or self._config.default_agent.id
-        tools = {name: tool for name, tool in self._tools.items() if within is None or name in within}
-        return Toolbox(_allowed(self._config, agent, who or Who(), tools, self._offers), self._gate, self._before)
+        if self._left_by is not self._config.document:
+            self._left.clear()
+            self._left_by = self._config.document
+        key = (agent, who or Who(), None if within is None else tuple(within))
+        left = self._left.get(key)
+        if left is None:
+            tools = {name: tool for name, tool in self._tools.items() if within is None or name in within}
+            allowed = _allowed(self._config, agent, key[1], tools, self._offers)
+            left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
+            self._left.put(key, left)
+        return Toolbox(left, self._gate, self._before)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from homarus.core.messages import Message, Part, Text, User
 from homarus.core.text import neutralize
+from homarus.models.provider import ModelRequest
 from homarus.storage.cache import BoundedCache
 
 F = TypeVar("F")
@@ -62,24 +63,50 @@ def _inert(part: Part) -> Part:
     return part if text is part.text else Text(text)
 
 
+class Openings:
+    """What stands before the messages, made once for as long as a session asks in the same way: tools and system prompt."""
+
+    def __init__(self, make: Callable[[ModelRequest], bytes]) -> None:
+        self._make = make
+        self._known: BoundedCache[str, tuple[ModelRequest, bytes]] = BoundedCache(MAX_SESSIONS)
+
+    def of(self, request: ModelRequest) -> bytes:
+        """Return the first bytes of a request."""
+        asked = replace(request, messages=())
+        known = self._known.get(request.session_id)
+        if known is None or known[0] != asked:
+            known = (asked, self._make(asked))
+            self._known.put(request.session_id, known)
+        return known[1]
+
+
+class _Sent(msgspec.Struct, Generic[F], frozen=True):
+    """A request as it went out: its messages, their fragments, and about how much memory those hold."""
+
+    messages: tuple[Message, ...]
+    fragments: list[F]
+    size: int
+
+
 class WireCache(Generic[F]):
     """The fragments of the newest request of each session. Messages are frozen, so an equal message has equal bytes."""
 
     def __init__(self, encode_message: Callable[[Message], F], size_of: Callable[[F], int]) -> None:
         self._encode = encode_message
-        self._last: BoundedCache[str, tuple[tuple[Message, ...], list[F]]] = BoundedCache(
-            MAX_SESSIONS, MAX_BYTES, lambda entry: sum(map(size_of, entry[1]))
-        )
+        self._size_of = size_of
+        self._last: BoundedCache[str, _Sent[F]] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda sent: sent.size)
 
     def fragments(self, session: str, messages: tuple[Message, ...]) -> list[F]:
         """Return one fragment per message and encode only those that the last request of this session did not have."""
         if not session:
             # A single question (a summary, a title): nothing follows it that could use its bytes again.
             return [self._encode(inert(message)) for message in messages]
-        old_messages, old = self._last.get(session, ((), []))
-        same = _common(old_messages, messages)
-        made = old[:same] + [self._encode(inert(message)) for message in messages[same:]]
-        self._last.put(session, (messages, made))
+        old = self._last.get(session) or _Sent((), [], 0)
+        same = _common(old.messages, messages)
+        new = [self._encode(inert(message)) for message in messages[same:]]
+        kept = old.size - sum(map(self._size_of, old.fragments[same:]))
+        made = old.fragments[:same] + new
+        self._last.put(session, _Sent(messages, made, kept + sum(map(self._size_of, new))))
         return made
 
 

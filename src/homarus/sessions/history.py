@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Message, ToolResult, User
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, Leaf, MessageEntry, Reset
-from homarus.sessions.repair import STRICT, Rules, fits, has_calls, repair
+from homarus.sessions.repair import STRICT, Fitting, Rules, fits, has_calls, repair
 from homarus.sessions.view import View, project, speak
 
 
@@ -19,6 +19,8 @@ class History:
         self._settled: list[Message] = []
         self._used: set[str] = set()
         self._open: list[Message] = []  # the turn that still goes on, not repaired
+        # How far the open turn was looked at, and what was seen; None where it must be looked at anew.
+        self._seen: _Seen | None = None
         self._start(project(view))
 
     def _start(self, messages: list[Message]) -> None:
@@ -27,10 +29,10 @@ class History:
         start = next((i for i in turns if isinstance(messages[i - 1], Assistant)), 0)
         self._open = messages[:start]
         self._settle()
-        rest, self._open = (messages if self._open else messages[start:]), []
+        rest, self._open, self._seen = (messages if self._open else messages[start:]), [], None
         if not all(self._take(message) for message in rest):
             # A result of an earlier turn's call: only all messages together tell where it belongs.
-            self._settled, self._used, self._open = [], set(), messages
+            self._settled, self._used, self._open, self._seen = [], set(), messages, None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -46,7 +48,9 @@ class History:
         said = self._open[-1:]
         known = len(said)
         speak((entry,), said)
-        self._open[-1:] = said[:known]  # the volatile text of a turn joins its user message
+        if said[:known] != self._open[-1:]:
+            self._open[-1:] = said[:known]  # the volatile text of a turn joins its user message
+            self._seen = None
         return all(self._take(message) for message in said[known:])
 
     def _take(self, message: Message) -> bool:
@@ -71,14 +75,36 @@ class History:
         if done and isinstance(done[-1], Assistant) and not done[-1].calls:
             self._settled += done
             self._used.update(call.id for message in done if isinstance(message, Assistant) for call in message.calls)
-            self._open = []
+            self._open, self._seen = [], None
 
     def _repaired(self) -> tuple[Message, ...]:
-        return repair(self._open, self._rules_now, used=self._used)
+        return tuple(self._open) if self._sound_so_far() else repair(self._open, self._rules_now, used=self._used)
+
+    def _sound_so_far(self) -> bool:
+        """Say whether the open turn may be sent as it is, looking only at what came since the last time."""
+        if self._seen is None:
+            self._seen = _Seen(Fitting(self._rules_now, self._used))
+        return self._seen.all(self._open)
 
     @property
     def _rules_now(self) -> Rules:
         return self._later if self._settled else self.rules
+
+
+class _Seen:
+    """How far a growing list of messages was looked at."""
+
+    def __init__(self, fitting: Fitting) -> None:
+        self._fitting = fitting
+        self._count = 0
+        self._fine = True
+
+    def all(self, messages: list[Message]) -> bool:
+        """Look at what is new and say whether all of it may be sent as it is."""
+        while self._fine and self._count < len(messages):
+            self._fine = self._fitting.take(messages[self._count])
+            self._count += 1
+        return self._fine and self._fitting.closed
 
 
 def _sound(messages: list[Message]) -> bool:

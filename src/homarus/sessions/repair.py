@@ -93,27 +93,45 @@ def rebuild(messages: Iterable[Message], rules: Rules, used: AbstractSet[str] = 
 
 def fits(messages: Sequence[Message], rules: Rules = STRICT, used: AbstractSet[str] = frozenset()) -> bool:
     """Say whether a history may be sent as it is. One pass: almost every history is sound, and says so at once."""
-    taken: set[str] = set()
-    owed: list[ToolCall] = []  # the calls whose results must come next, the last one first
-    before: type[Message] | None = None
-    for message in messages:
-        kind = type(message)
+    fitting = Fitting(rules, used)
+    return all(map(fitting.take, messages)) and fitting.closed
+
+
+class Fitting:
+    """Looks at the messages of a history one after another, and says whether they may be sent as they are."""
+
+    def __init__(self, rules: Rules, used: AbstractSet[str] = frozenset()) -> None:
+        self._rules = rules
+        self._used = used
+        self._taken: set[str] = set()
+        self._owed: list[ToolCall] = []  # the calls whose results must come next, the last one first
+        self._before: type[Message] | None = None
+
+    def take(self, message: Message) -> bool:
+        """Look at the next message; after a False, nothing more can be said."""
+        kind, owed = type(message), self._owed
         if isinstance(message, ToolResult):
             if not owed or (call := owed.pop()).id != message.call_id or call.name != message.tool_name:
                 return False
-        elif owed or (rules.alternate and kind is before):
+        elif owed or (self._rules.alternate and kind is self._before):
             return False
         if isinstance(message, Assistant):
-            owed = list(message.calls)
-            if not _sayable(message) or not _plain(owed, rules, used, taken):
+            owed = [part for part in message.parts if type(part) is ToolCall]
+            if not _sayable(message) or not _plain(owed, self._rules, self._used, self._taken):
                 return False
             owed.reverse()
+            self._owed = owed
         elif not message.parts or not all(map(_may_carry, message.parts)):
             return False
-        before = kind
-    if owed or (rules.user_first and messages and not isinstance(messages[0], User)):
-        return False
-    return not (rules.drop_prefill and before is Assistant)
+        if self._before is None and self._rules.user_first and kind is not User:
+            return False
+        self._before = kind
+        return True
+
+    @property
+    def closed(self) -> bool:
+        """Say whether a request may end here: every call has its result, and it is not the model's own turn."""
+        return not self._owed and not (self._rules.drop_prefill and self._before is Assistant)
 
 
 def _sayable(message: Assistant) -> bool:

@@ -11,9 +11,9 @@ from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.models.providers.anthropic_stream import AnthropicDecoder
-from homarus.models.providers.anthropic_wire import Fragment, body, encode_message, size_of
+from homarus.models.providers.anthropic_wire import Fragment, body, encode_message, opening, size_of
 from homarus.models.providers.base import Call, run
-from homarus.models.wire import WireCache
+from homarus.models.wire import Openings, WireCache
 
 VERSION = "2023-06-01"
 # Tokens of a subscription go into another header than API keys, and the server wants to be told.
@@ -30,6 +30,7 @@ class AnthropicProvider:
         self._http = http
         self._clock = clock
         self._wire: WireCache[Fragment] = WireCache(partial(encode_message, info=info), size_of)
+        self._openings = Openings(partial(opening, info=info))
 
     def call(self, request: ModelRequest) -> Call:
         """Return the request as it goes out."""
@@ -39,7 +40,7 @@ class AnthropicProvider:
             model=request.model,
             url=_url(self.endpoint.base_url),
             headers=self._headers(),
-            body=body(request, self.info, fragments),
+            body=body(self._openings.of(request), request, self.info, fragments),
             idle=request.idle_timeout or self.endpoint.idle_timeout,
         )
 

@@ -203,10 +203,14 @@ def thinking_fields(level: str, info: ModelInfo, most: int) -> tuple[dict[str, A
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}, total
 
 
-def body(request: ModelRequest, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:
-    """Return the whole request as byte fragments."""
+def opening(request: ModelRequest, info: ModelInfo) -> bytes:
+    """Return the bytes before the first message: settings, tools and the system prompt."""
+    return encode(head(request, info, _mark(request)))[:-1] + b',"messages":['
+
+
+def body(start: bytes, request: ModelRequest, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:
+    """Return the whole request as byte fragments; `start` is its opening."""
     mark = _mark(request)
-    start = encode(head(request, info, mark))[:-1] + b',"messages":['
     used = sum(bool(text) for text in (request.system.stable, request.system.session))
     end = closing(tail(request, info))
     return [start, messages(fragments, mark=mark, spare=3 - used), end]

@@ -12,8 +12,8 @@ from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.models.providers.base import Call, run
 from homarus.models.providers.openai_stream import OpenAIDecoder
-from homarus.models.providers.openai_wire import Fragment, body, encode_message, size_of
-from homarus.models.wire import WireCache
+from homarus.models.providers.openai_wire import Fragment, body, encode_message, opening, size_of
+from homarus.models.wire import Openings, WireCache
 
 API = "openai-completions"
 
@@ -27,6 +27,7 @@ class OpenAIProvider:
         self._http = http
         self._clock = clock
         self._wire: WireCache[Fragment] = WireCache(partial(encode_message, quirks=endpoint.quirks, info=info), size_of)
+        self._openings = Openings(partial(opening, endpoint=endpoint, info=info))
 
     def call(self, request: ModelRequest) -> Call:
         """Return the request as it goes out."""
@@ -43,7 +44,7 @@ class OpenAIProvider:
             model=request.model,
             url=f"{self.endpoint.base_url.rstrip('/')}/chat/completions",
             headers=headers,
-            body=body(request, self.endpoint, self.info, fragments),
+            body=body(self._openings.of(request), request, self.endpoint, self.info, fragments),
             idle=request.idle_timeout or self.endpoint.idle_timeout,
         )
 

@@ -209,17 +209,25 @@ def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, An
             return {"reasoning_effort": effort}
 
 
-def body(request: ModelRequest, endpoint: Endpoint, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:
-    """Return the whole request as byte fragments, ready to be sent without being joined."""
-    marks = request.cache and request.model.startswith(endpoint.quirks.cache_markers_for or ("\0",))
+def opening(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> bytes:
+    """Return the bytes before the first message of the conversation: settings, tools and the system prompt."""
+    system = _system(request, marks=_marks(request, endpoint))
+    return encode(head(request, endpoint, info))[:-1] + b',"messages":[' + system
+
+
+def body(
+    start: bytes, request: ModelRequest, endpoint: Endpoint, info: ModelInfo, fragments: list[Fragment]
+) -> list[bytes]:
+    """Return the whole request as byte fragments, ready to be sent without being joined; `start` is its opening."""
     messages = join_messages(fragments, endpoint.quirks)
-    system = _system(request, marks=marks)
-    if marks and messages:
+    if messages and _marks(request, endpoint):
         messages[-1] = _marked(messages[-1])
-    if system:
-        messages.insert(0, system)
-    start = encode(head(request, endpoint, info))[:-1] + b',"messages":['
-    return [start, b",".join(messages), closing(tail(request, endpoint.quirks, info))]
+    between = b"," if messages and request.system.text else b""
+    return [start, between, b",".join(messages), closing(tail(request, endpoint.quirks, info))]
+
+
+def _marks(request: ModelRequest, endpoint: Endpoint) -> bool:
+    return request.cache and request.model.startswith(endpoint.quirks.cache_markers_for or ("\0",))
 
 
 def _system(request: ModelRequest, *, marks: bool) -> bytes:
