@@ -102,6 +102,17 @@ class Root:
 
         return self._guarded(name, attempt)
 
+    def is_still(self, name: str, fingerprint: str) -> bool:
+        """Say whether a plain file here is certainly the one that was read with this fingerprint; False is no answer.
+
+        One question to the kernel, for what is asked before every turn. A link is never certain.
+        """
+        try:
+            found = os.stat(name, dir_fd=self._beneath.fd, follow_symlinks=False)
+        except (OSError, ValueError):
+            return False
+        return "/" not in name and fingerprint == _fingerprint(f"{self.realpath}/{name}", found)
+
     def fingerprint(self, name: Name) -> Guarded:
         """Return what `read` would return without data: enough to know whether a cached text is still right."""
 

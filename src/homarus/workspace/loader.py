@@ -131,6 +131,8 @@ class WorkspaceLoader:
         fresh = name == names.HEARTBEAT
         known = None if fresh else self._texts.get(path)
         if known is not None:
+            if root.is_still(name, known.fingerprint):
+                return known
             seen = root.fingerprint(name)
             if seen.kind == "ok" and seen.fingerprint == known.fingerprint:
                 return known
