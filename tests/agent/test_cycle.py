@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from tests.context.test_compact import good
 
+from homarus.agent.cycle import Counts
 from homarus.agent.live import Live
-from homarus.agent.turn import Counts
 from homarus.context.budget import budget_for
 from homarus.context.compact import undo
-from homarus.context.engine import EngineCall, EngineHost
+from homarus.context.engine import EngineCall
+from homarus.context.host import EngineHost
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts

@@ -13,11 +13,11 @@ from homarus.context.engine import (
     ContextEngine,
     EngineCall,
     EngineCompaction,
-    EngineHost,
     EngineInfo,
     PassThrough,
     register_context_engine,
 )
+from homarus.context.host import EngineHost
 from homarus.context.media import MARK, fade_images
 from homarus.context.pins import pinned
 from homarus.context.settings import CompactionSettings, PruningSettings
@@ -61,6 +61,12 @@ class Stage:
         self.flush_works = True
         self.host: EngineHost = EngineHost("")
         self.facts = facts
+        self.additions: list[str] = []
+        self.renewed = 0
+
+    def renew(self) -> int | None:
+        self.renewed += 1
+        return None
 
     def window(self) -> SessionWindow:
         compaction = self.facts.get("compaction", CompactionSettings(keep_recent_tokens=500))
@@ -80,6 +86,8 @@ class Stage:
                 flush=self.flush,
                 emit=self.events.append,
                 clock=self.clock,
+                add=self.additions.append,
+                renew=self.renew,
             ),
         )
 
@@ -234,10 +242,10 @@ async def test_an_engine_may_own_what_is_seen_and_how_it_shrinks(tmp_path: Path)
     window = stage.window()
     shown = await window.assemble(Cancel())
     assert shown[-1] == stage.session.history()[-1] and len(shown) == 2  # a history begins with a user
-    assert window.addition == "remember this"
+    assert stage.additions == ["remember this"]
     assert stage.order == []
     assert await window.overflowed(OVERFLOW, Cancel())
-    assert "my summary" in stage.session.history()[0].text
+    assert "my summary" in stage.session.history()[0].text and stage.renewed == 1
 
 
 class Liar(PassThrough):

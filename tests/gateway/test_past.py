@@ -83,7 +83,7 @@ def test_figures_and_levels_of_the_row(talk):
         last_channel="irc",
     )
     past = talk.past()
-    assert past.began
+    assert past.occasion == ""
     assert past.tokens == 5000
     assert past.messages == {"assistant": 1, "user": 1}
     assert past.session_id

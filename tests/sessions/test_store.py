@@ -117,16 +117,17 @@ def test_reset_keeps_choices_and_archives_the_transcript(folder):
 def test_a_session_whose_time_is_up_starts_over_when_somebody_talks(folder):
     sessions = store(folder)
     daily = SessionSettings(reset=ResetPolicy(mode="daily"))
-    assert sessions.roll_over(MAIN, daily, UTC) is None
+    assert sessions.overdue(MAIN, daily, UTC) is None
     talk(sessions, MAIN, "one")
     old = sessions.find(MAIN).entry.session_id
-    assert sessions.roll_over(MAIN, daily, UTC) is None
+    assert sessions.overdue(MAIN, daily, UTC) is None
     sessions.clock.advance(86_400)
     sessions.update(MAIN, last_heartbeat_text="ok")  # bookkeeping keeps nothing alive
-    assert sessions.roll_over(MAIN, SessionSettings(), UTC) is None
-    assert sessions.roll_over(MAIN, daily, UTC) == "daily"
+    assert sessions.overdue(MAIN, SessionSettings(), UTC) is None
+    assert sessions.overdue(MAIN, daily, UTC) == "daily"
+    assert sessions.reset(MAIN).entry.started_by == "reset"
     assert sessions.find(MAIN).entry.session_id != old
-    assert sessions.roll_over(MAIN, daily, UTC) is None
+    assert sessions.overdue(MAIN, daily, UTC) is None
 
 
 def test_a_row_without_moments_has_the_age_of_its_header(folder):
@@ -136,7 +137,7 @@ def test_a_row_without_moments_has_the_age_of_its_header(folder):
         json.dumps({"agent:main:main": {"sessionId": "s", "updatedAt": 1777626000000}})
     )
     idle = SessionSettings(reset=ResetPolicy(mode="idle", idle_minutes=59))
-    assert store(folder).roll_over(MAIN, idle, UTC) == "idle"  # the header is from 08:00, and it is 09:00
+    assert store(folder).overdue(MAIN, idle, UTC) == "idle"  # the header is from 08:00, and it is 09:00
 
 
 def test_a_busy_session_is_not_reset(folder):

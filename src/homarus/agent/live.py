@@ -83,6 +83,17 @@ class Live:
         return not any(entry.type == "message" for entry in self.writer.branch)
 
     @property
+    def occasion(self) -> str:
+        """Return what begins with the next turn: a `new` session, one after a `reset`, or nothing."""
+        boundary = self.writer.boundary
+        if isinstance(boundary, Reset):
+            said = any(entry.type == "message" for entry in self.writer.view.after)
+            return "" if said else "reset"
+        if not self.is_new:
+            return ""
+        return "reset" if self.entry.started_by == "reset" else "new"
+
+    @property
     def compactions(self) -> int:
         """Return how often this session was compacted; the log knows of one that a crash kept out of the row."""
         boundary = self.writer.boundary

@@ -15,13 +15,14 @@ from homarus.models.client import ModelClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
+from homarus.prompt.guard import body
 
 if TYPE_CHECKING:
     from homarus.context.summarize import Ask
 
 
 class ChainModel:
-    """Asks the chain with one fixed request; only the messages grow from call to call."""
+    """Asks the chain with one request; the messages grow from call to call, and the rest changes only when it must."""
 
     def __init__(
         self,
@@ -35,6 +36,8 @@ class ChainModel:
         self._client = client
         self._chain = chain
         self._request = request
+        self._system = request.system
+        self._addition = ""
         self._pin = pin
         self._deadline = deadline
 
@@ -48,6 +51,19 @@ class ChainModel:
             request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline
         ):
             yield event
+
+    def instruct(self, system: SystemPrompt) -> None:
+        """Go on with another system prompt: a compaction took from the history what this one says again."""
+        self._system = system
+        self.add(self._addition)
+
+    def add(self, text: str) -> None:
+        """Put a context engine's text right behind the cache line, where it breaks no prefix that others share."""
+        self._addition = text
+        system = self._system
+        if said := body(text):
+            system = SystemPrompt(system.stable, f"{said}\n\n{system.session}" if system.session else said)
+        self._request = replace(self._request, system=system)
 
 
 class Summaries:

@@ -14,7 +14,7 @@ from homarus.agent.budget import Meter
 from homarus.agent.deadline import Deadline
 from homarus.agent.ports import Emit
 from homarus.config.view import Config
-from homarus.context.engine import EngineHost
+from homarus.context.host import EngineHost
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
 from homarus.core.prompt import SystemPrompt

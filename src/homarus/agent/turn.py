@@ -8,41 +8,32 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.batch import Batch
-from homarus.agent.fixed import FixedTokens
-from homarus.agent.flush import Saving
 from homarus.agent.live import Live, OpenSessions
 from homarus.agent.loop import Loop, LoopSettings, Run
-from homarus.agent.model import ChainModel, Summaries
+from homarus.agent.model import ChainModel
 from homarus.agent.outcome import Outcome, Status
 from homarus.agent.ports import Emit
 from homarus.agent.resume import settle_open_calls
-from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
-from homarus.context.budget import budget_for
-from homarus.context.engine import EngineCall
-from homarus.context.flush import FLUSH_PROMPT
-from homarus.context.pins import pinned, signed
-from homarus.context.settings import CompactionSettings, PruningSettings
-from homarus.context.window import Ports, SessionWindow, WindowFacts
+from homarus.agent.services import Prepared, Speech, TurnServices
+from homarus.agent.windows import Scene, Windows, speech_for
+from homarus.context.pins import signed
+from homarus.context.window import SessionWindow
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
 from homarus.core.events import RunEnded, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
-from homarus.core.messages import Assistant, Image, Message, Part, Text, Trust, User
+from homarus.core.messages import Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sessions.codec import COLLECTED
-from homarus.sessions.row import SessionEntry
-from homarus.sessions.usage import usage_note
-from homarus.tools.loopguard import LoopGuard
 from homarus.workspace.continuation import Carry, earns_marker, marker
 
 _log = logging.getLogger(__name__)
@@ -99,7 +90,7 @@ class TurnRunner:
     def __init__(self, services: TurnServices) -> None:
         self._services = services
         self.open = OpenSessions()
-        self._fixed = FixedTokens()
+        self._windows = Windows(services)
 
     async def run(self, turn: Turn, given: Given) -> Outcome:
         """Run a turn to its end. Exactly one `RunEnded` is emitted, whatever happens."""
@@ -126,9 +117,9 @@ class TurnRunner:
         try:
             entry = live.refresh()
             prepared = await services.prepare(turn, entry, given.cancel, given.emit)
-            speech = services.compose(_request(turn, live, prepared, entry))
-            model = _model(live, prepared, speech)
-            yield Staged(live, prepared, model, self._window(turn, given, live, prepared, speech, model))
+            scene = Scene(turn, given, live, prepared, services.compose(speech_for(turn, live, prepared)))
+            model = _model(scene)
+            yield Staged(live, prepared, model, self._windows.open(scene, model))
         finally:
             self.open.give_back(turn.session)
 
@@ -150,14 +141,15 @@ class TurnRunner:
             prepared = await services.prepare(turn, entry, given.cancel, given.emit)
             given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
             await settle_open_calls(session, prepared.box, prepared.context)
-            speech = services.compose(_request(turn, live, prepared, entry))
+            speech = services.compose(speech_for(turn, live, prepared))
         except Exception:
             # Its turn cannot begin, and the message is in the transcript all the same: what was accepted is not lost.
             self._accept(turn, given, live, None)
             raise
         self._accept(turn, given, live, speech)
-        outcome, compacted = await self._loop(turn, given, live, prepared, speech)
-        self._keep(turn, live, prepared, speech, outcome, compacted=compacted)
+        scene = Scene(turn, given, live, prepared, speech)
+        outcome, compacted = await self._loop(scene)
+        self._keep(scene, outcome, compacted=compacted)
         timed_out = prepared.limit.expired and outcome.status is Status.ABORTED
         return replace(outcome, status=Status.TIMEOUT) if timed_out else outcome
 
@@ -180,12 +172,10 @@ class TurnRunner:
             given.emit(UserAccepted(message))
         given.settle(*turn.keys)
 
-    async def _loop(
-        self, turn: Turn, given: Given, live: Live, prepared: Prepared, speech: Speech
-    ) -> tuple[Outcome, bool]:
-        services, session = self._services, live.writer
-        model = _model(live, prepared, speech)
-        window = self._window(turn, given, live, prepared, speech, model)
+    async def _loop(self, scene: Scene) -> tuple[Outcome, bool]:
+        services, given, prepared, session = self._services, scene.given, scene.prepared, scene.live.writer
+        model = _model(scene)
+        window = self._windows.open(scene, model)
         batch = Batch(
             session,
             prepared.box,
@@ -198,7 +188,7 @@ class TurnRunner:
         run = Run(
             session=session,
             settings=LoopSettings(
-                take_all=prepared.steer_all, must_answer=not turn.heartbeat, retries=prepared.retries
+                take_all=prepared.steer_all, must_answer=not scene.turn.heartbeat, retries=prepared.retries
             ),
             model=model,
             window=window,
@@ -210,7 +200,7 @@ class TurnRunner:
             settle=given.settle,
             meter=prepared.meter,
         )
-        before = live.compactions
+        before = scene.live.compactions
         try:
             with prepared.limit:
                 outcome = await Loop(run).run()
@@ -218,57 +208,11 @@ class TurnRunner:
                 await window.accepted()
         except Cancelled as stop:
             outcome = Outcome(Status.ABORTED, error=stop.message)
-        return outcome, live.compactions != before
+        return outcome, scene.live.compactions != before
 
-    def _window(
-        self, turn: Turn, given: Given, live: Live, prepared: Prepared, speech: Speech, model: ChainModel
-    ) -> SessionWindow:
-        services, agent = self._services, self._services.config.agent(turn.agent_id)
-        settings = agent.block("compaction", CompactionSettings)
-        facts = WindowFacts(
-            budget=budget_for(prepared.window_tokens, settings),
-            compaction=settings,
-            pruning=agent.block("contextPruning", PruningSettings),
-            call=EngineCall(
-                session_id=live.writer.session_id,
-                session_key=str(turn.session),
-                session_file=live.writer.path,
-                token_budget=prepared.window_tokens,
-                tools=tuple(spec.name for spec in prepared.specs),
-                model=prepared.chain.primary.key,
-                heartbeat=turn.heartbeat,
-            ),
-            fixed_tokens=self._fixed.of(speech.system.text, prepared.specs),
-            heartbeat=turn.heartbeat,
-        )
-
-        def count(purpose: str, answer: Assistant) -> None:
-            prepared.meter.add(answer.usage)
-            live.writer.append("custom", usage_note(purpose, answer), durable=False)
-
-        async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
-            prompt = settings.memory_flush.prompt or FLUSH_PROMPT
-            saving = Saving(model, prepared.box, prepared.context, partial(count, "flush"))
-            return await saving.run(shown, prompt, services.today(turn.agent_id))
-
-        async def tell(moment: str, known: dict[str, Any]) -> list[str]:
-            return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
-
-        ports = Ports(
-            host=services.engines(turn.agent_id),
-            cycle=Counts(live, prepared.guard),
-            summarize=Summaries(prepared.client, prepared.chain, given.cancel, partial(count, "compaction")),
-            flush=flush,
-            emit=given.emit,
-            clock=services.clock,
-            tell=tell,
-        )
-        return SessionWindow(live.writer, facts, ports)
-
-    def _keep(
-        self, turn: Turn, live: Live, prepared: Prepared, speech: Speech, outcome: Outcome, *, compacted: bool
-    ) -> None:
+    def _keep(self, scene: Scene, outcome: Outcome, *, compacted: bool) -> None:
         """Write down what the turn used and how it ended, in the session's row."""
+        turn, live, prepared, speech = scene.turn, scene.live, scene.prepared, scene.speech
         now = epoch_ms(self._services.clock.now())
         usage, entry, ref = outcome.spent.usage, live.entry, prepared.chain.primary
         carried = Carry(speech.carried)
@@ -293,78 +237,15 @@ class TurnRunner:
         prepared.meter.took(outcome.spent.seconds)
 
 
-class Counts:
-    """The counts of a session that make saving memory happen once in each cycle; those in its row live across restarts."""
-
-    def __init__(self, live: Live, guard: LoopGuard) -> None:
-        self._live = live
-        self._guard = guard
-
-    @property
-    def compactions(self) -> int:
-        """Return how often the session was compacted."""
-        return self._live.compactions
-
-    @property
-    def flushed_at(self) -> int | None:
-        """Return the count at the last time memory was saved."""
-        return self._live.entry.flushed_at_compaction
-
-    @property
-    def failed_at(self) -> int | None:
-        """Return the size of the history when it could last not be compacted."""
-        return self._live.compaction_failed_at
-
-    @failed_at.setter
-    def failed_at(self, tokens: int | None) -> None:
-        self._live.compaction_failed_at = tokens
-
-    @property
-    def flush_failures(self) -> int:
-        """Return how often saving memory failed in this cycle."""
-        return self._live.flush_failures
-
-    @flush_failures.setter
-    def flush_failures(self, count: int) -> None:
-        self._live.flush_failures = count
-
-    def compacted(self, tokens_after: int) -> None:
-        """Count one more; where it left an entry in the log, that says which one it was."""
-        number = max(self._live.entry.compaction_count + 1, self._live.compactions)
-        self._live.update(compaction_count=number, total_tokens=tokens_after)
-        self._guard.compacted()
-
-    def flushed(self) -> None:
-        """Note the cycle."""
-        now = epoch_ms(self._live.store.clock.now())
-        self._live.update(memory_flush_at=now, memory_flush_compaction_count=self.compactions)
-
-
-def _request(turn: Turn, live: Live, prepared: Prepared, entry: SessionEntry) -> ComposeRequest:
-    return ComposeRequest(
-        agent_id=turn.agent_id,
-        session=turn.session,
-        session_id=live.writer.session_id,
-        prepared=prepared,
-        entry=entry,
-        completed=live.completed,
-        occasion="new" if live.is_new else "",
-        heartbeat=turn.heartbeat,
-        interactive=turn.interactive,
-        levels=turn.levels,
-        pins=tuple(pinned(live.writer.notes)),
-        notes=turn.notes,
-    )
-
-
-def _model(live: Live, prepared: Prepared, speech: Speech) -> ChainModel:
+def _model(scene: Scene) -> ChainModel:
+    prepared = scene.prepared
     request = ModelRequest(
         model=prepared.chain.primary.key,
-        system=speech.system,
+        system=scene.speech.system,
         messages=(),
         tools=prepared.specs,
         thinking=prepared.thinking,
-        session_id=live.writer.session_id,
+        session_id=scene.live.writer.session_id,
         params=prepared.params or None,
     )
     return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.limit.moment)

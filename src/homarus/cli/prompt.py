@@ -81,7 +81,7 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         session_id=past.session_id,
         completed=past.completed,
         after_compaction=past.after_compaction,
-        occasion="" if past.began else "new",
+        occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)
 

@@ -250,11 +250,12 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
     rules = app.config.block("session", SessionSettings).maintenance
     retention = app.config.get("cron.sessionRetention")
     cron = float("inf") if retention is False else seconds(retention) or CRON_RUN_SECONDS
+    results = app.config.paths.own_dir / "overflow"
     home = home_of(app)
     report = []
     for each in [agent] if agent else home.agents():
         plan = plan_for(home.store(each), rules, cron_seconds=cron)
-        failed = carry_out(home.store(each), plan) if enforce else []
+        failed = carry_out(home.store(each), plan, results=results) if enforce else []
         report.append({"agentId": each, "enforced": enforce, "failed": failed, **msgspec.to_builtins(plan)})
         if as_json:
             continue

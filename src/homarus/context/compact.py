@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from homarus.context import audit, pins
 from homarus.context.budget import estimate, measure
-from homarus.context.cut import Cut, plan, said
+from homarus.context.cut import Cut, plan
+from homarus.context.rewrite import say_again
 from homarus.context.serialize import failures, touched_files
 from homarus.context.settings import CompactionSettings
 from homarus.context.summarize import (
@@ -25,7 +26,7 @@ from homarus.context.summarize import (
 from homarus.core.errors import ModelError
 from homarus.core.messages import Message, User
 from homarus.core.text import single_line
-from homarus.sessions.entry import Compaction, Entry, MessageEntry
+from homarus.sessions.entry import Compaction, Entry
 from homarus.sessions.view import speak
 from homarus.sessions.writer import SessionWriter
 
@@ -122,15 +123,7 @@ def undo(session: SessionWriter) -> bool:
         return False
     later = branch[place + 1 :]
     session.move_leaf(str(branch[place].parent_id))
-    for entry in later:
-        message = said(entry)
-        if isinstance(entry, MessageEntry) and message is not None:
-            session.append_message(message)
-        elif entry.type not in {"message", "leaf", "session"}:
-            fields = {
-                key: value for key, value in entry.data.items() if key not in {"type", "id", "parentId", "timestamp"}
-            }
-            session.append(entry.type, fields)
+    say_again(session, later)
     return True
 
 

@@ -1,26 +1,27 @@
-"""The context engine as a plug-in: its contract, its registry, and the host that keeps a turn alive when an engine fails."""
+"""The context engine as a plug-in: its contract, its registry, and the engine that is there without one. `host` contains them."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from homarus.core.errors import Cancelled, ConfigError
-from homarus.core.messages import Assistant, Message, ToolResult, User
+from homarus.context.rewrite import Rewriter, Rewritten
+from homarus.core.errors import ConfigError
+from homarus.core.messages import Message
 
-_log = logging.getLogger(__name__)
 DEFAULT = "legacy"
-COMPACT_SECONDS = 180.0
-T = TypeVar("T")
+Committed = Literal["committed", "duplicate"]
+Rollback = Callable[[], Awaitable[None]]
 
 
 class EngineInfo(Struct, frozen=True):
-    """What an engine says of itself. `requires` names host abilities without which it must not run."""
+    """What an engine says of itself. `requires` names host abilities without which it must not run.
+
+    `background` maintenance runs beside the next turn instead of before it.
+    """
 
     id: str
     name: str
@@ -43,19 +44,39 @@ class EngineCall(Struct, frozen=True, kw_only=True):
     model: str = ""
     prompt: str = ""
     heartbeat: bool = False
-    # For compact only.
+    # For compact only: how far to go is up to the window's budget, or just below the threshold again.
     force: bool = False
     tokens: int = 0
     instructions: str = ""
+    target: Literal["budget", "threshold"] = "budget"
+    # For after_turn: how many of the messages were there before the turn, and the summary if it was compacted in it.
+    before: int = 0
+    summary: str = ""
+    # For commit_turn: the same turn has the same key, also when a crash makes it come again.
+    key: str = ""
+
+
+class SpawnCall(Struct, frozen=True, kw_only=True):
+    """What an engine is told about a sub-agent that is about to start."""
+
+    parent: str
+    child: str
+    mode: Literal["isolated", "fork"] = "isolated"
+    # How long its session stays after its end; 0 is for ever.
+    ttl_ms: int = 0
 
 
 class Assembled(Struct, frozen=True):
-    """What an engine wants the model to see. `addition` goes right behind the cache line of the system prompt."""
+    """What an engine wants the model to see. `addition` goes right behind the cache line of the system prompt.
+
+    `authority` says which history the check before a call measures: the one that the engine assembled, or, where that one
+    may still overflow, also the one it was made from.
+    """
 
     messages: tuple[Message, ...]
     estimated_tokens: int = 0
     addition: str = ""
-    may_overflow: bool = False
+    authority: Literal["assembled", "preassembly_may_overflow"] = "assembled"
 
 
 class EngineCompaction(Struct, frozen=True):
@@ -69,19 +90,18 @@ class EngineCompaction(Struct, frozen=True):
 
 
 class ContextEngine(Protocol):
-    """Owns what the model sees of a session. The session manager writes the log; an engine never does."""
+    """Owns what the model sees of a session: the part of the contract that every engine has.
+
+    The session manager writes the log; an engine never does.
+    """
 
     @property
     def info(self) -> EngineInfo:
         """Return who this engine is."""
         ...
 
-    async def bootstrap(self, call: EngineCall) -> None:
-        """Get ready for a session; called once per engine and session."""
-        ...
-
     async def ingest(self, call: EngineCall) -> None:
-        """Take note of new messages of a turn that was accepted; failed turns never come here."""
+        """Take note of the new messages of a turn that was accepted, all at once; failed turns never come here."""
         ...
 
     async def assemble(self, call: EngineCall) -> Assembled:
@@ -93,6 +113,39 @@ class ContextEngine(Protocol):
         ...
 
 
+class FullEngine(ContextEngine, Protocol):
+    """All that an engine may have besides. Each method is looked for by its name, and one that is not there costs nothing."""
+
+    async def bootstrap(self, call: EngineCall) -> None:
+        """Get ready for a session; called once per engine and session, before its first view."""
+        ...
+
+    async def after_turn(self, call: EngineCall) -> None:
+        """Look at the whole history after a turn that was accepted."""
+        ...
+
+    async def commit_turn(self, call: EngineCall) -> Committed:
+        """Take over the messages of an accepted turn, once for each `key`."""
+        ...
+
+    async def maintain(self, call: EngineCall, rewriter: Rewriter) -> Rewritten | None:
+        """Tidy up between turns. The rewriter is the only way to change what is in view, and it loses nothing."""
+        ...
+
+    async def prepare_subagent_spawn(self, call: SpawnCall) -> Rollback | None:
+        """Get ready for a sub-agent; what is returned is called if it could not be started after all."""
+        ...
+
+    async def on_subagent_ended(self, child: str, reason: Literal["completed", "released", "deleted", "swept"]) -> None:
+        """Let go of a sub-agent: it ended, was stopped, or its session was put away, as ordered or by age."""
+        ...
+
+    async def dispose(self) -> None:
+        """Let go of everything; the process ends."""
+        ...
+
+
+# What a factory is given: `config`, `agentDir` and `workspaceDir`.
 Factory = Callable[[Mapping[str, Any]], ContextEngine]
 _factories: dict[str, Factory] = {}
 
@@ -109,9 +162,6 @@ class PassThrough:
 
     info = EngineInfo(DEFAULT, "the session as it is")
 
-    async def bootstrap(self, call: EngineCall) -> None:
-        """Nothing to prepare."""
-
     async def ingest(self, call: EngineCall) -> None:
         """Nothing to note: the session has it."""
 
@@ -124,108 +174,6 @@ class PassThrough:
         return EngineCompaction(ok=False, compacted=False, reason="delegated to the runtime")
 
 
-class EngineHost:
-    """Chooses the engine of a turn and contains it: one that fails is out for this process, and the turn goes on."""
-
-    def __init__(
-        self, slot: str, *, abilities: frozenset[str] = frozenset(), facts: Mapping[str, Any] | None = None
-    ) -> None:
-        self._fallback: ContextEngine = PassThrough()
-        self._quarantined = ""
-        self._ready: set[str] = set()
-        self._info = self._fallback.info
-        self._engine = self._open(slot or DEFAULT, abilities, facts or {})
-
-    @property
-    def engine(self) -> ContextEngine:
-        """Return the engine in use."""
-        return self._fallback if self._quarantined else self._engine
-
-    @property
-    def info(self) -> EngineInfo:
-        """Return who the engine in use is, as it said when it was made."""
-        return self._fallback.info if self._quarantined else self._info
-
-    @property
-    def quarantined(self) -> str:
-        """Return why the chosen engine is out of use, or nothing."""
-        return self._quarantined
-
-    async def assemble(self, call: EngineCall) -> Assembled:
-        """Return what the model sees; on a failure, the history as it is."""
-        if call.session_id not in self._ready:
-            await self._contained("bootstrap", lambda engine: engine.bootstrap(call), None)
-            self._ready.add(call.session_id)
-        return await self._contained("assemble", lambda engine: _assembled(engine, call), Assembled(call.messages))
-
-    async def ingest(self, call: EngineCall) -> None:
-        """Tell the engine what an accepted turn added."""
-        await self._contained("ingest", lambda engine: engine.ingest(call), None)
-
-    async def compact(self, call: EngineCall) -> EngineCompaction:
-        """Ask the engine to make the history shorter."""
-        failed = EngineCompaction(ok=False, compacted=False, reason="the context engine failed")
-        return await self._contained(
-            "compact", lambda engine: _compacted(engine, call), failed, seconds=COMPACT_SECONDS
-        )
-
-    def _open(self, slot: str, abilities: frozenset[str], facts: Mapping[str, Any]) -> ContextEngine:
-        if slot == DEFAULT:
-            return self._fallback
-        if slot not in _factories:
-            self._quarantine("resolve", f"there is no context engine '{slot}'")
-            return self._fallback
-        try:
-            engine = _factories[slot](facts)
-            self._info = engine.info
-            requires = set(engine.info.requires)
-        except Exception as problem:  # noqa: BLE001 - third-party code; its failure must not end the turn
-            self._quarantine("create", str(problem))
-            return self._fallback
-        missing = requires - abilities
-        if missing:
-            raise ConfigError(
-                f"the context engine '{slot}' needs {', '.join(sorted(missing))}",
-                cure="choose another plugins.slots.contextEngine",
-            )
-        return engine
-
-    async def _contained(
-        self, what: str, run: Callable[[ContextEngine], Awaitable[T]], otherwise: T, *, seconds: float = 60.0
-    ) -> T:
-        engine = self.engine
-        try:
-            async with asyncio.timeout(seconds):
-                return await run(engine)
-        except (Cancelled, asyncio.CancelledError):
-            raise
-        except Exception as problem:  # noqa: BLE001 - third-party code; its failure must not end the turn
-            self._quarantine(what, f"{type(problem).__name__}: {problem}")
-            return otherwise
-
-    def _quarantine(self, operation: str, reason: str) -> None:
-        self._quarantined = f"{operation}: {reason}"
-        _log.error("the context engine is out of use: %s failed: %s", operation, reason)
-
-
-async def _assembled(engine: ContextEngine, call: EngineCall) -> Assembled:
-    """Ask an engine for the view, and believe no more of it than that it is one."""
-    found: Any = await engine.assemble(call)
-    if not isinstance(found, Assembled) or not isinstance(found.addition, str):
-        raise TypeError(f"assemble returned {type(found).__name__}")
-    if found.messages is call.messages:
-        return found  # the history as it was given: nothing to doubt
-    shown: Iterable[Any] = found.messages
-    for message in shown:
-        if not isinstance(message, User | Assistant | ToolResult):
-            raise TypeError(f"assemble returned {type(message).__name__} among the messages")
-    if call.messages and not found.messages:
-        raise ValueError("assemble returned no messages")
-    return found
-
-
-async def _compacted(engine: ContextEngine, call: EngineCall) -> EngineCompaction:
-    done: Any = await engine.compact(call)
-    if not isinstance(done, EngineCompaction):
-        raise TypeError(f"compact returned {type(done).__name__}")
-    return done
+def find_factory(engine_id: str) -> Factory | None:
+    """Return what makes the engine of a name."""
+    return _factories.get(engine_id)

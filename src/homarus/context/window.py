@@ -14,16 +14,18 @@ from msgspec.structs import replace
 
 from homarus.context.budget import Budget, measure
 from homarus.context.compact import Compacted, Occasion, adopt, compact, messages_of
-from homarus.context.engine import DEFAULT, EngineCall, EngineHost
+from homarus.context.engine import EngineCall
 from homarus.context.flush import FlushFacts, due
+from homarus.context.host import EngineHost
 from homarus.context.media import fade_images
 from homarus.context.pins import PIN, kept
 from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project, shorten
+from homarus.context.rewrite import Rewriter
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
 from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.errors import ModelError
+from homarus.core.errors import Cancelled, ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
 from homarus.core.messages import Message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
@@ -92,17 +94,24 @@ class Ports(Struct, frozen=True, kw_only=True):
     emit: Callable[[RunEvent], None]
     clock: Clock
     tell: Tell = tell_nobody
+    # Takes what the engine wants behind the cache line of the system prompt, whenever that is something else.
+    add: Callable[[str], None] = lambda _text: None
+    # Makes the system prompt anew after a compaction and returns its tokens, or None where it stays as it is.
+    renew: Callable[[], int | None] = lambda: None
 
 
 class SessionWindow:
-    """The window of one turn. `addition` is what the engine wants behind the cache line of the system prompt."""
+    """The window of one turn."""
 
     def __init__(self, session: SessionWriter, facts: WindowFacts, ports: Ports) -> None:
         self._session = session
         self._facts = facts
         self._ports = ports
         self._gave_up = False
-        self.addition = ""
+        self._addition = ""
+        self._may_overflow = False
+        # The summary of a compaction within this turn.
+        self._summary = ""
         session.carry = self._carry
         session.widen(facts.budget.window)
         self._pruned = _stored_state(session)
@@ -119,9 +128,11 @@ class SessionWindow:
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
         """Return what the next call sees; a history that is too long is compacted first."""
         messages = await self._view()
-        if self._ports.host.info.owns_compaction or self._gave_up:
+        if self._gave_up or (self._ports.host.info.owns_compaction and not self._may_overflow):
             return messages
         tokens = self._measure(messages)
+        if self._may_overflow:
+            tokens = max(tokens, self._measure(self._session.history(self._facts.rules)))
         await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
         limit = self._facts.budget.compact_above
         heavy = parse_bytes(self._facts.compaction.max_active_transcript_bytes)
@@ -133,10 +144,19 @@ class SessionWindow:
 
     async def accepted(self) -> None:
         """Tell the engine what this turn added, once it came to a good end: no other turn advances an engine."""
-        if self._ports.host.info.id != DEFAULT:
-            branch = self._session.branch
-            start = next((place for place, entry in enumerate(branch) if entry.id == self._began), 0)
-            await self._ports.host.ingest(replace(self._facts.call, messages=tuple(messages_of(branch[start:]))))
+        if self._ports.host.is_default:
+            return
+        branch = self._session.branch
+        start = next((place for place, entry in enumerate(branch) if entry.id == self._began), 0)
+        added, history = tuple(messages_of(branch[start:])), self._session.history(self._facts.rules)
+        call = replace(
+            self._facts.call,
+            messages=history,
+            before=max(0, len(history) - len(added)),
+            summary=self._summary,
+            key=f"{self._facts.call.session_id}:{self._began}",
+        )
+        await self._ports.host.accept(added, call, lambda: Rewriter(self._session))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
         """Make the history shorter after the provider refused it: compact, and if that fails shorten results once."""
@@ -165,7 +185,10 @@ class SessionWindow:
         if self._session.has_images:
             messages = fade_images(messages)
         assembled = await self._ports.host.assemble(replace(self._facts.call, messages=messages))
-        self.addition = assembled.addition
+        self._may_overflow = assembled.authority == "preassembly_may_overflow"
+        if assembled.addition != self._addition:
+            self._addition = assembled.addition
+            self._ports.add(assembled.addition)
         if assembled.messages is not messages:
             # What an engine made of the history must still be one: a result without its call ends a session.
             assembled = replace(assembled, messages=repair(assembled.messages, self._facts.rules))
@@ -221,7 +244,7 @@ class SessionWindow:
             said = await self._tell("session:compact:before", known)
         self._ports.emit(CompactionStarted(occasion.reason))
         budget = self._facts.budget
-        engine = await self._engine_compaction(occasion, tokens)
+        engine = await self._engine_compaction(occasion, tokens, cancel)
         if engine is not None:
             done = engine
         else:
@@ -232,6 +255,10 @@ class SessionWindow:
             self._ports.cycle.compacted(done.tokens_after)
             self._ports.cycle.failed_at, self._ports.cycle.flush_failures = None, 0
             self._pruned = PruneState()
+            self._summary = done.summary
+            fixed = self._ports.renew()
+            if fixed is not None:
+                self._facts = replace(self._facts, fixed_tokens=fixed)
         self._ports.emit(CompactionEnded(done.ok, done.reason, done.tokens_before, done.tokens_after))
         known |= {"ok": done.ok, "tokensBefore": done.tokens_before or tokens, "tokensAfter": done.tokens_after}
         known |= {"summaryLength": len(done.summary), "problem": "" if done.ok else done.reason}
@@ -246,14 +273,23 @@ class SessionWindow:
             self._ports.emit(Notice(text, "reply"))
         return said
 
-    async def _engine_compaction(self, occasion: Occasion, tokens: int) -> Compacted | None:
+    async def _engine_compaction(self, occasion: Occasion, tokens: int, cancel: Cancel) -> Compacted | None:
         """Let an engine compact in its own way; None when it leaves that to us."""
-        if self._ports.host.info.id == DEFAULT:
+        if self._ports.host.is_default:
             return None
+        forced = occasion.reason != "threshold"
         call = replace(
-            self._facts.call, force=occasion.reason != "threshold", tokens=tokens, instructions=occasion.focus
+            self._facts.call,
+            force=forced,
+            tokens=tokens,
+            instructions=occasion.focus,
+            target="budget" if forced else "threshold",
         )
-        done = await self._ports.host.compact(call)
+        try:
+            with cancel.interrupting():
+                done = await self._ports.host.compact(call)
+        except Cancelled as stop:
+            return Compacted(False, stop.message, tokens)
         if self._ports.host.quarantined:
             return None
         if done.ok and done.compacted and done.summary:

@@ -204,6 +204,7 @@ class Runtime(Home):
         """Let go of everything: sessions, connections, the memory's index."""
         await self._peers.aclose()
         await self.children.aclose()
+        await self.close_engines()
         await self.lanes.close()
         await self.followers.aclose()
         await self.toolkit.aclose()

@@ -131,7 +131,17 @@ class Children:
         book = self.books.own(context.session)
         wish = self.planner.plan(context, order, model, len(book.open))
         self._attic.sweep(wish.key.agent_id)
-        return self._start(context, book, wish)
+        engine = self._runtime.engine(context.agent_id)
+        if not engine.has("prepare_subagent_spawn"):
+            return self._start(context, book, wish)
+        rollback = await engine.prepare_spawn(self.planner.notice(wish))
+        try:
+            # Others may have been started meanwhile.
+            self.planner.within_limits(context, wish.run.lineage, len(book.open))
+            return self._start(context, book, wish)
+        except BaseException:
+            await rollback()
+            raise
 
     def _start(self, context: ToolContext, book: ChildBook, wish: Wish) -> dict[str, Any]:
         run = wish.run

@@ -31,8 +31,6 @@ from homarus.models.access import Models
 from homarus.models.ref import split_ref
 from homarus.prompt.kept import last_run
 from homarus.prompt.report import About, Report
-from homarus.sessions.codec import to_ms
-from homarus.sessions.lifecycle import Age, policy_for, stale
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.store import SessionStore
 from homarus.skills.agent import settings_of
@@ -108,26 +106,19 @@ class Desk:
                 return []
             notes = await self.tell_hooks(event, key, caller)
             self.runtime.turns.open.forget(key)
-            self.store(key.agent_id).reset(key)
+            self.store(key.agent_id).reset(key, by="new" if event == "command:new" else "reset")
             return notes
 
     async def renew(self, key: SessionKey, channel: str, *, threaded: bool = False) -> str:
         """Start a session over that is past its time, as the configuration says; return why, or nothing."""
-        info = self.store(key.agent_id).find(key)
-        lane = self.runtime.open_lane(key)
+        settings, lane = self.config.block("session", SessionSettings), self.runtime.open_lane(key)
+        if not (settings.reset or settings.reset_by_type or settings.reset_by_channel):
+            return ""
         # What sub-agents are at work on belongs to the old conversation; it ends when they have reported.
-        if info is None or (lane is not None and lane.busy) or self.runtime.children.books.count(key):
+        if (lane is not None and lane.busy) or self.runtime.children.books.count(key):
             return ""
-        settings = self.config.block("session", SessionSettings)
-        policy = policy_for(settings, key, channel, threaded=threaded or bool(key.thread or key.topic))
-        if policy.mode in {"none", "never", "off"}:
-            return ""
-        entry, header = info.entry, 0
-        if not entry.session_started_at:
-            with self.opened(key) as live:
-                header = to_ms(live.writer.header.timestamp)
-        age = Age(entry.session_started_at, entry.last_interaction_at, header, entry.updated_at)
-        why = stale(age, policy, self.clock.now(), self.runtime.zone(key.agent_id))
+        zone = self.runtime.zone(key.agent_id)
+        why = self.store(key.agent_id).overdue(key, settings, zone, channel=channel, threaded=threaded)
         if why:
             await self.start_over(key, f"session:auto-reset:{why}", Caller(channel=channel))
         return why or ""

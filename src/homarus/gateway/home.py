@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from homarus.config.view import Config
-from homarus.context.engine import EngineHost
+from homarus.context.host import EngineHost
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
@@ -91,8 +91,18 @@ class Home:
     def engine(self, agent_id: str) -> EngineHost:
         """Return what keeps an agent's conversations within its model's window."""
         if agent_id not in self._engines:
-            self._engines[agent_id] = EngineHost(str(self.config.get("plugins.slots.contextEngine") or ""))
+            facts = {
+                "config": self.config,
+                "agentDir": self.config.paths.agent_dir(agent_id),
+                "workspaceDir": self.workspace(agent_id),
+            }
+            self._engines[agent_id] = EngineHost(str(self.config.get("plugins.slots.contextEngine") or ""), facts=facts)
         return self._engines[agent_id]
+
+    async def close_engines(self) -> None:
+        """Let the context engines say farewell."""
+        for host in self._engines.values():
+            await host.aclose()
 
     def close(self) -> None:
         """Close the memories' indexes."""

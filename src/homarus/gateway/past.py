@@ -31,7 +31,8 @@ class Past(Struct, frozen=True, kw_only=True):
     session_id: str = ""
     # What carriers said since the last compaction; after one, everything is said again.
     said: dict[str, str] = {}
-    began: bool = False
+    # What begins with the next turn: a session that is `new`, one after a `reset`, or nothing.
+    occasion: str = "new"
     completed: bool = False
     after_compaction: bool = False
     tokens: int | None = None
@@ -55,6 +56,7 @@ def past_of(config: Config, clock: Clock, key: SessionKey) -> Past:
         skills=info.entry.skills_snapshot,
         report=info.entry.system_prompt_report,
         turn=_turn(info.entry),
+        occasion="reset" if info.entry.started_by == "reset" else "new",
     )
     try:
         with visit(info.place) as source:
@@ -69,7 +71,7 @@ def _with_log(past: Past, branch: Sequence[Entry]) -> Past:
     return replace(
         past,
         said=said_in_view(view),
-        began=bool(counts),
+        occasion="" if counts else past.occasion,
         completed=has_completed(entry.data for entry in reversed(branch)),
         after_compaction=isinstance(view.boundary, Compaction) and not project(View(None, (), view.after)),
         messages=dict(sorted(counts.items())),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.subagents import ChildRun, SubagentSettings
 from homarus.config.view import AgentConfig
+from homarus.context.engine import SpawnCall
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Denied, StorageError, ToolError
 from homarus.core.messages import Trust
@@ -70,7 +71,7 @@ class Planner:
     def plan(self, context: ToolContext, order: dict[str, Any], model: str, at_work: int) -> Wish:
         """Return the child, or raise. It waits for nothing, so that no second order can slip in between."""
         line = tuple(dict.fromkeys((*context.lineage, context.agent_id)))
-        self._within_limits(context, line, at_work)
+        self.within_limits(context, line, at_work)
         agent = self._agent(context, order)
         run_id = self._home.ids.uuid()
         key = named_session(agent.id, SessionKind.SUBAGENT, run_id)
@@ -114,7 +115,7 @@ class Planner:
     def again(self, context: ToolContext, before: ChildRun, message: str, at_work: int) -> ChildRun:
         """Return another run of a child that stays: its bounds are what they were, narrowed by what its parent has now."""
         line = tuple(dict.fromkeys((*context.lineage, context.agent_id)))
-        self._within_limits(context, line, at_work)
+        self.within_limits(context, line, at_work)
         return replace(
             before,
             run_id=self._home.ids.uuid(),
@@ -127,7 +128,14 @@ class Planner:
             sandbox=context.sandbox.narrow(before.sandbox),
         )
 
-    def _within_limits(self, context: ToolContext, line: tuple[str, ...], at_work: int) -> None:
+    def notice(self, wish: Wish) -> SpawnCall:
+        """Return what a context engine is told of a child before it starts."""
+        minutes = self.settings(wish.key.agent_id).archive_after_minutes
+        mode: Literal["isolated", "fork"] = "fork" if wish.fork else "isolated"
+        return SpawnCall(parent=wish.run.parent, child=wish.run.child, mode=mode, ttl_ms=max(0, minutes) * 60_000)
+
+    def within_limits(self, context: ToolContext, line: tuple[str, ...], at_work: int) -> None:
+        """Refuse a child that would be one too deep or one too many."""
         if context.depth >= context.max_depth:
             raise Denied(
                 f"sub-agents may be {context.max_depth} deep here (subagents.maxSpawnDepth)",

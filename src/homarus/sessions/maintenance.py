@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from msgspec import Struct
 
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Locked
+from homarus.sessions.log import session_id_of
 from homarus.sessions.owner import owner_of
 from homarus.sessions.places import Kind, files_in
 from homarus.sessions.settings import MaintenanceSettings, seconds, size
@@ -140,16 +142,30 @@ def plan_for(store: SessionStore, settings: MaintenanceSettings, *, cron_seconds
     return make_plan(infos, files, settings, epoch_ms(store.clock.now()), busy=busy, cron_seconds=cron_seconds)
 
 
-def carry_out(store: SessionStore, plan: Plan) -> list[str]:
-    """Do what a plan says and return what could not be done; one busy session does not stop the rest."""
+def drop_results(folder: Path, session_id: str) -> None:
+    """Remove the files that hold the whole of a session's long results, when nothing is left that speaks of them."""
+    if session_id and session_id not in {".", ".."} and Path(session_id).name == session_id:
+        shutil.rmtree(folder / session_id, ignore_errors=True)
+
+
+def carry_out(store: SessionStore, plan: Plan, *, results: Path | None = None) -> list[str]:
+    """Do what a plan says and return what could not be done; one busy session does not stop the rest.
+
+    With the last transcript of a session go its files in `results`.
+    """
     failed = []
+    gone: set[str] = set()
     for removal in plan.removals:
         try:
             if removal.path is not None:
                 with explained("remove", removal.path):
                     removal.path.unlink(missing_ok=True)
+                gone.add(session_id_of(removal.path))
             else:
                 store.delete(store.key(removal.session))
         except Locked as error:
             failed.append(f"{removal.what}: {error}")
+    if results is not None and gone:
+        for session_id in gone - {place.session_id for place in files_in(store.folder, store.agent_id)}:
+            drop_results(results, session_id)
     return failed

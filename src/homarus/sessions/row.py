@@ -20,6 +20,8 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
     updated_at: int = 0
     session_file: str | None = None
     session_started_at: int = 0
+    # `reset` where an older transcript of the conversation was put away for this one, and not because of `/new`.
+    started_by: str | None = None
     last_interaction_at: int = 0
     last_activity_at: int = 0
     created_at: int = 0

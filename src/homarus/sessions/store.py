@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -141,8 +141,8 @@ class SessionStore:
             raise
         return writer
 
-    def reset(self, key: SessionKey) -> SessionInfo:
-        """Start a conversation over: a fresh id and transcript; the old transcript becomes an archive."""
+    def reset(self, key: SessionKey, *, by: Literal["new", "reset"] = "reset") -> SessionInfo:
+        """Start a conversation over: a fresh id and transcript; the old transcript becomes an archive. `by` says the occasion."""
         info = self.find(key)
         now = self.clock.now()
         session_id = self.ids.uuid()
@@ -150,7 +150,7 @@ class SessionStore:
             return self._create(key, session_id)
         if info.place.kind is Kind.FILE:
             self._put_away(info.place.path, "reset")
-        more: Json = {"sessionFile": str(self._fresh_path(key, session_id))}
+        more: Json = {"sessionFile": str(self._fresh_path(key, session_id)), "startedBy": by}
         if info.place.kind is Kind.DATABASE:
             more["importedFrom"] = self._origin(info)
         row = self.index.replace(
@@ -158,25 +158,23 @@ class SessionStore:
         )
         return self._info(str(key), row)
 
-    def roll_over(
+    def overdue(
         self, key: SessionKey, settings: SessionSettings, zone: tzinfo, *, channel: str = "", threaded: bool = False
     ) -> str | None:
-        """Start a session over if its time is up, and say why (`daily` or `idle`); ask when a message arrives, not before."""
+        """Say why a session should start over (`daily` or `idle`), or None; ask when a message arrives, not before."""
         info = self.find(key)
         if info is None:
             return None
+        threaded = threaded or bool(key.thread or key.topic)
         policy = policy_for(settings, key, channel or info.entry.channel or "", threaded=threaded)
-        if policy.mode == "none":
+        if policy.mode in {"none", "never", "off"}:
             return None
         entry = info.entry
         age = Age(entry.session_started_at, entry.last_interaction_at, 0, entry.updated_at)
         if not age.started_at:
             with visit(info.place) as source:
                 age = replace(age, header_at=to_ms(source.header.timestamp))
-        reason = stale(age, policy, self.clock.now(), zone)
-        if reason:
-            self.reset(key)
-        return reason
+        return stale(age, policy, self.clock.now(), zone)
 
     def delete(self, key: SessionKey) -> Place | None:
         """Take a session out of the index; its transcript becomes an archive. The main session cannot be deleted."""
