@@ -61,6 +61,7 @@ class Models:
         self._stores: dict[str, AuthStore] = {}
         self._clients: dict[str, ModelClient] = {}
         self._picked: dict[str, Picked] = {}
+        self._from_env: dict[str, list[Credential]] = {}
 
     def _secret(self, value: Any) -> str:
         """Return a secret, or nothing where its reference cannot be followed: then another credential is tried."""
@@ -103,7 +104,9 @@ class Models:
 
     def bare_keys(self, provider: str) -> list[Credential]:
         """Return keys that no profile holds: from the environment, then from the configuration."""
-        found = env_credentials(provider, self.catalog.provider(provider).env, self._env)
+        if provider not in self._from_env:
+            self._from_env[provider] = env_credentials(provider, self.catalog.provider(provider).env, self._env)
+        found = list(self._from_env[provider])
         own = self.catalog.own_settings(provider).api_key
         key = self._secret(own) if own not in (None, "") else ""
         if key and key not in {item.secret for item in found}:

@@ -203,6 +203,8 @@ def candidates(
 ) -> tuple[Credential, ...]:
     """Return every credential for a model in the order in which to try them: profiles first, bare keys after them."""
     stored = store.credentials(provider)
+    if not stored and len(last_resort) < 2:
+        return tuple(last_resort)  # most homes: nothing to put in order
     explicit = store.stored_order(provider) or settings.order.get(provider)
     if not explicit:
         named = [name for name, raw in settings.profiles.items() if raw.get("provider") == provider]
