@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
@@ -70,7 +72,8 @@ def openai_body(
     endpoint = Endpoint(provider="acme", api="openai-completions", base_url="http://x/v1", quirks=quirks)
     fragments = [openai_wire.encode_message(message, quirks, info) for message in messages]
     asked = request(messages, **changes)
-    return b"".join(openai_wire.body(openai_wire.opening(asked, endpoint, info), asked, endpoint, info, fragments))
+    start, split = openai_wire.opening(asked, endpoint, info), openai_wire.Joined(quirks).split("s1", fragments)
+    return b"".join(openai_wire.body(start, split, asked, endpoint, info))
 
 
 def anthropic_body(messages: tuple[Message, ...], info: ModelInfo = SEER, **changes: object) -> bytes:
@@ -363,3 +366,28 @@ def test_user_messages_in_a_row_go_out_as_one_where_a_template_insists():
     assert [message["role"] for message in joined] == ["system", "user"]
     assert joined[1]["content"].startswith("one\n\n")
     assert joined[1]["content"].endswith("two")
+
+
+@given(st.lists(st.sampled_from(["user", "assistant", "tool", "pictured", "mute"]), max_size=30), st.data())
+def test_joining_what_grew_gives_the_same_bytes_as_joining_everything(roles: list[str], data: st.DataObject) -> None:
+    fragments = [
+        openai_wire.Fragment(
+            "tool" if role in {"tool", "pictured"} else "assistant" if role == "mute" else role,
+            b"" if role == "mute" else b'{"n":%d}' % number,
+            b'{"later":%d}' % number if role == "pictured" else b"",
+        )
+        for number, role in enumerate(roles)
+    ]
+    joined, at = openai_wire.Joined(PLAIN), 0
+    while at < len(fragments):
+        at = data.draw(st.integers(at + 1, len(fragments)))
+        shown = fragments[:at]
+        earlier, rest = joined.split("s", shown)
+        assert b",".join([part for part in (earlier, *rest) if part]) == b",".join(
+            openai_wire.join_messages(shown, PLAIN)
+        )
+        if data.draw(st.booleans()):  # an edit of history: everything from there on is made anew
+            cut = data.draw(st.integers(0, at - 1))
+            fragments = fragments[:cut] + [
+                openai_wire.Fragment(old.role, old.data and old.data + b" ", old.later) for old in fragments[cut:]
+            ]

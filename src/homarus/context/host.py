@@ -187,9 +187,12 @@ class EngineHost:
     async def _contained(
         self, what: str, run: Callable[[ContextEngine], Awaitable[T]], otherwise: T, *, seconds: float = 0
     ) -> T:
+        engine = self.engine
+        if engine is self._fallback:
+            return await run(engine)  # our own, which takes no time
         try:
             async with asyncio.timeout(seconds or self._limits.call):
-                return await run(self.engine)
+                return await run(engine)
         except (Cancelled, asyncio.CancelledError):
             raise
         except Exception as problem:  # noqa: BLE001 - third-party code; its failure must not end the turn

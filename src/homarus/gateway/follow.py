@@ -9,28 +9,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from homarus.core.events import RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
+from homarus.gateway.feed import EventFeed
 from homarus.queue.lane import SessionLane
 
 YIELD = "sessions_yield"
 
 
-async def follow(lane: SessionLane, key: str, events: asyncio.Queue[RunEvent]) -> AsyncIterator[RunEvent]:
+async def follow(lane: SessionLane, key: str, events: EventFeed) -> AsyncIterator[RunEvent]:
     """Yield a session's events until the turn that took this message has ended; the last one is a `RunEnded`."""
     idle = asyncio.ensure_future(lane.idle())
+    idle.add_done_callback(events.wake)
     mine = False
     try:
         while True:
-            if events.empty():
-                # A message that `stop` forgot before its turn began has no turn that could end.
-                getter = asyncio.ensure_future(events.get())
-                await asyncio.wait({getter, idle}, return_when=asyncio.FIRST_COMPLETED)
-                if not getter.done():
-                    getter.cancel()
+            while not events:
+                if idle.done():
+                    # A message that `stop` forgot before its turn began has no turn that could end.
                     yield RunEnded("", "aborted", error="stopped before it began")
                     return
-                event = getter.result()
-            else:
-                event = events.get_nowait()
+                await events.change()
+            event = events.take()
             # The end of an earlier turn is not the end of this one.
             mine = mine or (isinstance(event, UserAccepted) and event.message.idempotency_key == key)
             yield event
@@ -41,7 +39,7 @@ async def follow(lane: SessionLane, key: str, events: asyncio.Queue[RunEvent]) -
 
 
 async def follow_family(
-    lane: SessionLane, key: str, events: asyncio.Queue[RunEvent], owed: Callable[[], int], *, everyone: bool
+    lane: SessionLane, key: str, events: EventFeed, owed: Callable[[], int], *, everyone: bool
 ) -> AsyncIterator[RunEvent]:
     """Do the same, and go on while sub-agents work that the turn waits for; with `everyone`, that any turn started.
 
@@ -52,7 +50,7 @@ async def follow_family(
         waits, last = _waits(event, waits), event if isinstance(event, RunEnded) else last
         yield event
     # In the middle of a turn, or before one that a report has started, nobody leaves.
-    while not settled or lane.reports or ((everyone or waits) and (owed() or lane.busy or not events.empty())):
+    while not settled or lane.reports or ((everyone or waits) and (owed() or lane.busy or events)):
         more = await _next(lane, events, owed)
         if more is None:
             break
@@ -70,18 +68,19 @@ def _waits(event: RunEvent, before: bool) -> bool:
     return before or (isinstance(event, ToolEnded) and event.result.tool_name == YIELD and not event.result.is_error)
 
 
-async def _next(lane: SessionLane, events: asyncio.Queue[RunEvent], owed: Callable[[], int]) -> RunEvent | None:
+async def _next(lane: SessionLane, events: EventFeed, owed: Callable[[], int]) -> RunEvent | None:
     """Return the next event, or None when there will be none: nobody is at work, and nothing waits."""
-    getter = asyncio.ensure_future(events.get())
-    while not getter.done():
+    while not events:
         if owed() and not lane.busy:
             # The end of a sub-agent is an event of its parent, so one will come.
-            await asyncio.wait({getter})
-            break
+            await events.change()
+            continue
         idle = asyncio.ensure_future(lane.idle())
-        await asyncio.wait({getter, idle}, return_when=asyncio.FIRST_COMPLETED)
-        idle.cancel()
-        if not getter.done() and not lane.busy and not owed():
-            getter.cancel()
+        idle.add_done_callback(events.wake)
+        try:
+            await events.change()
+        finally:
+            idle.cancel()
+        if not events and not lane.busy and not owed():
             return None
-    return getter.result()
+    return events.take()

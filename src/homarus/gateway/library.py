@@ -24,6 +24,7 @@ from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
 from homarus.gateway.conversation import Conversation
+from homarus.gateway.feed import EventFeed
 from homarus.gateway.follow import follow_family
 from homarus.gateway.handled import Handled
 from homarus.queue.modes import Overrides
@@ -137,8 +138,8 @@ class Agent:
         inbound = self._inbound(text, message_id, channel, trust)
         given = {key: value for key, value in facts.items() if value not in {"", None}}
         inbound = replace(inbound, images=images, facts=given or None)
-        events: asyncio.Queue[RunEvent] = asyncio.Queue()
-        unlisten = self.runtime.listen(self.session, events.put_nowait)
+        events = EventFeed()
+        unlisten = self.runtime.listen(self.session, events.put)
         try:
             handled = await self.conversation.handle(self.session, inbound, overrides=queue)
             for reply in handled.replies:

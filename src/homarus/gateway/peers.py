@@ -21,6 +21,7 @@ from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey, main_session, normalize_agent_id
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
+from homarus.gateway.feed import EventFeed
 from homarus.gateway.follow import follow_family
 from homarus.gateway.views import Conversations, Stores
 from homarus.gateway.visible import is_foreign
@@ -98,8 +99,8 @@ class Sent:
 
     def __init__(self, home: Home, key: SessionKey, inbound: Inbound) -> None:
         self.session = key
-        self._events: asyncio.Queue[RunEvent] = asyncio.Queue()
-        self._unlisten = home.listen(key, self._events.put_nowait)
+        self._events = EventFeed()
+        self._unlisten = home.listen(key, self._events.put)
         try:
             item = home.submit(key, inbound)
             if item is None:

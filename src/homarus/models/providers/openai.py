@@ -12,7 +12,7 @@ from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.models.providers.base import Call, run
 from homarus.models.providers.openai_stream import OpenAIDecoder
-from homarus.models.providers.openai_wire import Fragment, body, encode_message, opening, size_of
+from homarus.models.providers.openai_wire import Fragment, Joined, body, encode_message, opening, size_of
 from homarus.models.wire import Openings, WireCache
 
 API = "openai-completions"
@@ -27,11 +27,13 @@ class OpenAIProvider:
         self._http = http
         self._clock = clock
         self._wire: WireCache[Fragment] = WireCache(partial(encode_message, quirks=endpoint.quirks, info=info), size_of)
+        self._joined = Joined(endpoint.quirks)
         self._openings = Openings(partial(opening, endpoint=endpoint, info=info))
 
     def call(self, request: ModelRequest) -> Call:
         """Return the request as it goes out."""
         fragments = self._wire.fragments(request.session_id, request.messages)
+        messages = self._joined.split(request.session_id, fragments)
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         if self.endpoint.key:
             if self.endpoint.auth == "x-api-key":
@@ -44,7 +46,7 @@ class OpenAIProvider:
             model=request.model,
             url=f"{self.endpoint.base_url.rstrip('/')}/chat/completions",
             headers=headers,
-            body=body(self._openings.of(request), request, self.endpoint, self.info, fragments),
+            body=body(self._openings.of(request), messages, request, self.endpoint, self.info),
             idle=request.idle_timeout or self.endpoint.idle_timeout,
         )
 

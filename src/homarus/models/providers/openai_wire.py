@@ -17,7 +17,8 @@ from homarus.core.tools import ToolSpec
 from homarus.models.carrier import unpack
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import closing, encode
+from homarus.models.wire import MAX_BYTES, MAX_SESSIONS, closing, encode
+from homarus.storage.cache import BoundedCache
 
 NO_OUTPUT = "(no output)"
 BLIND = "[image left out: this model takes text only]"
@@ -140,6 +141,42 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
     return out + waiting
 
 
+class Joined:
+    """The messages of each session's newest request, joined up to the turn that goes on: that part only grows.
+
+    A fragment that is still the same object has the same fragments before it, as `WireCache` makes them.
+    """
+
+    def __init__(self, quirks: Quirks) -> None:
+        self._quirks = quirks
+        # Servers that want roles to alternate may have neighbours merged across any cut.
+        self._whole = quirks.bridge_after_tool or quirks.alternate_roles
+        self._known: BoundedCache[str, _Prefix] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda known: len(known.data))
+
+    def split(self, session: str, fragments: list[Fragment]) -> tuple[bytes, list[bytes]]:
+        """Return what comes before the last turn, joined, and the messages from there on."""
+        if self._whole or not session:
+            return b"", join_messages(fragments, self._quirks)
+        cut = next((at for at in range(len(fragments) - 1, 0, -1) if fragments[at].role == "user"), 0)
+        known = self._known.get(session)
+        if known is None or known.count > cut or fragments[known.count - 1] is not known.last:
+            known = _Prefix(0, None, b"")
+        if cut > known.count:
+            more = b",".join(join_messages(fragments[known.count : cut], self._quirks))
+            data = known.data + b"," + more if known.data and more else known.data + more
+            known = _Prefix(cut, fragments[cut - 1], data)
+            self._known.put(session, known)
+        return known.data, join_messages(fragments[cut:], self._quirks)
+
+
+class _Prefix(msgspec.Struct, frozen=True):
+    """How many fragments are joined, the last of them, and their bytes."""
+
+    count: int
+    last: Fragment | None
+    data: bytes
+
+
 def _joined(first: bytes, second: bytes) -> bytes:
     """Return two user messages as one."""
     one, other = (msgspec.json.decode(message)["content"] for message in (first, second))
@@ -216,14 +253,18 @@ def opening(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> bytes
 
 
 def body(
-    start: bytes, request: ModelRequest, endpoint: Endpoint, info: ModelInfo, fragments: list[Fragment]
+    start: bytes, split: tuple[bytes, list[bytes]], request: ModelRequest, endpoint: Endpoint, info: ModelInfo
 ) -> list[bytes]:
-    """Return the whole request as byte fragments, ready to be sent without being joined; `start` is its opening."""
-    messages = join_messages(fragments, endpoint.quirks)
+    """Return the whole request as byte fragments, ready to be sent without being joined.
+
+    `start` is its opening, and `split` the messages as `Joined` gives them.
+    """
+    earlier, messages = split
     if messages and _marks(request, endpoint):
         messages[-1] = _marked(messages[-1])
-    between = b"," if messages and request.system.text else b""
-    return [start, between, b",".join(messages), closing(tail(request, endpoint.quirks, info))]
+    parts = [start] + ([b","] if request.system.text and (earlier or messages) else [])
+    parts += [earlier, b","] if earlier and messages else [earlier]
+    return [*parts, b",".join(messages), closing(tail(request, endpoint.quirks, info))]
 
 
 def _marks(request: ModelRequest, endpoint: Endpoint) -> bool:
