@@ -37,16 +37,16 @@ class Texts:
         return self._known[number]
 
 
-def known_names(conn: sqlite3.Connection) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the names the index knows, the frequent ones first, and the aliases of entity pages."""
+def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ...]]], dict[str, int]]:
+    """Return the names the index knows, the frequent ones first, with the aliases of entity pages; and the lines of each."""
     import json
 
     aliases = {
         name: tuple(json.loads(given)) for name, given in conn.execute("SELECT name, aliases FROM entities").fetchall()
     }
-    rows = conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000")
-    found = [(name, aliases.pop(name, ())) for name, _ in rows]
-    return found + list(aliases.items())
+    counts = dict(conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000").fetchall())
+    found = [(name, aliases.pop(name, ())) for name in counts]
+    return found + list(aliases.items()), counts
 
 
 def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
@@ -72,13 +72,17 @@ def superseded_lines(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
 
 
 def speaking(ranked: Ranked, order: list[int]) -> list[int]:
-    """Keep lines that say something of their own: a word asked for, an answer to a question just before, a day asked for."""
-    covered, answer, dates = ranked.columns["covered"], ranked.columns["answer"], ranked.columns["date"]
-    meant = ranked.columns.get("cosine", [0.0] * len(covered))
+    """Keep lines that say something of their own: a word, a name or a day asked for, an answer to a question just before."""
+    columns = ranked.columns
+    meant = columns.get("cosine", [0.0] * len(ranked.rows))
     return [
         index
         for index in order
-        if covered[index] > 0 or answer[index] >= 0.5 or dates[index] >= 0.9 or meant[index] >= MEANT
+        if columns["covered"][index] > 0
+        or columns["name"][index] > 0
+        or columns["answer"][index] >= 0.5
+        or columns["date"][index] >= 0.9
+        or meant[index] >= MEANT
     ]
 
 

@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from homarus.memory.vectors import Vectors
 
 UNBOUNDED = 1 << 40
+CLOSE = 0.6  # share of the best score above which the default of `minScore` hides nothing
 LABELS = {
     "word": "words in the line",
     "window": "words around the line",
     "name": "said by or about the person asked for",
+    "mention": "holds a name asked for",
     "date": "within the time asked for",
     "when": "names a time",
     "answer": "answers the question before it",
@@ -99,6 +101,7 @@ class Engine:
         self._chunked: ChunkVectors | None = None
         self._missing = 0
         self._names: list[tuple[str, tuple[str, ...]]] | None = None
+        self._lines_of: dict[str, int] = {}
         self._years: tuple[int, ...] = ()
         self._superseded: dict[tuple[int, int], int] = {}
 
@@ -251,13 +254,15 @@ class Engine:
     def analyse(self, conn: sqlite3.Connection, request: Request) -> Query:
         """Take the question apart with the names and years that this index knows."""
         if self._names is None:
-            self._names = known_names(conn)
+            self._names, self._lines_of = known_names(conn)
             rows = conn.execute("SELECT DISTINCT day FROM files WHERE day IS NOT NULL")
             self._years = tuple(sorted({date.fromordinal(row[0]).year for row in rows}))
             self._superseded = superseded_lines(conn)
-        return analyse(
+        query = analyse(
             request.text, today=request.today, years=self._years, names=self._names, entities=request.entities
         )
+        lines_of = {name: self._lines_of.get(name, 0) for name in query.names}
+        return structs.replace(query, lines_of=lines_of) if lines_of else query
 
     def _admitted(
         self, ranked: Ranked, request: Request, strength: list[float], files: dict[int, FileRow], texts: Texts
@@ -275,26 +280,26 @@ class Engine:
         return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
 
     def _strong_enough(self, ranked: Ranked, order: list[int], request: Request, strength: list[float]) -> list[int]:
-        least = request.min_score if request.min_score is not None else self.settings.query.min_score
+        """Drop what is weak. The default never hides what is nearly as good as the best: better a weak match than silence."""
+        least = request.min_score
+        if least is None:
+            least = min(self.settings.query.min_score, CLOSE * max((strength[index] for index in order[:1]), default=0.0))
         covered = ranked.columns["covered"]
-        kept = [index for index in order if strength[index] >= least or covered[index] >= 0.999]
-        if kept or request.min_score is not None:
-            return kept
-        return order  # better a weak match than silence
+        return [index for index in order if strength[index] >= least or covered[index] >= 0.999]
 
     def _strength(self, ranked: Ranked) -> list[float]:
-        """Return scores that mean the same for every question: how much of it a line and its neighbours answer."""
+        """Return scores that mean the same for every question, in the order of the ranking.
+
+        The best lines say how much of the question is answered at all; the others follow by their share of the best sum.
+        """
         top = max((ranked.scores[index] for index in ranked.order[:1]), default=0.0)
         if top <= 0:
             return [0.0] * len(ranked.rows)
         near = ranked.columns["near"]
         if "cosine" in ranked.columns:  # a paraphrase shares no word, but points the same way
             near = [max(close, angle * 1.2) for close, angle in zip(near, ranked.columns["cosine"], strict=True)]
-        best = max(near[index] for index in ranked.order[:5])
-        return [
-            max(0.0, min(1.0, (close + best * score / top) / 2))
-            for score, close in zip(ranked.scores, near, strict=True)
-        ]
+        best = min(1.0, max(near[index] for index in ranked.order[:5]))
+        return [max(0.0, best * score / top) for score in ranked.scores]
 
     def _hit(self, ranked: Ranked, group: Range, files: dict[int, FileRow], texts: Texts, strength: list[float]) -> Hit:
         rows = [ranked.rows[index] for index in group.members]

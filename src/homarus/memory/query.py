@@ -73,6 +73,7 @@ _FRAME = frozenset(
         *("something", "someone", "likely", "considered", "based", "besides", "both"),
     ]
 )
+_AUXILIARIES = "did|does|do|is|was|are|were|has|have|had|can|could|will|would|should|may|might|must"
 _ASKING = frozenset(["what", "when", "where", "which", "who", "whom", "whose", "why", "how"])
 
 
@@ -83,8 +84,11 @@ class Query(Struct, frozen=True):
     terms: tuple[str, ...]  # what to look up, names included
     core: tuple[str, ...]  # the same without names; all terms when only names were given
     names: tuple[str, ...] = ()  # known names that the question speaks of, as the index spells them
+    lines_of: dict[str, int] = {}  # how many lines each of these names has
     spans: tuple[Span, ...] = ()
     intents: frozenset[str] = frozenset()
+    called: tuple[str, ...] = ()  # words written like names that no speaker or entity bears, names of things included
+    subject: tuple[str, ...] = ()  # those of them that the question is about, by its grammar
     bare: str = ""  # the question without the names, for vectors
     phrase: str = ""  # the folded text, for exact matches
     today: date | None = None
@@ -116,17 +120,34 @@ def analyse(
     core = tuple(term for term in terms if term not in spoken and term not in prefixes)
     if _asks(text):
         core = tuple(term for term in core if term not in _FRAME) or core
+    called = tuple(term for term in _capitals(text) if term in core)
+    subject = tuple(term for term in _subjects(text) if term in called)
+    unnamed = spoken | set(subject)
     return Query(
         text=text,
         terms=terms,
         core=core or terms,
         names=chosen,
+        called=called,
+        subject=subject,
         spans=tuple(time_spans(text, today, years)),
         intents=intents_of(text),
-        bare=" ".join(word for word in text.split() if not spoken & set(words(word))),
+        bare=" ".join(word for word in text.split() if not unnamed & set(words(word))),
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
         today=today,
     )
+
+
+def _capitals(text: str) -> list[str]:
+    """Return the words that are written with a capital where English has none: not the first word of a sentence."""
+    found = re.findall(r"(?<![.!?:])(?<!^)\s[\"'(]*([^\W\d_a-z]\w+)", text)
+    return list(dict.fromkeys(part for word in found for part in words(word)))
+
+
+def _subjects(text: str) -> list[str]:
+    """Return the words of a name that stands where a question has its subject, or owns what is asked for: `did Anna`, `Anna's`."""
+    found = re.findall(rf"\b(?:{_AUXILIARIES})\s+((?:[^\W\d_a-z]\w+\s*)+)|([^\W\d_a-z]\w+)(?:['’]s|s['’])\s", text)
+    return [part for groups in found for name in groups for part in words(name)]
 
 
 def _asks(text: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from itertools import pairwise
-from math import exp, log1p
+from math import exp, log, log1p
 
 from homarus.memory.candidates import Pool
 from homarus.memory.flags import FIRST, HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
@@ -21,6 +22,8 @@ QUOTED = 60  # lines with all words that are compared with the question letter b
 
 BESIDE, FAR = 0.6, 0.3  # what a word counts for a line that stands beside it, or two lines away
 LEVELS = 6  # of headings above a line
+
+ODDS = 2.0  # how much likelier, as a logarithm, an answer comes from the one asked about: from the weight of `name`
 
 Columns = dict[str, list[float]]
 Parents = dict[int, int | None]  # each heading's own heading
@@ -103,19 +106,45 @@ def _headed(
     return found
 
 
-def names(query: Query, rows: list[Row]) -> list[float]:
-    """Return 1 for lines that the one person asked about said, or that are linked to an entity asked about."""
-    if not query.names:
-        return [0.0] * len(rows)
-    wanted = {plain(name) for name in query.names}
+def names(query: Query, rows: list[Row], pool: Pool, lines: int) -> list[float]:
+    """Return how much it tells that a line belongs to the one asked about: said by them, linked to them, or naming them.
+
+    One who speaks or is linked somewhere is not looked for in what others say: people call each other by name all the time.
+    """
+    wanted = {plain(name): telling(query.lines_of.get(name, 0), lines) for name in query.names}
     single = next(iter(wanted)) if len(wanted) == 1 else None
-    out = []
-    for row in rows:
-        hit = single is not None and bool(row.speaker) and plain(row.speaker) == single
-        if not hit and row.entities:
-            hit = any(plain(entity) in wanted for entity in row.entities.split("\x1f"))
-        out.append(float(hit))
+    out = _holding(query.subject, rows, pool, lines)
+    for at, row in enumerate(rows) if wanted else ():
+        if single is not None and row.speaker and plain(row.speaker) == single:
+            out[at] = max(out[at], wanted[single])
+        for entity in row.entities.split("\x1f") if row.entities else ():
+            out[at] = max(out[at], wanted.get(plain(entity), 0.0))
     return out
+
+
+def mentions(query: Query, rows: list[Row], pool: Pool, lines: int) -> list[float]:
+    """Return how much it tells that a line holds a word that is written like a name, and is not whom the question is about."""
+    return _holding([word for word in query.called if word not in query.subject], rows, pool, lines)
+
+
+def _holding(terms: Sequence[str], rows: list[Row], pool: Pool, lines: int) -> list[float]:
+    told = [
+        (ids, telling(posting.count, lines))
+        for posting, ids in zip(pool.postings, pool.sets, strict=True)
+        if posting.term in terms
+    ]
+    if not told:
+        return [0.0] * len(rows)
+    return [max([worth for ids, worth in told if row.id in ids], default=0.0) for row in rows]
+
+
+def telling(count: int, lines: int) -> float:
+    """Return what a name is worth that belongs to so many of all lines: 1 where it has half of them, as in a dialogue of two.
+
+    The logarithm of the odds: among a hundred people a name says much more than between two.
+    """
+    share = (count + 0.5) / (lines + 1)
+    return max(0.0, 1 + log(max(1 - share, 1e-9) / share) / ODDS)
 
 
 def dates(query: Query, rows: list[Row]) -> list[float]:
@@ -164,7 +193,7 @@ def shape(query: Query, rows: list[Row], named: list[float]) -> Columns:
         "number": [1.0 if row.flags & NUMBER else 0.0 for row in rows] if many else nothing,
         "proper": [1.0 if row.flags & PROPER else 0.0 for row in rows] if proper else nothing,
         "heading": [1.0 if row.flags & (HEADING | PATH) else 0.0 for row in rows],
-        "own": [said if row.flags & FIRST else 0.0 for row, said in zip(rows, named, strict=True)],
+        "own": [1.0 if said and row.flags & FIRST else 0.0 for row, said in zip(rows, named, strict=True)],
     }
 
 

@@ -167,7 +167,8 @@ class Vectors:
         line = meaning.lines(ids, bare)
         found = {"vector": meaning.lines(ids, whole), "vectors": meaning.windows(ids, bare)}
         if self.wordwise and meaning.words:
-            words = [word for word in query.core if word.isalpha()] or list(query.core)
+            core = [word for word in query.core if word not in query.subject] or list(query.core)
+            words = [word for word in core if word.isalpha()] or core
             if words:
                 weights = np.array([postings.weight(word) for word in words], dtype=np.float32)
                 asked = self.embedder.encode_words(words)  # type: ignore[attr-defined]  # `wordwise` says that it is there
