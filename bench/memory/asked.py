@@ -1,13 +1,12 @@
 """Facts as people note them down and questions as people ask for them later: other words, the same person or thing.
 
-`everyday` spreads a thousand facts over three hundred people and things; `crowded` gives four people fifty facts each, so
-that the name says nothing and meaning alone must choose. Nobody looked at a ranking when these were written.
+`everyday` spreads a thousand facts over three hundred people and things; `crowded` gives few people many facts, so that the
+name says little and meaning must choose. Of a fact's words its question repeats the name, and seldom any other.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from bench.memory import asked_facts as kinds
@@ -22,38 +21,27 @@ class Fact(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Return the line as the person it is about would say it in a conversation."""
-        return f"{self.about}: {self.text.removeprefix(self.about).lstrip(',').strip()}"
+        """Return the line as somebody wrote it in a chat: a person about themselves, and about things anybody."""
+        return (
+            f"{self.about}: {self.text.removeprefix(self.about).strip()}" if self.about in kinds.PEOPLE else self.text
+        )
 
 
 def everyday(count: int = 1000, seed: int = 1) -> list[Fact]:
-    """Return facts about three hundred people and things, a few of which much is known about."""
+    """Return facts about three hundred people and things, one to six or so about each."""
     rnd = random.Random(seed)
-    groups: list[tuple[Sequence[str], Sequence[tuple[str, str]]]] = [
-        (kinds.PEOPLE, kinds.OF_PEOPLE),
-        (kinds.THINGS, kinds.OF_THINGS),
-        (kinds.PLACES, kinds.OF_PLACES),
-        (kinds.PETS, kinds.OF_PETS),
-        (kinds.PROJECTS, kinds.OF_PROJECTS),
-    ]
-    every = [(name, fact) for names, facts in groups for name in names for fact in rnd.sample(facts, len(facts))]
-    first: dict[str, tuple[str, tuple[str, str]]] = {}
-    for name, fact in every:
-        first.setdefault(name, (name, fact))
-    chosen = list(first.values())
-    rest = [pair for pair in every if pair not in set(chosen)]
-    # Of two people one is known well: much is written about few, and little about most.
-    known = {name: 1 / (1 + rnd.randrange(30)) for name in first}
-    rest.sort(key=lambda pair: rnd.random() ** (1 / known[pair[0]]), reverse=True)
-    chosen += rest[: max(0, count - len(chosen))]
-    rnd.shuffle(chosen)
-    return [_made(name, fact) for name, fact in chosen[:count]]
+    made = []
+    for names, facts in kinds.GROUPS:
+        for name in names:
+            made += [_made(name, fact) for fact in rnd.sample(facts, rnd.randint(1, 6))]
+    rnd.shuffle(made)
+    return made[:count]
 
 
-def crowded(seed: int = 1) -> list[Fact]:
-    """Return fifty facts about each of four people."""
+def crowded(people: int = 4, each: int = 50, seed: int = 1) -> list[Fact]:
+    """Return many facts about few people: the name chooses no longer, meaning alone does."""
     rnd = random.Random(seed)
-    found = [_made(name, fact) for name in kinds.PEOPLE[:4] for fact in kinds.OF_PEOPLE]
+    found = [_made(name, fact) for name in kinds.PEOPLE[:people] for fact in rnd.sample(kinds.OF_PEOPLE, each)]
     rnd.shuffle(found)
     return found
 

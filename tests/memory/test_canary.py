@@ -6,6 +6,7 @@ import json
 import random
 
 import pytest
+from bench.memory.asked import crowded, everyday
 
 PEOPLE = [
     "Anna",
@@ -26,16 +27,13 @@ PEOPLE = [
     "Pavel",
     "Quinn",
     "Rosa",
-    "Sven",
-    "Tara",
 ]
-# A sentence and another way to ask for it that shares no rare word with it.
 FACTS = [
-    ("{who} keeps the spare key under the {color} {thing}", "where does {who} hide the extra key"),
-    ("{who} bought a {color} {thing} for {n} euros", "how much did {who} pay for the {thing}"),
-    ("the doctor told {who} to avoid {thing} for {n} weeks", "what did the physician forbid {who}"),
-    ("{who} moved to a flat at {n} {color} street", "what is the new address of {who}"),
-    ("the password hint of {who} is {color} {thing} {n}", "how can {who} remember the login"),
+    "{who} keeps the spare key under the {color} {thing}",
+    "{who} bought a {color} {thing} for {n} euros",
+    "the doctor told {who} to avoid {thing} for {n} weeks",
+    "{who} moved to a flat at {n} {color} street",
+    "the password hint of {who} is {color} {thing} {n}",
 ]
 COLORS = ["red", "green", "blue", "amber", "violet", "ivory", "copper", "silver", "olive", "coral"]
 THINGS = [
@@ -60,14 +58,14 @@ def facts(count, seed):
     rnd = random.Random(seed)
     for number in range(count):
         word = "".join(rnd.choice("bdfgklmnprstvz") + rnd.choice("aeiou") for _ in range(4))
-        sentence, question = rnd.choice(FACTS)
+        sentence = rnd.choice(FACTS)
         values = {
             "who": rnd.choice(PEOPLE),
             "color": rnd.choice(COLORS),
             "thing": rnd.choice(THINGS),
             "n": rnd.randint(2, 999),
         }
-        yield f"{sentence.format(**values)} {word}", f"{question.format(**values)} {word}", number
+        yield f"{sentence.format(**values)} {word}", number
 
 
 def shuffled(text, rnd):
@@ -76,27 +74,38 @@ def shuffled(text, rnd):
     return " ".join(words)
 
 
+class Talk:
+    """A transcript that grows message by message."""
+
+    def __init__(self, tmp_path):
+        self.path = tmp_path / "sessions" / "talk.jsonl"
+        self.path.parent.mkdir()
+        self.path.write_text(
+            '{"type":"session","version":3,"id":"talk","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}\n'
+        )
+        self.said = 0
+
+    def say(self, text):
+        record = {
+            "type": "message",
+            "id": f"m{self.said}",
+            "parentId": f"m{self.said - 1}" if self.said else None,
+            "timestamp": "2026-01-01T00:00:00Z",
+            "message": {"role": "user", "content": text},
+        }
+        self.said += 1
+        with self.path.open("a") as handle:
+            handle.write(json.dumps(record) + "\n")
+
+
 def plant(notes, tmp_path, count):
     """Write facts one by one into notes and a transcript, asking for each at once."""
     rnd = random.Random(1)
-    sessions = tmp_path / "sessions"
-    sessions.mkdir()
-    transcript = sessions / "talk.jsonl"
-    transcript.write_text('{"type":"session","version":3,"id":"talk","timestamp":"2026-01-01T00:00:00Z","cwd":"/"}\n')
-    memory = notes.open(sessions=sessions)
-    parent = None
-    for fact, _, number in facts(count, seed=2):
+    talk = Talk(tmp_path)
+    memory = notes.open(sessions=talk.path.parent)
+    for fact, number in facts(count, seed=2):
         if number % 3 == 2:
-            record = {
-                "type": "message",
-                "id": f"m{number}",
-                "parentId": parent,
-                "timestamp": "2026-01-01T00:00:00Z",
-                "message": {"role": "user", "content": fact},
-            }
-            parent = f"m{number}"
-            with transcript.open("a") as handle:
-                handle.write(json.dumps(record) + "\n")
+            talk.say(fact)
         else:
             path = notes.root / "memory" / f"2026-0{1 + number % 5}-{10 + number % 17}.md"
             path.parent.mkdir(exist_ok=True)
@@ -115,30 +124,52 @@ def test_each_fact_is_in_the_top_three_right_after_writing(notes, tmp_path):
 @pytest.mark.deep
 def test_a_thousand_facts(notes, tmp_path):
     memory = plant(notes, tmp_path, 1000)
-    missed = [fact for fact, _, _ in facts(1000, seed=2) if not any(fact in hit.text for hit in memory.search(fact, 3))]
+    missed = [fact for fact, _ in facts(1000, seed=2) if not any(fact in hit.text for hit in memory.search(fact, 3))]
     assert missed == []
 
 
 @pytest.mark.deep
-def test_a_thousand_paraphrases_with_vectors(notes, tmp_path):
+@pytest.mark.parametrize("spoken", [False, True])
+def test_a_thousand_paraphrases_with_vectors(notes, tmp_path, spoken):
+    """Questions as people ask them: the person or thing is named, and 988 of 1,000 repeat no other word of the fact."""
+    assert _paraphrased(notes, tmp_path, everyday(), spoken) >= 0.9  # .92 measured, .75 without vectors
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("people", "each", "least"), [(20, 15, 0.74), (4, 50, 0.56)])  # .79 and .62 measured
+def test_paraphrases_when_much_is_known_about_few(notes, tmp_path, people, each, least):
+    """The name chooses no longer; static word vectors do what they can."""
+    assert _paraphrased(notes, tmp_path, crowded(people, each), spoken=False) >= least
+
+
+@pytest.mark.parametrize("spoken", [False, True])
+def test_paraphrases_with_vectors(notes, tmp_path, spoken):
+    assert _paraphrased(notes, tmp_path, everyday(250), spoken) >= 0.9
+
+
+def _paraphrased(notes, tmp_path, planted, spoken):
+    """Write every third fact to a transcript and the others to notes; return the share that is in the top three."""
     pytest.importorskip("wordllama", reason="the [memory] extra is not installed")
-    _paraphrases(notes, 1000)
+    lines = [fact.said if spoken else fact.text for fact in planted]
+    talk = Talk(tmp_path)
+    for line in lines[::3]:
+        talk.say(line)
+    noted = [line for at, line in enumerate(lines) if at % 3]
+    for start in range(0, len(noted), 10):
+        notes.write(f"memory/n{start}.md", "".join(f"- {line}\n" for line in noted[start : start + 10]))
+    memory = notes.open(provider="wordllama", sessions=talk.path.parent)
+    asked = zip(lines, planted, strict=True)
+    return sum(any(line in hit.text for hit in memory.search(fact.question, 3)) for line, fact in asked) / len(planted)
 
 
-def test_paraphrases_with_vectors(notes):
-    pytest.importorskip("wordllama", reason="the [memory] extra is not installed")
-    _paraphrases(notes, 120)
-
-
-def _paraphrases(notes, count):
-    planted = list(facts(count, seed=3))
-    for start in range(0, count, 10):
-        lines = "".join(f"- {fact}\n" for fact, _, _ in planted[start : start + 10])
-        notes.write(f"memory/n{start}.md", lines)
-    memory = notes.open(provider="wordllama")
-    memory.sync()
-    found = sum(any(fact in hit.text for hit in memory.search(question, 3)) for fact, question, _ in planted)
-    assert found >= 0.9 * count
+@pytest.mark.parametrize("provider", ["none", "wordllama"])
+def test_a_single_word_finds_its_line_and_nothing_else_with_it(notes, provider):
+    if provider != "none":
+        pytest.importorskip("wordllama", reason="the [memory] extra is not installed")
+    lines = ["Сергей купил хлеб и молоко.", "У Наташи аллергия на орехи.", "Ольга работает врачом.", "Полить цветы."]
+    notes.write("memory/a.md", "".join(f"- {line}\n" for line in lines))
+    best = notes.open(provider=provider).search("аллергия", 3)[0]
+    assert (best.text, best.score) == (lines[1], 1.0)
 
 
 # Seven things known about each of 140 objects: the words of the object choose among 980 facts, and meaning among its seven.

@@ -44,7 +44,9 @@ def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ..
     aliases = {
         name: tuple(json.loads(given)) for name, given in conn.execute("SELECT name, aliases FROM entities").fetchall()
     }
-    counts = dict(conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000").fetchall())
+    counts = dict(
+        conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000").fetchall()
+    )
     found = [(name, aliases.pop(name, ())) for name in counts]
     return found + list(aliases.items()), counts
 

@@ -169,7 +169,8 @@ class Engine:
         texts.prefetch([ranked.rows[index].id for index in order[: 4 * request.limit + 20]])
         if request.budget is not None:
             order = by_value(ranked, order, texts)
-        packer = Packer(ranked.rows, texts.get, k=request.limit, budget=request.budget or UNBOUNDED)
+        scores = ranked.scores if request.budget is None else None
+        packer = Packer(ranked.rows, texts.get, k=request.limit, budget=request.budget or UNBOUNDED, scores=scores)
         # Without a budget only lines that compete for a place may join a range.
         packer.fill(order if request.budget is not None else order[: 2 * request.limit])
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
@@ -283,7 +284,9 @@ class Engine:
         """Drop what is weak. The default never hides what is nearly as good as the best: better a weak match than silence."""
         least = request.min_score
         if least is None:
-            least = min(self.settings.query.min_score, CLOSE * max((strength[index] for index in order[:1]), default=0.0))
+            least = min(
+                self.settings.query.min_score, CLOSE * max((strength[index] for index in order[:1]), default=0.0)
+            )
         covered = ranked.columns["covered"]
         return [index for index in order if strength[index] >= least or covered[index] >= 0.999]
 

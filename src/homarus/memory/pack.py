@@ -17,6 +17,7 @@ from homarus.memory.terms import words
 DUPLICATE = 0.8
 COMPARED = 400  # characters of a line that are compared with others
 MISSES = 12  # lines that did not fit before we stop looking for shorter ones
+EQUAL = 0.75  # share of the best line's score that a neighbour needs to be shown with it, where nobody gave a budget
 MARK = 3  # characters a bullet and a newline take in the file
 
 
@@ -42,8 +43,18 @@ def cost(text: str) -> int:
 class Packer:
     """Builds the ranges of one answer."""
 
-    def __init__(self, rows: Sequence[Row], texts: Callable[[int], str], *, k: int, budget: int) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        texts: Callable[[int], str],
+        *,
+        k: int,
+        budget: int,
+        scores: Sequence[float] | None = None,
+    ) -> None:
+        """`scores` keep weak lines out of the ranges of strong ones: then a hit is the lines that answer, and no more."""
         self.rows = rows
+        self._scores = scores
         self.texts = texts
         self.k = k
         self.budget = budget
@@ -60,7 +71,7 @@ class Packer:
             row = self.rows[index]
             if row.id in self._owner:
                 continue
-            beside = self._beside(row)
+            beside = self._joined(index)
             if beside is None and len(self.ranges) >= self.k:
                 continue
             text = self.texts(row.id)
@@ -96,6 +107,20 @@ class Packer:
         sliced = self._by_line.get((row.file, row.line))
         return sliced or self._owner.get(row.id - 1) or self._owner.get(row.id + 1)
 
+    def _joined(self, index: int) -> Range | None:
+        """Return the range that a line is shown with, if there is one that it is good enough for."""
+        row = self.rows[index]
+        beside = self._beside(row)
+        if beside is None or (row.file, row.line) in self._by_line or self._equal(index, beside.best):
+            return beside
+        return None
+
+    def _equal(self, one: int, other: int) -> bool:
+        if self._scores is None:
+            return True
+        low, high = sorted((self._scores[one], self._scores[other]))
+        return low >= EQUAL * high
+
     def _take(self, index: int, beside: Range | None, price: int, text: str) -> None:
         row = self.rows[index]
         self.spent += price
@@ -107,7 +132,7 @@ class Packer:
         self._owner[row.id] = self._by_line[row.file, row.line] = beside
         other = self._owner.get(row.id - 1), self._owner.get(row.id + 1)
         for neighbour in other:
-            if neighbour is not None and neighbour is not beside:
+            if neighbour is not None and neighbour is not beside and self._equal(beside.best, neighbour.best):
                 self._merge(beside, neighbour)
                 beside = self._owner[row.id]
         self._words.append((set(words(text[:COMPARED])), beside))

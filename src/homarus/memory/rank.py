@@ -95,6 +95,8 @@ def rank(
         columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
     if vectors:
         columns |= vectors.columns(conn, query, vector, rows, postings)
+    if "together" in columns:
+        columns |= signals.alone(columns)
     table = weights.table(vectors.kind if vectors and "vector" in columns else "words")
     scores = combine(columns, table, len(rows))
     order = sorted(range(len(rows)), key=lambda index: (-scores[index], -rows[index].id))

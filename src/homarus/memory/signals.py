@@ -8,10 +8,10 @@ from itertools import pairwise
 from math import exp, log, log1p
 
 from homarus.memory.candidates import Pool
-from homarus.memory.flags import FIRST, HEADING, NUMBER, PATH, PROPER, QUESTION, TIME
+from homarus.memory.flags import FIRST, HEADING, LABELS, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.query import Query
 from homarus.memory.rows import Row, read_texts
-from homarus.memory.terms import plain
+from homarus.memory.terms import plain, words
 
 K1, B = 1.2, 0.75
 # How long after (days) a thing is still written down, by how exactly the question names the time; before it: three days.
@@ -109,14 +109,22 @@ def _headed(
 def names(query: Query, rows: list[Row], pool: Pool, lines: int) -> list[float]:
     """Return how much it tells that a line belongs to the one asked about: said by them, linked to them, or naming them.
 
-    One who speaks or is linked somewhere is not looked for in what others say: people call each other by name all the time.
+    Of those who speak, what others say to them does not count: people call each other by name all the time. A line that
+    nobody in particular says (a note, a message of the user) is about whom it names.
     """
-    wanted = {plain(name): telling(query.lines_of.get(name, 0), lines) for name in query.names}
-    single = next(iter(wanted)) if len(wanted) == 1 else None
     out = _holding(query.subject, rows, pool, lines)
-    for at, row in enumerate(rows) if wanted else ():
-        if single is not None and row.speaker and plain(row.speaker) == single:
+    wanted = {plain(name): telling(query.lines_of.get(name, 0), lines) for name in query.names}
+    if not wanted:
+        return out
+    sets = {posting.term: ids for posting, ids in zip(pool.postings, pool.sets, strict=True)}
+    told = [([sets.get(part, frozenset()) for part in words(name)], worth) for name, worth in wanted.items()]
+    single = next(iter(wanted)) if len(wanted) == 1 else None
+    for at, row in enumerate(rows):
+        speaker = plain(row.speaker)
+        if single is not None and speaker == single:
             out[at] = max(out[at], wanted[single])
+        elif not speaker or speaker in LABELS:
+            out[at] = max([out[at], *(worth for held, worth in told if all(row.id in ids for ids in held))])
         for entity in row.entities.split("\x1f") if row.entities else ():
             out[at] = max(out[at], wanted.get(plain(entity), 0.0))
     return out
@@ -214,17 +222,29 @@ def support(rows: list[Row], base: list[float]) -> Columns:
 def exact(query: Query, rows: list[Row], covered: list[float], conn: sqlite3.Connection) -> list[float]:
     """Return 1 for lines that hold the question word for word, and half for those with all of its words.
 
-    Two words at least: a single word is no quotation. Texts are read only for lines that hold all words.
+    A single word is no quotation: it counts half. Texts are read only for lines that hold all words.
     """
     out = [0.0] * len(rows)
-    if len(query.terms) < 2:
-        return out
     full = sorted((index for index, share in enumerate(covered) if share >= 0.999), key=lambda at: rows[at].size)
+    if len(query.terms) < 2:
+        for index in full:
+            out[index] = 0.5
+        return out
     texts = read_texts(conn, [rows[index].id for index in full[:QUOTED]])
     for index in full:
         said = " ".join(plain(texts.get(rows[index].id, "")).split())
         out[index] = 1.0 if query.phrase and query.phrase in said else 0.5
     return out
+
+
+def alone(columns: Columns) -> Columns:
+    """Return the signals of a line's surroundings, as far as these belong to it: a line of a list is judged by itself."""
+    together = columns["together"]
+    around, own = columns["window"], columns["word"]
+    return {
+        "window": [share * near + (1 - share) * word for share, near, word in zip(together, around, own, strict=True)],
+        "day": [share * support for share, support in zip(together, columns["day"], strict=True)],
+    }
 
 
 def relative(values: list[float]) -> list[float]:

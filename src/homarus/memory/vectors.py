@@ -165,7 +165,9 @@ class Vectors:
         whole, bare = vectors
         ids = np.array([row.id for row in rows], dtype=np.int64)
         line = meaning.lines(ids, bare)
-        found = {"vector": meaning.lines(ids, whole), "vectors": meaning.windows(ids, bare)}
+        together = meaning.together(ids)
+        around = together * meaning.windows(ids, bare) + (1 - together) * line
+        found = {"vector": meaning.lines(ids, whole), "vectors": around}
         if self.wordwise and meaning.words:
             core = [word for word in query.core if word not in query.subject] or list(query.core)
             words = [word for word in core if word.isalpha()] or core
@@ -175,7 +177,8 @@ class Vectors:
                 found["soft"] = meaning.soft(ids, asked, weights)
         if self.kind == "model":
             found["sentence"] = best_sentences(conn, [row.id for row in rows], bare, line)
-        return {"cosine": line.tolist(), **{name: spread(column.tolist()) for name, column in found.items()}}
+        plain = {"cosine": line.tolist(), "together": together.tolist()}
+        return plain | {name: spread(column.tolist()) for name, column in found.items()}
 
 
 def _word_ids(conn: sqlite3.Connection, lines: list[list[str]]) -> dict[str, int]:
