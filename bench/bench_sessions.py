@@ -15,6 +15,7 @@ from homarus.sessions.writer import SessionWriter
 
 COLD_OPEN_SECONDS = 0.05
 COMPACT_EVERY = 10
+TINY_TURNS = 8_000  # as many as fit into a window of 200,000 tokens
 
 
 class Talk:
@@ -88,7 +89,14 @@ def _cold(ctx: Ctx, folder: Path) -> list[Row]:
         clock=time.process_time,
     )
     label = f"{COLD_OPEN_SECONDS * 1000:.0f} ms"
+    tiny = folder / "tiny.jsonl"
+    with open_session(tiny) as session:
+        for number in range(TINY_TURNS):
+            session.append_message(User((Text(f"ok {number}?"),)), durable=False)
+            session.append_message(Assistant((Text(f"yes {number}"),), usage=Usage(1000, 6)), durable=False)
+    chatty = ctx.calls({"tiny": lambda: cold("tiny.jsonl")}, clock=time.process_time)["tiny"]
     return [
+        against(f"the same, {TINY_TURNS:,} turns of a few words, all in view", chatty, label, COLD_OPEN_SECONDS),
         against("cold open and assemble, 10,000 turns", seconds["10000.jsonl"], label, COLD_OPEN_SECONDS, 1.0),
         against("cold open and assemble, 10,000 turns", seconds["10000.jsonl"], "10 turns", seconds["10.jsonl"]),
         against("the same, never compacted", seconds["never-10000.jsonl"], label, COLD_OPEN_SECONDS, 1.0),

@@ -61,6 +61,15 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         seen.add(entry.id)
         if newest and entry.parent_id == newest:
             return None  # a child stands before its parent: the lines were moved about
+        if type(entry) is MessageEntry and entry.id == want and seek is None and entry.linked and not entry.raw:
+            # By far the most common line: a message of ours without pictures, right where it is looked for.
+            chain.append(entry)
+            size += entry.weight
+            if size >= (limit if turns.see(entry) else 2 * limit):
+                return Tail(tuple(reversed(chain)), complete=False)
+            if (want := entry.parent_id) is None:
+                break
+            continue
         if want is _ANY and not isinstance(entry, Leaf) and not is_canonical(entry):
             continue
         if want is not _ANY and entry.id != want:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import pairwise
@@ -99,7 +99,7 @@ def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tai
         nodes, complete = cut(Nodes(held).resolve(), limit)
         return Tail(tuple(forget_old_images([held[node.index] for node in nodes])), complete)
     lines = read_lines_reversed(source.path, decoded=False)
-    tail = walk_tail((entry for line in lines for entry in reversed(to_entries(line, lean=lean))), limit=limit)
+    tail = walk_tail(_newest_first(lines, lean=lean), limit=limit)
     if tail is not None:
         return tail
     nodes, complete = cut(Nodes(read_entries(source)).resolve(), limit)
@@ -173,6 +173,14 @@ def to_entries(line: Line, *, lean: bool = False) -> list[Entry]:
         return [entry] if entry else []
     found = salvage(line.raw) if value is None else []
     return [entry for value in found if (entry := to_entry(value, offset=line.offset))]
+
+
+def _newest_first(lines: Iterable[Line], *, lean: bool) -> Iterator[Entry]:
+    for line in lines:
+        if entry := read_entry(line.raw, line.offset, lean=lean):
+            yield entry
+        else:
+            yield from reversed(to_entries(line, lean=lean))
 
 
 def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:

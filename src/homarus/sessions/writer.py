@@ -78,12 +78,11 @@ class SessionWriter:
         self._ids_seen: set[str] | None = None
         start = max(0, self.branch[0].offset) if self.branch else 0
         if start <= 65536 + self.size - start:
-            self._ids_seen = {ident for entry in self.branch for ident in (entry.id, entry.parent_id or "")}
+            self._ids_seen = {entry.id for entry in self.branch}
+            self._ids_seen.update([entry.parent_id or "" for entry in self.branch])
         self._notes = _notes(self.branch)
         self._keys: dict[str, None] = {}
-        for entry in self.branch:
-            if _is_user(entry):
-                self._remember(entry.keys)
+        self._remember([key for entry in self.branch if _is_user(entry) for key in entry.keys])
         self._histories: dict[Rules, History] = {}
         self._pictures = any(has_images(entry) for entry in self.branch)
         spoken = project(visible(self.branch[_last_calls(self.branch) :]))
@@ -345,23 +344,26 @@ class SessionWriter:
             self._frame = {}
 
 
+_NOTES = frozenset({Custom, Compaction, Reset})
+
+
 def _notes(entries: Iterable[Entry]) -> list[Entry]:
-    return [entry for entry in entries if isinstance(entry, Custom | Compaction | Reset)]
+    return [entry for entry in entries if type(entry) in _NOTES]
 
 
 def _is_user(entry: Entry) -> TypeGuard[MessageEntry]:
-    return isinstance(entry, MessageEntry) and entry.role == "user"
+    return type(entry) is MessageEntry and entry.role == "user"
 
 
 def _last_calls(branch: Sequence[Entry]) -> int:
-    """Return the place of the last assistant message with calls; only what follows it can matter to an append."""
+    """Return the place of the last assistant message with calls, or the end: only what follows it can matter to an append."""
     for place in range(len(branch) - 1, -1, -1):
         entry = branch[place]
         if isinstance(entry, MessageEntry) and entry.role == "assistant":
             message = entry.message
             if isinstance(message, Assistant) and message.calls:
                 return place
-    return 0
+    return len(branch)
 
 
 def _last_frame(messages: Sequence[Message]) -> dict[str, ToolResult]:
