@@ -50,7 +50,7 @@ async def _on_screen(app: App, agent: Agent) -> int:
     import asyncio
 
     from homarus.cli.chat_history import ChatHistory
-    from homarus.cli.chat_screen import Screen
+    from homarus.cli.chat_screen import Screen, model_of
     from homarus.cli.chat_view import ChatView
     from homarus.core.messages import Assistant
 
@@ -61,10 +61,10 @@ async def _on_screen(app: App, agent: Agent) -> int:
         said = sum(entry.type == "message" for entry in live.writer.branch)
         answers = [message.usage.total for message in live.writer.history()[-20:] if isinstance(message, Assistant)]
         row = live.store.find(agent.session)
-    if row is not None:
-        entry = row.entry
-        view.model = f"{entry.model_provider}/{entry.model}" if entry.model_provider and entry.model else ""
-        view.used = next((total for total in reversed(answers) if total), 0)
+    view.model = model_of(agent)
+    view.used = next((total for total in reversed(answers) if total), 0)
+    if row is not None and not view.model and row.entry.model_provider and row.entry.model:
+        view.model = f"{row.entry.model_provider}/{row.entry.model}"  # what was picked without being told, last time
     begun = f"{said} messages so far, /new starts over" if said else "a new session"
     screen = Screen(agent, view, words_of(app, agent), history, color=app.out.color)
     await screen.run(f"🦞 {agent.session.agent_id} · {begun} · /help · Ctrl-D leaves")

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from homarus.gateway.library import Agent
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-LEAVING = frozenset({"/exit", "/quit", "/bye"})
+LEAVE = "/exit"
+LEAVING = frozenset({LEAVE, "/quit", "/bye"})
 _ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
 _STYLE = {
     "bottom-toolbar": "noreverse dim",
@@ -90,7 +91,7 @@ class Screen:
         self._painter = Painter(color=color)
         self._printing: asyncio.Queue[Block] = asyncio.Queue()
         self._sending: set[asyncio.Task[None]] = set()
-        self._leaving = False
+        self._warned = False
         self.session: PromptSession[str] = PromptSession(
             message=self._message,
             bottom_toolbar=self._toolbar,
@@ -115,17 +116,18 @@ class Screen:
         self._say(Block("note", greeting))
         try:
             with patch_stdout(raw=True):
-                while not self._leaving:
+                while True:
                     try:
                         text = await self.session.prompt_async()
                     except EOFError:
-                        break
+                        text = LEAVE
                     except KeyboardInterrupt:
-                        if not self._interrupted():
+                        text = "" if self._interrupted() else LEAVE
+                    if text.strip().lower() in LEAVING:
+                        if self._may_leave():
                             break
                         continue
-                    if text.strip().lower() in LEAVING:
-                        break
+                    self._warned = False
                     if text.strip():
                         self._submit(text)
         finally:
@@ -134,6 +136,16 @@ class Screen:
             for task in self._sending:
                 task.cancel()
             printer.cancel()
+
+    def _may_leave(self) -> bool:
+        """Say whether nothing is lost by leaving now; what would be cut off is named once, and then it is the person's choice."""
+        working = len(self._agent.runtime.children.books.look(self._agent.session).open)
+        if not working or self._warned:
+            return True
+        self._warned = True
+        who = "1 sub-agent is" if working == 1 else f"{working} sub-agents are"
+        self._say(Block("error", f"{who} still at work, and leaving ends that. Leave once more to go, or wait."))
+        return False
 
     def _interrupted(self) -> bool:
         """Handle Ctrl-C on an empty line: stop what runs, else leave. Returns whether the chat goes on."""
@@ -156,6 +168,8 @@ class Screen:
             return
         for reply in handled.replies:
             self._say(Block("detail", reply))
+        if handled.item is None:  # a command may have chosen another model
+            self._view.model = model_of(self._agent) or self._view.model
         if handled.refused:
             self._say(Block("error", f"✗ {handled.refused}"))
 
@@ -273,6 +287,21 @@ class Screen:
             self._say(Block("note", f"{decision}: {title}"))
         except HomarusError as problem:
             self._say(Block("error", f"✗ {problem}"))
+
+
+def model_of(agent: Agent) -> str:
+    """Return the model that the next turn asks first; nothing where it is found out only then."""
+    from homarus.agent.choice import stored_override
+    from homarus.models.select import chain
+
+    runtime, key = agent.runtime, agent.session
+    settings, found = runtime.config.agent(key.agent_id), runtime.store(key.agent_id).find(key)
+    try:
+        chosen = stored_override(found.entry, key) if found else None
+        models = chain(settings.raw, runtime.models.names(settings), override=chosen).models
+    except HomarusError:
+        return ""  # the turn says what is wrong
+    return models[0].key if models else ""
 
 
 def _folded(line: str, width: int) -> list[str]:

@@ -51,18 +51,16 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
     want: str | _Any | None = _ANY
     chain: list[Entry] = []
     newest = ""  # the id of the end of the branch
-    size, turns = 0, Turns()
+    size, boundary, turns = 0, 0, Turns()
     seen: set[str] = set()
     aside: set[str] = set()  # the parents of what stands off the branch
     seek: str | None = None  # the first entry that the boundary keeps
-    boundary = 0
     source = iter(newest_first)
     for entry in source:
         seen.add(entry.id)
         if newest and entry.parent_id == newest:
             return None  # a child stands before its parent: the lines were moved about
-        if type(entry) is MessageEntry and entry.id == want and seek is None and entry.linked and not entry.raw:
-            # By far the most common line: a message of ours without pictures, right where it is looked for.
+        if type(entry) is MessageEntry and entry.id == want and newest and seek is None and _plain(entry):
             chain.append(entry)
             size += entry.weight
             if size >= (limit if turns.see(entry) else 2 * limit):
@@ -104,6 +102,11 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         return None
     # What was to be kept is not there: nothing before the boundary is shown.
     return Tail(tuple(reversed(chain[:boundary] if seek else chain)))
+
+
+def _plain(entry: Entry) -> bool:
+    """Say whether nothing about an entry needs a second look: a message of ours, as by far the most lines are."""
+    return entry.linked and not entry.raw
 
 
 class Turns:
