@@ -123,14 +123,16 @@ def files_indexed(house: House) -> int:
         conn.close()
 
 
-async def test_one_answer_starts_no_watch_and_the_second_does(tmp_path):
+async def test_a_process_that_stays_follows_the_notes_once_its_memory_was_asked(tmp_path):
     house = House(tmp_path, config=WATCH)
     note(house, "a.md", "one\n")
     async with house.agent(clock=SystemClock()) as agent:
         await agent.ask("hello")
+        await agent.ask("hello again")
         assert agent.runtime.followers._running == {}
         assert not (house.state / "state/memory").exists()
-        await agent.ask("hello again")
+        agent.runtime.memory("main").search("one")
+        await agent.ask("and again")
         await until(lambda: files_indexed(house) >= 1)
         before = files_indexed(house)
         note(house, "b.md", "two\n")
@@ -141,24 +143,24 @@ async def test_one_answer_starts_no_watch_and_the_second_does(tmp_path):
     assert task.done()
 
 
-async def test_a_person_who_watches_starts_it_and_an_idle_watch_does_nothing(tmp_path):
+async def test_an_idle_watch_does_nothing(tmp_path):
     house = House(tmp_path, config=WATCH)
     note(house, "a.md", "one\n")
     async with house.agent(clock=SystemClock()) as agent:
-        leave = agent.runtime.attend(agent.session)
+        agent.runtime.followers.follow("main")
         await until(lambda: files_indexed(house) >= 1)
         await asyncio.sleep(0.2)
         spent = os.times()
         await asyncio.sleep(0.5)
         now = os.times()
         assert now.user + now.system - spent.user - spent.system <= 0.05
-        leave()
 
 
 async def test_the_settings_switch_the_watch_off(tmp_path):
     house = House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"sync": {"watch": False}}}}})
     note(house, "a.md", "one\n")
     async with house.agent(clock=SystemClock()) as agent:
+        agent.runtime.memory("main")
         await agent.ask("one")
         await agent.ask("two")
         await until(lambda: all(task.done() for task in agent.runtime.followers._running.values()))

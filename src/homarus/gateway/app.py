@@ -197,7 +197,6 @@ class Runtime(Home):
 
     def attend(self, key: SessionKey) -> Callable[[], None]:
         """Note that a person watches a session and can answer its questions; returns what notes that they left."""
-        self.followers.follow(key.agent_id)
         return self.toolkit.people.arrive(key, self.emitter(key))
 
     async def aclose(self) -> None:
@@ -217,7 +216,8 @@ class Runtime(Home):
         async with self._alone.setdefault(key, asyncio.Lock()):
             self.children.began(key)
             turn = self.turn_for(key, given.batch)
-            if self._answered:  # a process that is asked again stays: let memory follow the notes meanwhile
+            if self._answered and key.agent_id in self._memories:
+                # A process that is asked again stays, and a memory that was asked once is asked again.
                 self.followers.follow(key.agent_id)
             self._answered = True
             with Watch(str(key), given.cancel) as watch:
