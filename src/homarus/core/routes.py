@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -251,6 +252,7 @@ def normalize_account_id(text: str) -> str:
     return _normal_id(text) or DEFAULT_ACCOUNT
 
 
+@lru_cache(512)  # the same few ids, many times in every turn
 def _normal_id(text: str) -> str:
     return _NOT_ID.sub("-", text.strip().lower()).lstrip("-_")[:64].rstrip("-")
 

@@ -20,7 +20,7 @@ from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.gateway.agentfacts import AgentFacts, agent_facts
 from homarus.prompt.build import PrefixCache, Prompt, build
-from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, TurnFacts
+from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
 from homarus.prompt.gather import docs_path, find_zone, machine, text_path, today, zone_name
 from homarus.prompt.guard import inert
 from homarus.prompt.modes import Mode, mode_for
@@ -118,6 +118,7 @@ class Composer:
         self._machine = machine(env)
         self._docs = docs_path()
         self._agents: dict[str, AgentFacts] = {}
+        self._noted: tuple[tuple[ToolSpec, ...], tuple[ToolNote, ...]] | None = None
         self._offers = machine_facts(config, env)
         self._snapshots = Snapshots(SkillLibrary(settings_of(config).limits), str(config.paths.home))
 
@@ -180,7 +181,7 @@ class Composer:
         return StableFacts(
             workspace=text_path(agent.workspace),
             cwd=text_path(agent.cwd) if agent.cwd else "",
-            tools=tool_notes(request.tools),
+            tools=self._notes_on(request.tools),
             docs=self._docs,
             citations=agent.citations,
             aliases=agent.aliases,
@@ -193,6 +194,12 @@ class Composer:
             tool_style=request.provider.tool_style,
             execution_bias=request.provider.execution_bias,
         )
+
+    def _notes_on(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolNote, ...]:
+        """Return the rows of the tool list, made once for as long as turns have the same tools."""
+        if self._noted is None or self._noted[0] != tools:
+            self._noted = (tools, tool_notes(tools))
+        return self._noted[1]
 
     def _turn(self, request: PromptRequest, agent: AgentFacts, context: BootstrapContext) -> TurnFacts:
         turn, here = request.turn, self._machine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -54,6 +55,7 @@ class ModelRef(Struct, frozen=True):
         return self.key
 
 
+@lru_cache(256)
 def normalize_provider(text: str) -> str:
     """Return a provider id in its one spelling."""
     name = text.strip().lower()

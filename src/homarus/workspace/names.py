@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 AGENTS = "AGENTS.md"
 SOUL = "SOUL.md"
 IDENTITY = "IDENTITY.md"
@@ -55,6 +57,7 @@ ORDER: dict[str, int] = {
 LAST = 1000
 
 
+@lru_cache(512)  # the same few names, many times in every turn
 def base_of(name: str) -> str:
     """Return the last part of a name in lower case: what the rules below go by."""
     return name.rpartition("/")[2].lower()
