@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
 
 from homarus.memory.bank.grammar import Bullet
+from homarus.memory.bank.pages import change
 from homarus.memory.bank.reflect import reflect
 from homarus.memory.bank.retain import retain
 
@@ -101,15 +103,43 @@ def test_a_page_that_is_a_link_is_refused(notes, tmp_path):
 
 def test_facts_retained_at_once_are_all_kept(notes):
     day = notes.clock.now().date()
+    start = threading.Barrier(8)
 
     def write(number: int) -> None:
-        for line in range(4):
+        start.wait()
+        for line in range(6):
             retain(notes.root, Bullet("world", f"Fact {number} {line} is kept for good."), day)
 
-    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     text = (notes.root / "memory" / f"{day.isoformat()}.md").read_text()
-    assert text.count("is kept for good.") == 16
+    assert text.count("is kept for good.") == 48
+
+
+def test_a_process_forked_while_a_fact_is_written_locks_nobody_out(notes):
+    """A forked child holds a copy of every descriptor; a lock that only ends with its descriptor would last as long."""
+    release, hold = os.pipe()
+    child = []
+
+    def fork(text: str) -> str:
+        child.append(os.fork())
+        if not child[0]:
+            os.close(hold)
+            os.read(release, 1)
+            os._exit(0)
+        return text + "- first\n"
+
+    try:
+        change(notes.root, "memory/a.md", fork)
+        second = threading.Thread(target=change, args=(notes.root, "memory/a.md", lambda text: text + "- second\n"))
+        second.daemon = True
+        second.start()
+        second.join(10)
+        assert (notes.root / "memory" / "a.md").read_text() == "- first\n- second\n"
+    finally:
+        os.close(hold)
+        os.waitpid(child[0], 0)
+        os.close(release)

@@ -122,7 +122,7 @@ class Meaning:
         if not beside.any():
             return np.zeros(len(self.ids), dtype=np.float32)
         near = np.einsum("ij,ij->i", self.rows[:-1], self.rows[1:])
-        mean = self.rows.mean(0)
+        mean = self.rows.sum(0) / len(self.rows)
         excess = np.where(beside, near - float(mean @ mean), 0.0)
         every = float(excess.sum()) / int(beside.sum())
         file = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(~beside)])  # ids of two files never touch

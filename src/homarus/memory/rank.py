@@ -88,7 +88,6 @@ def rank(
     columns["date"] = signals.dates(query, rows)
     columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
-    columns["above"] = signals.headings(query, rows, pool, parents)
     columns |= signals.support(rows, columns["word"])
     columns["exact"] = signals.exact(query, rows, columns["covered"], conn)
     if filters.superseded:

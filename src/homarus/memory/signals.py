@@ -30,7 +30,7 @@ Parents = dict[int, int | None]  # each heading's own heading
 
 
 def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: Parents) -> Columns:
-    """Return the signals of words: in the line, around it, in the headings above, as pairs, and how much is covered.
+    """Return the signals of words: in the line, around it, in the headings above it, as pairs, and how much is covered.
 
     `near` counts a word in a heading above like one in the line: below "# Billing" no line needs to say "billing".
     """
@@ -65,7 +65,16 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: 
         near.append(close / total)
         covered.append(own / total)
         pair.append(sum([number in left and number in right for left, right in pairs]) / len(pairs) if pairs else 0.0)
-    return {"word": relative(word), "window": relative(window), "near": near, "covered": covered, "pair": pair}
+    known = total - pool.absent or 1.0
+    shares = {head: sum([named[at][1] for at in found]) / known for head, found in headed.items()}
+    return {
+        "word": relative(word),
+        "window": relative(window),
+        "near": near,
+        "covered": covered,
+        "pair": pair,
+        "above": [shares[row.head] for row in rows],
+    }
 
 
 def _pairs(query: Query, pool: Pool) -> list[tuple[frozenset[int], frozenset[int]]]:
@@ -73,16 +82,6 @@ def _pairs(query: Query, pool: Pool) -> list[tuple[frozenset[int], frozenset[int
     sets = {posting.term: ids for posting, ids in zip(pool.postings, pool.sets, strict=True)}
     nothing: frozenset[int] = frozenset()
     return [(sets.get(a, nothing), sets.get(b, nothing)) for a, b in pairwise(query.core)]
-
-
-def headings(query: Query, rows: list[Row], pool: Pool, parents: Parents) -> list[float]:
-    """Return how much of the question stands in the headings and the path above a line."""
-    named = _named(query, pool)
-    total = sum(weight for _, weight in named) or 1.0
-    shares = {
-        head: sum([named[at][1] for at in found]) / total for head, found in _headed(rows, named, parents).items()
-    }
-    return [shares[row.head] for row in rows]
 
 
 def _named(query: Query, pool: Pool) -> list[tuple[frozenset[int], float]]:
@@ -95,14 +94,16 @@ def _headed(
     rows: list[Row], named: list[tuple[frozenset[int], float]], parents: Parents
 ) -> dict[int | None, frozenset[int]]:
     """Return for each heading which words of the question stand in it, in the headings above it, or in the path."""
-    found: dict[int | None, frozenset[int]] = {None: frozenset()}
+    nothing: frozenset[int] = frozenset()
+    found: dict[int | None, frozenset[int]] = {None: nothing}
+    own: dict[int, frozenset[int]] = {}
     for head in {row.head for row in rows} - {None}:
-        chain: list[int] = []
-        at = head
-        while at is not None and len(chain) < LEVELS:
-            chain.append(at)
-            at = parents.get(at)
-        found[head] = frozenset([at for at, (ids, _) in enumerate(named) if not ids.isdisjoint(chain)])
+        held, at, level = nothing, head, 0
+        while at is not None and level < LEVELS:
+            if at not in own:
+                own[at] = frozenset([word for word, (ids, _) in enumerate(named) if at in ids])
+            held, at, level = held | own[at] if own[at] else held, parents.get(at), level + 1
+        found[head] = held
     return found
 
 

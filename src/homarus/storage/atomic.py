@@ -177,7 +177,7 @@ def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
         missing: list[Path] = []
         probe = path
         while not probe.is_dir():
-            if os.path.lexists(probe):
+            if os.path.lexists(probe) and not probe.is_dir():  # asked again: somebody may just have made it
                 raise StorageError(
                     f"cannot create folder {shown(path)}: {shown(probe)} is not a folder",
                     cure="move it, or check the path",

@@ -25,13 +25,15 @@ def change(workspace: Path, name: str, work: Callable[[str], str]) -> bool:
     with Root(workspace) as root:
         folder = root.open(Path(name).parent.as_posix(), os.O_RDONLY | os.O_DIRECTORY, follow="never")
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # ends with the descriptor
+            fcntl.flock(folder, fcntl.LOCK_EX)
             before = _read(root, name)
             after = work(before.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
             if after == before:
                 return False
             root.write(name, after, mode=0o644)
         finally:
+            # Said, not left to closing: a process forked meanwhile holds a copy of the descriptor, and the lock with it.
+            fcntl.flock(folder, fcntl.LOCK_UN)
             os.close(folder)
     return True
 
