@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from tests.scenarios.family import Family, Scene, spawn
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
 from homarus.cli.chat_history import MAX_LINES, ChatHistory
 from homarus.cli.chat_lines import talk_in_lines
 from homarus.cli.chat_paint import Painter
-from homarus.cli.chat_screen import Screen
+from homarus.cli.chat_screen import Screen, model_of
 from homarus.cli.chat_view import Block, ChatView, Markdown
 from homarus.cli.chat_words import Words, suggest
 from homarus.core.events import ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
@@ -264,3 +265,35 @@ async def test_a_question_of_the_running_turn_is_answered_with_one_key(tmp_path:
 
     await terminal.play(steps)
     assert (house.workspace / "made.txt").exists() is ran
+
+
+class FamilyHouse(Family):
+    """A home whose chat has sub-agents."""
+
+    def agent(self, session: str = "main", **_more: Any) -> Any:
+        return self.open(session)
+
+
+async def test_leaving_while_a_sub_agent_works_takes_a_second_word(tmp_path: Path) -> None:
+    def rule(scene: Scene) -> Line | str:
+        if scene.task:
+            return "done"
+        return "started" if scene.results else Line("", (spawn("slow"),))
+
+    family = FamilyHouse(tmp_path, rule)
+    family.cast.hold("slow")
+
+    async def steps(press, view, screen) -> None:
+        press("go\r")
+        await until(lambda: screen.has("note", "sub-agent started") and not view.running)
+        press("\x04")
+        await until(lambda: screen.has("error", "1 sub-agent is still at work"))
+
+    await Terminal(family, tmp_path).play(steps)  # and `play` says it once more
+
+
+async def test_the_status_line_names_the_model_of_the_next_turn(house: House) -> None:
+    async with house.agent() as agent:
+        assert model_of(agent) == "script/model"  # before anything was said
+        await agent.send("/model script/other")
+        assert model_of(agent) == "script/other"

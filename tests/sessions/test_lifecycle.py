@@ -161,3 +161,13 @@ def test_durations_and_sizes():
         None,
     ]
     assert [size(text) for text in ("500mb", "1.5kb", 12, "x", None)] == [500 << 20, 1536, 12, None, None]
+
+
+def test_a_chat_has_its_own_channels_rule_wherever_somebody_talks_in_it_from():
+    telegram, discord = ResetPolicy(mode="idle", idle_minutes=5), ResetPolicy(mode="daily")
+    settings = SessionSettings(reset_by_channel={"Telegram": telegram, "discord": discord})
+    group = SessionKey.parse("agent:main:telegram:group:7")
+    assert policy_for(settings, group, "terminal") is telegram
+    assert policy_for(settings, group, "discord") is telegram
+    assert policy_for(settings, SessionKey.parse("agent:main:main"), "discord") is discord
+    assert policy_for(settings, SessionKey.parse("agent:main:main"), "terminal").mode == "none"

@@ -7,7 +7,7 @@ import pytest
 from homarus.core.clock import CountingIds, ManualClock, epoch_ms
 from homarus.core.messages import Text, User
 from homarus.core.routes import SessionKey
-from homarus.sessions.maintenance import Stored, carry_out, make_plan, plan_for
+from homarus.sessions.maintenance import Stored, carry_out, drop_results, make_plan, plan_for
 from homarus.sessions.places import Kind, Place
 from homarus.sessions.row import to_entry
 from homarus.sessions.settings import MaintenanceSettings
@@ -74,24 +74,36 @@ def store(tmp_path):
     return SessionStore(tmp_path / "main" / "sessions", "main", clock=clock, ids=CountingIds())
 
 
-def test_a_plan_changes_nothing_and_carrying_it_out_archives_first(store):
+def test_a_plan_changes_nothing_and_carrying_it_out_archives_first(store, tmp_path):
     key = SessionKey.parse("agent:main:explicit:old")
     with store.open_writer(key) as writer:
         writer.append_message(User((Text("hello"),)))
+    results = tmp_path / "overflow"
+    for name in (writer.session_id, "another"):
+        (results / name).mkdir(parents=True)
     store.clock.advance(timedelta(days=40).total_seconds())
     before = sorted(p.name for p in store.folder.iterdir())
     plan = plan_for(store, MaintenanceSettings())
     assert [r.what for r in plan.removals] == ["agent:main:explicit:old"]
     assert sorted(p.name for p in store.folder.iterdir()) == before
-    assert carry_out(store, plan) == []
+    assert carry_out(store, plan, results=results) == []
+    assert (results / writer.session_id).is_dir()  # the archive still speaks of them
     archive = store.archives()[0].path
     assert b"hello" in archive.read_bytes()
     assert store.list() == []
     moment = epoch_ms(store.clock.now()) / 1000
     os.utime(archive, (moment, moment))
     store.clock.advance(timedelta(days=31).total_seconds())
-    carry_out(store, plan_for(store, MaintenanceSettings()))
+    carry_out(store, plan_for(store, MaintenanceSettings()), results=results)
     assert store.archives() == []
+    assert [path.name for path in results.iterdir()] == ["another"]
+
+
+def test_files_outside_are_never_taken_for_the_results_of_a_session(tmp_path):
+    (tmp_path / "inside").mkdir()
+    for session_id in ("..", ".", "", "../inside", "a/b"):
+        drop_results(tmp_path / "inside", session_id)
+    assert (tmp_path / "inside").is_dir()
 
 
 def test_a_session_in_use_stays(store):

@@ -111,7 +111,8 @@ def model_hint(rest: str, resolve: Callable[[str], str | None]) -> tuple[str | N
 
 def policy_for(settings: SessionSettings, key: SessionKey, channel: str = "", *, threaded: bool = False) -> ResetPolicy:
     """Return the rule for a conversation: its channel's outright, else its type's, else the general one."""
-    channel = (channel or key.channel).lower()
+    # A chat's own channel counts, also when somebody talks in it from the terminal.
+    channel = (key.channel or channel).lower()
     by_channel = {name.lower(): policy for name, policy in settings.reset_by_channel.items()}
     kind = "thread" if threaded else key.chat_type
     by_type = settings.reset_by_type.get(kind) or (settings.reset_by_type.get("dm") if kind == "direct" else None)
