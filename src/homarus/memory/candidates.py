@@ -6,8 +6,8 @@ Bounded whatever the size of the index: a few hundred lines leave here, and only
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
 from msgspec import Struct
 
@@ -17,6 +17,7 @@ from homarus.memory.terms import stem
 
 OPEN = 4  # times `keep`: from so many candidates on, more common words open no new ones
 KEEP = 400  # lines by their own words, for an answer of many lines; a short answer needs fewer
+FEW = 8  # words up to which lines are grouped by the words they hold, rather than added up one by one
 DAYS = 400  # lines of the days asked about
 TYPED = 200  # retained facts, when kinds or preferences are asked for
 
@@ -77,26 +78,27 @@ def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Post
         if len(levels[0]) < OPEN * keep:  # a more common word alone cannot lift a line above those that are there
             levels[0] |= ids
     pool = next((level for level in reversed(levels) if len(level) >= keep), levels[0]) | rare
-    scores = {number: sum([weight for ids, weight in light if number in ids]) for number in pool}
+    groups = _grouped(pool, light)
     heavy = sorted((p for p in found if p.ids is None), key=lambda p: p.count)
-    if heavy and len(scores) < keep:
+    if heavy and len(pool) < keep:
+        scores = {number: total for total, group in groups for number in group}
         _add_heavy(conn, postings, found, heavy, scores)
-    return _best(scores, keep)
+        return sorted(scores, key=scores.__getitem__, reverse=True)[:keep]
+    return list(islice(chain.from_iterable(group for _, group in groups), keep))
 
 
-def _best(scores: dict[int, float], keep: int) -> list[int]:
-    """Return the ids with the highest scores. Few words give few distinct sums, so equal ones are sorted together."""
-    if len(scores) <= keep:
-        return sorted(scores, key=scores.__getitem__, reverse=True)
-    least, counted = 0.0, 0
-    for value, count in sorted(Counter(scores.values()).items(), reverse=True):
-        least, counted = value, counted + count
-        if counted >= keep:
-            break
-    better = [number for number, value in scores.items() if value > least]
-    equal = [number for number, value in scores.items() if value == least]
-    better.sort(key=scores.__getitem__, reverse=True)
-    return better + equal[: keep - len(better)]
+def _grouped(pool: set[int], light: Sequence[tuple[frozenset[int], float]]) -> list[tuple[float, set[int]]]:
+    """Return the lines by the sum of their words' weights, the highest first. Few words give few sums, and sets are cut in C."""
+    if len(light) > FEW:
+        sums: dict[float, set[int]] = {}
+        for number in pool:
+            sums.setdefault(sum([weight for ids, weight in light if number in ids]), set()).add(number)
+        return sorted(sums.items(), key=lambda part: -part[0])
+    groups = [(0.0, pool)]
+    for ids, weight in light:
+        parts = ((total, group & ids, group - ids) for total, group in groups)
+        groups = [part for total, held, rest in parts for part in ((total + weight, held), (total, rest)) if part[1]]
+    return sorted(groups, key=lambda part: -part[0])
 
 
 def _add_heavy(
