@@ -96,7 +96,7 @@ def _cold(ctx: Ctx, folder: Path) -> list[Row]:
             session.append_message(Assistant((Text(f"yes {number}"),), usage=Usage(1000, 6)), durable=False)
     chatty = ctx.calls({"tiny": lambda: cold("tiny.jsonl")}, clock=time.process_time)["tiny"]
     return [
-        against(f"the same, {TINY_TURNS:,} turns of a few words, all in view", chatty, label, COLD_OPEN_SECONDS),
+        against(f"cold open and assemble, {TINY_TURNS:,} turns of a few words", chatty, label, COLD_OPEN_SECONDS),
         against("cold open and assemble, 10,000 turns", seconds["10000.jsonl"], label, COLD_OPEN_SECONDS, 1.0),
         against("cold open and assemble, 10,000 turns", seconds["10000.jsonl"], "10 turns", seconds["10.jsonl"]),
         against("the same, never compacted", seconds["never-10000.jsonl"], label, COLD_OPEN_SECONDS, 1.0),
