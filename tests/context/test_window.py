@@ -222,6 +222,19 @@ async def test_an_engine_that_fails_is_out_of_use_and_the_turn_goes_on(tmp_path:
     assert EngineHost("no-such-engine").quarantined
 
 
+async def test_an_engine_that_does_not_compact_leaves_it_to_the_runtime(tmp_path: Path) -> None:
+    class Viewer(PassThrough):
+        info = EngineInfo("viewer-test", "viewer")
+
+    register_context_engine("viewer-test", lambda _facts: Viewer())
+    stage = Stage(tmp_path)
+    stage.host = EngineHost("viewer-test")
+    stage.fill(8)
+    done = await stage.window().compact_now("", Cancel())
+    assert done.ok and stage.session.boundary is not None
+    assert not stage.host.quarantined
+
+
 async def test_an_engine_may_own_what_is_seen_and_how_it_shrinks(tmp_path: Path) -> None:
     class Own(PassThrough):
         info = EngineInfo("own-test", "own", owns_compaction=True)

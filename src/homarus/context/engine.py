@@ -87,6 +87,12 @@ class EngineCompaction(Struct, frozen=True):
     reason: str = ""
     summary: str = ""
     first_kept: str = ""
+    # The engine does not compact: the runtime may do it in its own way.
+    delegated: bool = False
+
+
+# What an engine returns from `compact` to leave it to the runtime.
+DELEGATED = EngineCompaction(ok=False, compacted=False, reason="delegated to the runtime", delegated=True)
 
 
 class ContextEngine(Protocol):
@@ -171,7 +177,7 @@ class PassThrough:
 
     async def compact(self, call: EngineCall) -> EngineCompaction:
         """Leave it to the host."""
-        return EngineCompaction(ok=False, compacted=False, reason="delegated to the runtime")
+        return DELEGATED
 
 
 def find_factory(engine_id: str) -> Factory | None:

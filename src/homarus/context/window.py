@@ -290,7 +290,7 @@ class SessionWindow:
                 done = await self._ports.host.compact(call)
         except Cancelled as stop:
             return Compacted(False, stop.message, tokens)
-        if self._ports.host.quarantined:
+        if self._ports.host.quarantined or done.delegated:
             return None
         if done.ok and done.compacted and done.summary:
             number = self._ports.cycle.compactions + 1
