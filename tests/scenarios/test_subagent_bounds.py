@@ -20,7 +20,7 @@ from homarus.core.errors import Denied, HomarusError, ToolError
 from homarus.core.messages import Trust
 from homarus.core.routes import Route, SessionKey, main_session
 from homarus.gateway.app import Runtime
-from homarus.gateway.children import AtWork
+from homarus.gateway.subagents.children import AtWork
 from homarus.sessions.row import SessionEntry
 from homarus.tools.tool import ToolContext
 

@@ -47,8 +47,8 @@ BLOCKS: dict[str, str] = {
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.settings:WebSettings",
     "tools.elevated": "homarus.tools.wish:ElevatedSettings",
-    "tools.sessions": "homarus.gateway.visible:VisibilitySettings",
-    "tools.agentToAgent": "homarus.gateway.visible:PeerSettings",
+    "tools.sessions": "homarus.gateway.offers.visible:VisibilitySettings",
+    "tools.agentToAgent": "homarus.gateway.offers.visible:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
 }

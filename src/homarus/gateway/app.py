@@ -25,17 +25,17 @@ from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey
-from homarus.gateway.children import Children
 from homarus.gateway.compose import Composer
 from homarus.gateway.followers import Followers
 from homarus.gateway.home import Home
 from homarus.gateway.hooking import Telling, load_registry
 from homarus.gateway.lanes import Lanes
 from homarus.gateway.marks import lane_of, route_of
-from homarus.gateway.offers import offers_of
+from homarus.gateway.offers.fill import offers_of
 from homarus.gateway.prepare import Preparer
 from homarus.gateway.setup import seed_agent
 from homarus.gateway.spending import Spending
+from homarus.gateway.subagents.children import Children
 from homarus.gateway.toolkit import Toolkit
 from homarus.models.access import Models
 from homarus.models.select import Override

@@ -23,14 +23,14 @@ from homarus.core.routes import SessionKey
 from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
-from homarus.gateway.conversation import Conversation
 from homarus.gateway.feed import EventFeed
 from homarus.gateway.follow import follow_family
-from homarus.gateway.handled import Handled
+from homarus.gateway.intake.conversation import Conversation
+from homarus.gateway.intake.handled import Handled
 from homarus.queue.modes import Overrides
 
 if TYPE_CHECKING:
-    from homarus.gateway.desk import Decider
+    from homarus.gateway.intake.desk import Decider
 
 # The kind of a `Notice` in which the program itself answers, as it does to a command.
 REPLY = "reply"

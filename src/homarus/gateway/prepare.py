@@ -47,7 +47,7 @@ from homarus.tools.tool import Taint, ToolContext
 from homarus.tools.wish import ExecWish
 
 if TYPE_CHECKING:
-    from homarus.gateway.children import Children
+    from homarus.gateway.subagents.children import Children
 
 
 class Place(Struct, frozen=True):

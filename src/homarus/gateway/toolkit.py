@@ -148,7 +148,7 @@ def tool_settings(config: Config) -> ToolSettings:
 def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
     from homarus.core.clock import SystemClock, SystemIds
-    from homarus.gateway.offers import closed_offers
+    from homarus.gateway.offers.fill import closed_offers
 
     offers = closed_offers(config)
     processes = ProcessManager(SystemClock(), SystemIds())

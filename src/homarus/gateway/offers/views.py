@@ -16,7 +16,7 @@ from homarus.core.errors import ConfigError, Denied, ToolError
 from homarus.core.messages import Assistant, Message, Text, ToolResult, User
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
-from homarus.gateway.visible import PeerSettings, Scope, Sight, VisibilitySettings, is_foreign, scope_of
+from homarus.gateway.offers.visible import PeerSettings, Scope, Sight, VisibilitySettings, is_foreign, scope_of
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sessions.entry import Compaction, Entry
 from homarus.sessions.log import load_branch, load_tail

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from homarus.config.view import Config
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
-from homarus.gateway.views import Conversations
+from homarus.gateway.offers.views import Conversations
 from homarus.tools.ports import Json
 from homarus.tools.tool import ToolContext
 
@@ -29,7 +29,7 @@ class Cards:
         from homarus.agent.commands.info import status
         from homarus.agent.commands.model import model as choose
         from homarus.agent.commands.settings import Caller
-        from homarus.gateway.desk import Desk
+        from homarus.gateway.intake.desk import Desk
 
         key = self._view.find(context, session_key).key if session_key else context.session
         caller = Caller(channel=context.route.channel, trust=context.trust, owner=context.trust is Trust.OWNER)

@@ -14,13 +14,13 @@ from homarus.agent.commands.words import is_stop
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.gateway.app import Runtime
-from homarus.gateway.handled import REFUSED, Handled
+from homarus.gateway.intake.handled import REFUSED, Handled
 from homarus.queue.modes import Overrides
 from homarus.sessions.settings import SessionSettings
 
 if TYPE_CHECKING:
-    from homarus.gateway.desk import Decider
-    from homarus.gateway.front import Front
+    from homarus.gateway.intake.desk import Decider
+    from homarus.gateway.intake.front import Front
 
 
 class Conversation:
@@ -33,7 +33,7 @@ class Conversation:
     @cached_property
     def front(self) -> Front:
         """Return what reads commands, directives and the names of skills."""
-        from homarus.gateway.front import Front
+        from homarus.gateway.intake.front import Front
 
         return Front(self.runtime, self._decider)
 

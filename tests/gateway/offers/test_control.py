@@ -11,7 +11,7 @@ from tests.scenarios.home import House
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.messages import ToolResult, Trust
 from homarus.core.routes import main_session
-from homarus.gateway.errands import call_tool
+from homarus.gateway.intake.errands import call_tool
 
 KEY = main_session("main")
 SECRET = "sk-live-0123456789abcdef0123456789"

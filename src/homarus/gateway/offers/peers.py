@@ -23,8 +23,8 @@ from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
 from homarus.gateway.feed import EventFeed
 from homarus.gateway.follow import follow_family
-from homarus.gateway.views import Conversations, Stores
-from homarus.gateway.visible import is_foreign
+from homarus.gateway.offers.views import Conversations, Stores
+from homarus.gateway.offers.visible import is_foreign
 from homarus.queue.collect import Queued
 from homarus.queue.lane import SessionLane
 from homarus.sandbox.spec import SandboxSpec

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from homarus.config.view import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError
-from homarus.gateway.cards import Cards
-from homarus.gateway.control import ConfigControl
-from homarus.gateway.looker import Looker
-from homarus.gateway.peers import Peers
-from homarus.gateway.views import Conversations
+from homarus.gateway.offers.cards import Cards
+from homarus.gateway.offers.control import ConfigControl
+from homarus.gateway.offers.looker import Looker
+from homarus.gateway.offers.peers import Peers
+from homarus.gateway.offers.views import Conversations
 from homarus.models.access import Models
 from homarus.tools.registry import ToolServices
 

@@ -14,7 +14,7 @@ from homarus.sessions.places import visit
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
-    from homarus.gateway.children import Children
+    from homarus.gateway.subagents.children import Children
     from homarus.sessions.store import SessionStore
 
 MAX_LISTED, MAX_LOG = 60, 20

@@ -16,7 +16,7 @@ from homarus.agent.subagents import CHANNEL, INTERRUPTED, ChildEnd, ChildRun
 from homarus.core.messages import Assistant, StopReason, Usage
 from homarus.core.routes import SessionKey
 from homarus.delivery.sanitize import shape
-from homarus.gateway.reports import report_key
+from homarus.gateway.subagents.reports import report_key
 from homarus.sessions.codec import keys_of
 from homarus.sessions.entry import MessageEntry
 from homarus.sessions.log import load_tail

@@ -26,8 +26,8 @@ from homarus.core.events import ChildEnded, ChildStarted
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.delivery.sanitize import shape
-from homarus.gateway.attic import Attic
-from homarus.gateway.reports import Reports
+from homarus.gateway.subagents.attic import Attic
+from homarus.gateway.subagents.reports import Reports
 from homarus.queue.inbox import inbox_path
 from homarus.queue.lane import SessionLane
 from homarus.queue.modes import Overrides
@@ -37,7 +37,7 @@ from homarus.tools.tool import Taint, ToolContext
 
 if TYPE_CHECKING:
     from homarus.gateway.app import Runtime
-    from homarus.gateway.spawning import Planner, Wish
+    from homarus.gateway.subagents.spawning import Planner, Wish
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Children:
     @cached_property
     def planner(self) -> Planner:
         """Return what says what becomes of an order; it is loaded with the first one."""
-        from homarus.gateway.spawning import Planner
+        from homarus.gateway.subagents.spawning import Planner
 
         return Planner(self._runtime, self._runtime.models)
 
@@ -164,7 +164,7 @@ class Children:
         return {**said, "note": note} if note else said
 
     def _fork(self, context: ToolContext, wish: Wish) -> str:
-        from homarus.gateway.forking import fork_for
+        from homarus.gateway.subagents.forking import fork_for
 
         return fork_for(self._runtime, context, wish.key)
 
@@ -222,7 +222,7 @@ class Children:
 
     async def manage(self, context: ToolContext, action: str, target: str, message: str) -> dict[str, Any]:
         """List, cancel or look at the caller's own children."""
-        from homarus.gateway.tending import manage  # what shows transcripts is loaded with the first look
+        from homarus.gateway.subagents.tending import manage  # what shows transcripts is loaded with the first look
 
         return await manage(self, context, action, target, message)
 
@@ -350,7 +350,7 @@ class Children:
         """Settle what an earlier process left of a session's children."""
         if self.books.owns(key) or not self.books.exists(key):
             return
-        from homarus.gateway.leftovers import World, take_up  # most sessions never have children
+        from homarus.gateway.subagents.leftovers import World, take_up  # most sessions never have children
 
         world = World(
             now=epoch_ms(self._runtime.clock.now()),

@@ -17,8 +17,8 @@ from homarus.core.errors import HomarusError
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.gateway.app import Runtime
-from homarus.gateway.desk import Decider, Desk
-from homarus.gateway.handled import REFUSED, Handled
+from homarus.gateway.intake.desk import Decider, Desk
+from homarus.gateway.intake.handled import REFUSED, Handled
 from homarus.queue.modes import Overrides, parse_command
 from homarus.queue.settings import Mode
 from homarus.sessions.lifecycle import reset_command, strip_mentions

@@ -25,7 +25,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.gateway.app import Runtime
 from homarus.gateway.compose import PromptRequest
-from homarus.gateway.errands import ask_aside, call_tool, compact_now
+from homarus.gateway.intake.errands import ask_aside, call_tool, compact_now
 from homarus.gateway.past import past_of
 from homarus.models.access import Models
 from homarus.models.ref import split_ref

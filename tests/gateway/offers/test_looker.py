@@ -12,7 +12,7 @@ from tests.scenarios.script import Line
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.messages import Image, ToolResult, Trust, User
 from homarus.core.routes import main_session
-from homarus.gateway.errands import call_tool
+from homarus.gateway.intake.errands import call_tool
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
