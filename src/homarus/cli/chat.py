@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from homarus.gateway.library import Agent
 
 HISTORY = "chat-history"
+GARBAGE_AFTER = 20_000
 
 
 @click.command("chat")
@@ -33,6 +34,7 @@ def command(app: App, agent_id: str, session: str, plain: bool) -> int:
 
     async def talk() -> int:
         async with open_agent(app, agent_id, session) as agent:
+            _look_for_garbage()
             if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 from homarus.cli.chat_lines import talk_in_lines
 
@@ -44,6 +46,14 @@ def command(app: App, agent_id: str, session: str, plain: bool) -> int:
                 leave()
 
     return asyncio.run(talk())
+
+
+def _look_for_garbage() -> None:
+    """Look for it again from now on, which starting up does not: a chat stays, and what was loaded is none."""
+    import gc
+
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER, 10, 10)
 
 
 async def _on_screen(app: App, agent: Agent) -> int:
