@@ -19,8 +19,9 @@ class History:
         self._settled: list[Message] = []
         self._used: set[str] = set()
         self._open: list[Message] = []  # the turn that still goes on, not repaired
-        # How far the open turn was looked at, and what was seen; None where it must be looked at anew.
+        # How far the open turn was looked at, and the calls in it; None where it must be looked at anew.
         self._seen: _Seen | None = None
+        self._asked: set[str] | None = None
         self._start(project(view))
 
     def _start(self, messages: list[Message]) -> None:
@@ -29,10 +30,12 @@ class History:
         start = next((i for i in turns if isinstance(messages[i - 1], Assistant)), 0)
         self._open = messages[:start]
         self._settle()
-        rest, self._open, self._seen = (messages if self._open else messages[start:]), [], None
+        rest = messages if self._open else messages[start:]
+        self._open, self._seen, self._asked = [], None, None
         if not all(self._take(message) for message in rest):
             # A result of an earlier turn's call: only all messages together tell where it belongs.
-            self._settled, self._used, self._open, self._seen = [], set(), messages, None
+            self._settled, self._used = [], set()
+            self._open, self._seen, self._asked = messages, None, None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -50,7 +53,7 @@ class History:
         speak((entry,), said)
         if said[:known] != self._open[-1:]:
             self._open[-1:] = said[:known]  # the volatile text of a turn joins its user message
-            self._seen = None
+            self._seen = self._asked = None
         return all(self._take(message) for message in said[known:])
 
     def _take(self, message: Message) -> bool:
@@ -59,10 +62,16 @@ class History:
         if isinstance(message, User):
             self._settle()
         self._open.append(message)
+        if isinstance(message, Assistant) and self._asked is not None:
+            self._asked.update(call.id for call in message.calls)
         return True
 
     def _called(self, call_id: str) -> bool:
-        return any(call.id == call_id for m in self._open if isinstance(m, Assistant) for call in m.calls)
+        if self._asked is None:
+            self._asked = {
+                call.id for message in self._open if isinstance(message, Assistant) for call in message.calls
+            }
+        return call_id in self._asked
 
     def _settle(self) -> None:
         """Close the turn if nothing that comes later can change how it reads."""
@@ -75,7 +84,7 @@ class History:
         if done and isinstance(done[-1], Assistant) and not done[-1].calls:
             self._settled += done
             self._used.update(call.id for message in done if isinstance(message, Assistant) for call in message.calls)
-            self._open, self._seen = [], None
+            self._open, self._seen, self._asked = [], None, None
 
     def _repaired(self) -> tuple[Message, ...]:
         return tuple(self._open) if self._sound_so_far() else repair(self._open, self._rules_now, used=self._used)
