@@ -8,10 +8,9 @@ Offsets count characters of the text that was given.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
-
-import pyjson5
 
 from homarus.config.keypath import KeyPath
 from homarus.core.patterns import late
@@ -27,8 +26,6 @@ _PLAIN_KEY = late(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _PLAIN_INT = late(r"-?(?:0|[1-9][0-9]*)")
 _QUOTES = ('"', "'")
 _LITERALS = {"true": True, "false": False, "null": None}
-# A number of more than 4300 digits is a ValueError of Python's own.
-_UNREADABLE = (pyjson5.Json5DecoderException, ValueError, OverflowError, RecursionError)
 
 
 class ScanError(Exception):
@@ -84,10 +81,34 @@ class Member:
 def parse(text: str) -> Any:
     """Return the document as plain data, or raise ScanError that says where it stops being JSON5."""
     try:
-        return pyjson5.decode(text, MAX_DEPTH)
-    except _UNREADABLE as problem:
+        return _plain(text)
+    except (ValueError, RecursionError):
+        pass  # comments, quotes, commas: what JSON5 is for
+    try:
+        return _decode(text)
+    except _unreadable() as problem:
         scan(text)
         raise ScanError(str(problem.args[0] if problem.args else problem)[:200], 0) from None
+
+
+def _plain(text: str) -> Any:
+    """Read what is JSON in the narrow sense, as programs write it, without loading the reader of JSON5."""
+    if "\\u" in text or "-0" in text or text.count("{") + text.count("[") > MAX_DEPTH:
+        raise ValueError("left to the other reader, whose limits and halves of characters are its own")
+    return json.loads(text, parse_constant=_decode)
+
+
+def _decode(text: str) -> Any:
+    import pyjson5
+
+    return pyjson5.decode(text, MAX_DEPTH)
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    import pyjson5
+
+    # A number of more than 4300 digits is a ValueError of Python's own.
+    return (pyjson5.Json5DecoderException, ValueError, OverflowError, RecursionError)
 
 
 def is_blank(text: str) -> bool:
@@ -185,8 +206,8 @@ class _Scanner:
         elif _PLAIN_INT.fullmatch(word) and len(word) < 16:
             return int(word)
         try:
-            return pyjson5.decode(word)
-        except _UNREADABLE:
+            return _decode(word)
+        except _unreadable():
             # The word itself stays out of the message: it may be a secret whose quotes are missing.
             what = (
                 "this text has an escape that JSON5 does not know" if word[0] in _QUOTES else "text needs quotes here"
@@ -204,8 +225,8 @@ class _Scanner:
         if word[0] in "\"'":
             return str(self.scalar(word, at)), match.end()
         try:
-            name = next(iter(pyjson5.decode(f"{{{word}:0}}")))
-        except _UNREADABLE:
+            name = next(iter(_decode(f"{{{word}:0}}")))
+        except _unreadable():
             raise ScanError("this key needs quotes", at) from None
         return str(name), match.end()
 

@@ -125,3 +125,10 @@ def epoch_ms(moment: datetime) -> int:
 def iso_ms(moment: datetime) -> str:
     """Return `YYYY-MM-DDTHH:MM:SS.mmmZ`, the form of every timestamp in a transcript."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def chance() -> float:
+    """Return a number from 0 up to 1 that nobody can foresee; whoever depends on it takes it as an argument."""
+    import random
+
+    return random.random()  # noqa: S311 - it spreads retries, and guards nothing

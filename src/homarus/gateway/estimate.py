@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from homarus.models.settings import ModelsSettings
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
-from homarus.sandbox.spec import Mount, SandboxSpec
+from homarus.sandbox.spec import Backend, Mount, SandboxSpec
 
 
 def sandbox_of(
@@ -25,15 +26,16 @@ def sandbox_of(
     *,
     always: bool = False,
     skills: tuple[Mount, ...] | None = None,
+    works: Callable[[Backend], bool] = available,
 ) -> SandboxSpec:
     """Return where this session's commands run; `Denied` where this machine has no sandbox to offer.
 
     Commands see the folders of skills as the file tools do, to read: a skill may bring programs. `skills` are these
-    folders, where the caller knows them. `always` wants a sandbox whatever the settings say.
+    folders, where the caller knows them, and `works` says which kinds of sandbox can be had. `always` wants a sandbox whatever the settings say.
     """
     paths, settings = agent.config.paths, agent.block("sandbox", SandboxSettings)
     place = Place(session=session, workspace=workspace, home=paths.home, state_dir=paths.state_dir)
-    spec = resolve(replace(settings, mode="all") if always else settings, place, available)
+    spec = resolve(replace(settings, mode="all") if always else settings, place, works)
     if not spec.enforced:
         return spec
     mounts = skill_folders(agent.config).mounts() if skills is None else skills

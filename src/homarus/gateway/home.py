@@ -18,6 +18,8 @@ from homarus.core.routes import SessionKey
 from homarus.gateway.estimate import sandbox_of
 from homarus.gateway.skillfolders import SkillMounts
 from homarus.prompt.gather import find_zone, zone_name
+from homarus.sandbox.process import available
+from homarus.sandbox.remember import remembered
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.sessions.store import SessionStore
@@ -42,6 +44,7 @@ class Home:
         self._engines: dict[str, EngineHost] = {}
         self._zones: dict[str | None, tzinfo] = {}
         self._skills = SkillMounts(config)
+        self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
 
     def workspace(self, agent_id: str) -> Path:
         """Return an agent's folder."""
@@ -74,7 +77,7 @@ class Home:
         """Return where this session's commands run; without a usable sandbox, nowhere. `always` wants one in any case."""
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
-            return sandbox_of(agent, session, workspace, always=always, skills=self._skills.now())
+            return sandbox_of(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
         except Denied:
             access = agent.block("sandbox", SandboxSettings).workspace_access
             return SandboxSpec(Backend.BWRAP, str(workspace), Access(access))

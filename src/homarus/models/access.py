@@ -6,14 +6,13 @@ This is the one door through which the rest of the program comes; everything beh
 from __future__ import annotations
 
 import importlib.util
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from homarus.config.view import AgentConfig, Config
-from homarus.core.clock import Clock
+from homarus.core.clock import Clock, chance
 from homarus.core.errors import ConfigError
 from homarus.models.auth import AuthStore, env_credentials
 from homarus.models.catalog import Catalog
@@ -46,7 +45,7 @@ class Models:
         *,
         clock: Clock,
         http: HttpClient | None = None,
-        dice: Callable[[], float] = random.random,
+        dice: Callable[[], float] = chance,
     ) -> None:
         self.config = config
         self.catalog = Catalog(config.block("models", ModelsSettings))

@@ -5,7 +5,6 @@ It goes on from the messages it was given, so a retry neither repeats the user's
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -13,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from homarus.core.cancel import Cancel
-from homarus.core.clock import Clock, epoch_ms
+from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, StorageError
 from homarus.core.events import ModelCalled, Notice
 from homarus.models import failover
@@ -46,7 +45,7 @@ class ModelClient:
         clock: Clock,
         settings: AuthSettings | None = None,
         last_resort: Callable[[str], list[Credential]] = lambda _: [],
-        dice: Callable[[], float] = random.random,
+        dice: Callable[[], float] = chance,
     ) -> None:
         self.registry = registry
         self.auth = auth

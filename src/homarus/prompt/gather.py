@@ -79,7 +79,7 @@ def docs_path(package: Path = _PACKAGE) -> str:
 
 def find_zone(name: str) -> tzinfo | None:
     """Return a time zone by its name, None if this machine knows none of that name."""
-    if not name or name == "UTC":
+    if not name or name in {"UTC", "Etc/UTC"}:
         return UTC if name else None
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -56,7 +55,7 @@ def command(
     `held` takes the descriptors that must be passed on and closed afterwards. Without it the line is only for looking at.
     """
     line = [
-        _program() or "bwrap",
+        program() or "bwrap",
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *("--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
         "--clearenv",
@@ -115,7 +114,7 @@ def limited(limits: Limits, argv: Sequence[str]) -> list[str]:
 
 def available() -> bool:
     """Say whether a sandbox can really be made here: the probe runs one and asks it for its network."""
-    return _probe(_program(), os.getuid())
+    return _probe(program(), os.getuid())
 
 
 @cache
@@ -136,8 +135,10 @@ def _probe(program: str | None, _uid: int) -> bool:
 
 
 @cache
-def _program() -> str | None:
-    return shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
+def program() -> str | None:
+    """Return where bubblewrap is; only places that belong to the system count."""
+    places = ("/usr/local/bin/bwrap", "/usr/bin/bwrap", "/bin/bwrap")
+    return next((place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)), None)  # noqa: PTH113
 
 
 def _system_folder(path: str) -> list[str]:
@@ -196,11 +197,11 @@ def _shown(option: str, path: str, held: list[int] | None) -> list[str]:
 
 @cache
 def _takes_descriptors() -> bool:
-    program = _program()
-    if program is None:
+    found = program()
+    if found is None:
         return False
     try:
-        shown = subprocess.run([program, "--help"], capture_output=True, timeout=10, check=False)
+        shown = subprocess.run([found, "--help"], capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return b"--ro-bind-fd" in shown.stdout + shown.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -68,6 +67,8 @@ def stop_command(spec: SandboxSpec, name: str) -> list[str]:
 @cache
 def available(binary: str = "docker") -> bool:
     """Say whether a Docker engine answers."""
+    import shutil
+
     if shutil.which(binary) is None:
         return False
     try:
