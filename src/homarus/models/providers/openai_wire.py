@@ -142,7 +142,7 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
 
 
 class Joined:
-    """The messages of each session's newest request, joined up to the turn that goes on: that part only grows.
+    """The messages of each session's newest request, joined up to the last step: that part only grows.
 
     A fragment that is still the same object has the same fragments before it, as `WireCache` makes them.
     """
@@ -154,10 +154,10 @@ class Joined:
         self._known: BoundedCache[str, _Prefix] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda known: len(known.data))
 
     def split(self, session: str, fragments: list[Fragment]) -> tuple[bytes, list[bytes]]:
-        """Return what comes before the last turn, joined, and the messages from there on."""
+        """Return what comes before the last words of anybody, joined, and the messages from there on."""
         if self._whole or not session:
             return b"", join_messages(fragments, self._quirks)
-        cut = next((at for at in range(len(fragments) - 1, 0, -1) if fragments[at].role == "user"), 0)
+        cut = next((at for at in range(len(fragments) - 1, 0, -1) if fragments[at].role != "tool"), 0)
         known = self._known.get(session)
         if known is None or known.count > cut or fragments[known.count - 1] is not known.last:
             known = _Prefix(0, None, b"")
