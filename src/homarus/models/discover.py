@@ -13,7 +13,7 @@ from homarus.core.patterns import late
 from homarus.models.catalog import Catalog
 from homarus.models.http import HttpClient, HttpError
 
-SECONDS = 0.15
+SECONDS = 1.0  # a closed port on this machine says so at once; an open one may belong to a server that is busy
 MAX_BODY = 1 << 20
 _NO_CHAT = late(r"embed|rerank|whisper|tts|bge-|clip|moderation", re.IGNORECASE)
 _WINDOW_KEYS = (
