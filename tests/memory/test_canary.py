@@ -7,27 +7,9 @@ import random
 
 import pytest
 from bench.memory.asked import crowded, everyday
+from bench.memory.asked_facts import PEOPLE
 
-PEOPLE = [
-    "Anna",
-    "Boris",
-    "Carla",
-    "Dmitri",
-    "Elena",
-    "Farid",
-    "Greta",
-    "Hiro",
-    "Ines",
-    "Jonas",
-    "Katya",
-    "Liam",
-    "Mara",
-    "Nils",
-    "Olga",
-    "Pavel",
-    "Quinn",
-    "Rosa",
-]
+NAMES = PEOPLE[:18]
 FACTS = [
     "{who} keeps the spare key under the {color} {thing}",
     "{who} bought a {color} {thing} for {n} euros",
@@ -60,7 +42,7 @@ def facts(count, seed):
         word = "".join(rnd.choice("bdfgklmnprstvz") + rnd.choice("aeiou") for _ in range(4))
         sentence = rnd.choice(FACTS)
         values = {
-            "who": rnd.choice(PEOPLE),
+            "who": rnd.choice(NAMES),
             "color": rnd.choice(COLORS),
             "thing": rnd.choice(THINGS),
             "n": rnd.randint(2, 999),
