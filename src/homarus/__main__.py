@@ -23,15 +23,25 @@ def main() -> int:
 
     gc.set_threshold(GARBAGE_AFTER, 10, 10)
     try:
-        from homarus.cli.main import run
-
-        code = run(sys.argv[1:])
+        code = _run(sys.argv[1:])
     except KeyboardInterrupt:
         # While modules were still being imported: nothing has begun.
         print("homarus: stopped", file=sys.stderr)
         code = 130
     _leave(code)
     return code
+
+
+def _run(args: list[str]) -> int:
+    if args[:1] == ["agent"]:
+        from homarus.cli import direct
+
+        code = direct.run(args)
+        if code is not None:
+            return code
+    from homarus.cli.main import run
+
+    return run(args)
 
 
 def _print(text: str) -> int:

@@ -38,11 +38,14 @@ def test_help_imports_no_command() -> None:
         "homarus.cli",
         "homarus.cli.main",
         "homarus.cli.app",
+        "homarus.cli.failures",
         "homarus.cli.group",
         "homarus.cli.output",
         "homarus.cli.streams",
         "homarus.cli.table",
         "homarus.cli.help",
+        "homarus.core",
+        "homarus.core.patterns",
     }
 
 

@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from homarus.cli.output import Output
 
 if TYPE_CHECKING:
@@ -74,6 +72,3 @@ class App:
     def _heard(self, problem: Problem) -> None:
         if problem.severity != "info":
             self.out.warn(str(problem))
-
-
-pass_app = click.make_pass_decorator(App)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from homarus.cli.app import App, pass_app
+from homarus.cli.app import App
+from homarus.cli.options import pass_app
 
 if TYPE_CHECKING:
     from homarus.cli.chat_words import Words
@@ -30,7 +31,7 @@ def command(app: App, agent_id: str, session: str, plain: bool) -> int:
     """
     import asyncio
 
-    from homarus.cli.agent import open_agent
+    from homarus.cli.once import open_agent
 
     async def talk() -> int:
         async with open_agent(app, agent_id, session) as agent:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from homarus.cli.app import App, pass_app
+from homarus.cli.app import App
+from homarus.cli.options import pass_app
 
 # A shell that has not loaded its completion yet does so now; without it nothing could be registered.
 _ZSH_FIRST = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"

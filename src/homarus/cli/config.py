@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.app import App, pass_app
+from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.output import json_option
+from homarus.cli.options import json_option, pass_app
 from homarus.core.errors import ConfigError, HomarusError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from homarus.cli.app import App, pass_app
+from homarus.cli.app import App
+from homarus.cli.options import pass_app
 
 LINES = (
     "Remember that the spare key hangs behind the barometer.",

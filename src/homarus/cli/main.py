@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,13 @@ import click
 from homarus import __version__
 from homarus.cli import streams
 from homarus.cli.app import App
+from homarus.cli.failures import guarded, say
 from homarus.cli.group import Group
 from homarus.cli.table import COMMANDS, Entry
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-OK, FAILED, USAGE, CONFIGURATION = 0, 1, 2, 78
 # Set by the scripts of `homarus completion`: then the call is a shell's question, not a command.
 COMPLETE = "_HOMARUS_COMPLETE"
 # OpenClaw's names of levels, as OPENCLAW_LOG_LEVEL has them.
@@ -113,10 +112,11 @@ def cli(
 def run(args: Sequence[str]) -> int:
     """Run one command line and return the exit code; nothing escapes, and a traceback is shown only with --debug."""
     streams.prepare()
-    return streams.settle(_run(args))
+    return streams.settle(guarded(lambda: _parsed(args), debug="--debug" in args))
 
 
-def _run(args: Sequence[str]) -> int:
+def _parsed(args: Sequence[str]) -> object:
+    """Find the command that was meant and run it; what is wrong with the words themselves is said here."""
     try:
         asked = os.environ.get(COMPLETE)
         if asked:
@@ -125,61 +125,24 @@ def _run(args: Sequence[str]) -> int:
             return shell_complete(cli, {}, "homarus", COMPLETE, asked)
         # Not `cli.main`: that ends the process by itself when a reader goes away.
         with cli.make_context("homarus", list(args)) as ctx:
-            result = cli.invoke(ctx)
+            return cli.invoke(ctx)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as problem:
         return _usage(problem)
-    except (click.Abort, KeyboardInterrupt, EOFError):
-        if sys.stderr.isatty():
-            print(file=sys.stderr)  # after the ^C that the terminal shows
-        _say("stopped")
-        return 130
-    except BrokenPipeError:
-        return OK
-    except Exception as problem:  # noqa: BLE001 - the last door: every failure becomes one line
-        if "--debug" in args:
-            import traceback
-
-            traceback.print_exc()
-        return _failure(problem)
-    return result if isinstance(result, int) else OK
+    except click.Abort:
+        raise KeyboardInterrupt from None
 
 
 def _usage(problem: click.ClickException) -> int:
     everywhere = {name for param in cli.params for name in param.opts}
     if isinstance(problem, click.NoSuchOption) and problem.option_name in everywhere:
-        _say(f"{problem.option_name} goes before the command: homarus {problem.option_name} …")
+        say(f"{problem.option_name} goes before the command: homarus {problem.option_name} …")
         return problem.exit_code
     where = (
         f" ('{problem.ctx.command_path} --help' explains)"
         if isinstance(problem, click.UsageError) and problem.ctx
         else ""
     )
-    _say(f"{problem.format_message()}{where}")
+    say(f"{problem.format_message()}{where}")
     return problem.exit_code
-
-
-def _failure(problem: Exception) -> int:
-    from homarus.core.errors import ConfigError, HomarusError, Unknown
-
-    if isinstance(problem, HomarusError):
-        _say(str(problem))
-        return CONFIGURATION if isinstance(problem, ConfigError) and not isinstance(problem, Unknown) else FAILED
-    if isinstance(problem, OSError) and problem.filename is not None:
-        from homarus.storage.faults import explain
-
-        _say(str(explain(problem, "use", os.fsdecode(problem.filename))))
-        return FAILED
-    if isinstance(problem, OSError) and problem.errno in streams.NO_ROOM:
-        # Whatever we write to files names them; so this is what the parser printed.
-        _say(f"cannot write to standard output: {problem.strerror}")
-        return FAILED
-    _say(f"unexpected failure: {type(problem).__name__}: {problem} (run again with --debug for the traceback)")
-    return FAILED
-
-
-def _say(line: str) -> None:
-    from homarus.core.text import single_line
-
-    print(f"homarus: {single_line(line, 2000)}", file=sys.stderr)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from homarus.cli.app import App, pass_app
+from homarus.cli.app import App
+from homarus.cli.options import pass_app
 
 if TYPE_CHECKING:
     from homarus.gateway.choices import Choice

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TextIO, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
 
-import click
+from homarus.core.patterns import late
 
+_STYLE = late(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _CODES = {
     "bold": "1",
     "dim": "2",
@@ -21,7 +21,6 @@ _CODES = {
     "magenta": "35",
     "cyan": "36",
 }
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Output:
@@ -106,16 +105,13 @@ class Output:
             self.line(_row(row, widths, numeric))
 
 
-def json_option(function: F) -> F:
-    """Give a command `--json`, passed on as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
-
-
 def width(text: str) -> int:
     """Return how many terminal cells a text takes; colour codes take none and wide characters take two."""
-    plain = click.unstyle(text)
+    plain = _STYLE.sub("", text) if "\x1b" in text else text
     if plain.isascii():
         return len(plain)
+    import unicodedata  # a table of plain words needs none of it
+
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in plain
     )

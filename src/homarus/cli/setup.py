@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homarus.cli.app import App, pass_app
-from homarus.cli.output import json_option
+from homarus.cli.app import App
+from homarus.cli.options import json_option, pass_app
 
 if TYPE_CHECKING:
     from homarus.gateway.setup import SetupReport

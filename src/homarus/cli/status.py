@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from homarus.cli.app import App, pass_app
-from homarus.cli.output import json_option
+from homarus.cli.app import App
+from homarus.cli.options import json_option, pass_app
 
 
 @click.command("status")
