@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from homarus.context.compact import number_of
+from homarus.core.later import later
 from homarus.core.messages import User
 from homarus.core.routes import SessionKey
 from homarus.prompt.volatile import said_in
@@ -20,6 +20,12 @@ from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
 from homarus.workspace.continuation import MARKER
+
+if TYPE_CHECKING:
+    from homarus.context import compact
+else:
+    compact = later("homarus.context.compact")
+
 
 MAX_OPEN = 32
 
@@ -98,7 +104,7 @@ class Live:
         """Return how often this session was compacted; the log knows of one that a crash kept out of the row."""
         boundary = self.writer.boundary
         if boundary is not self._counted:
-            self._counted, self._number = boundary, number_of(boundary)
+            self._counted, self._number = boundary, compact.number_of(boundary)
         return max(self.entry.compaction_count, self._number)
 
     def close(self) -> None:

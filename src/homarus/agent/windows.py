@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from homarus.agent.cycle import Counts
 from homarus.agent.fixed import FixedTokens
-from homarus.agent.flush import Saving
 from homarus.agent.live import Live
 from homarus.agent.model import ChainModel, Summaries
 from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
@@ -19,12 +18,17 @@ from homarus.context.flush import FLUSH_PROMPT
 from homarus.context.pins import pinned
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
+from homarus.core.later import later
 from homarus.core.messages import Assistant, Message
-from homarus.sessions.usage import usage_note
 from homarus.workspace.continuation import Carry
 
 if TYPE_CHECKING:
+    from homarus.agent import flush as keeping
     from homarus.agent.turn import Given, Turn
+    from homarus.sessions import usage as costs
+else:
+    costs = later("homarus.sessions.usage")
+    keeping = later("homarus.agent.flush")
 
 
 class Scene(Struct, frozen=True):
@@ -71,11 +75,11 @@ class Windows:
 
         def count(purpose: str, answer: Assistant) -> None:
             prepared.meter.add(answer.usage)
-            live.writer.append("custom", usage_note(purpose, answer), durable=False)
+            live.writer.append("custom", costs.usage_note(purpose, answer), durable=False)
 
         async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
             prompt = settings.memory_flush.prompt or FLUSH_PROMPT
-            saving = Saving(model, prepared.box, prepared.context, partial(count, "flush"))
+            saving = keeping.Saving(model, prepared.box, prepared.context, partial(count, "flush"))
             return await saving.run(shown, prompt, services.today(turn.agent_id))
 
         async def tell(moment: str, known: dict[str, Any]) -> list[str]:

@@ -15,22 +15,9 @@ import msgspec
 
 from homarus.config.keypath import lookup
 from homarus.config.paths import Paths, expand
-from homarus.config.redact import MARKER, is_reference, is_secret_key, redact, redact_text, restore
 from homarus.core.errors import ConfigError, StorageError
 from homarus.core.patterns import late
 from homarus.storage.boundary import Root
-
-__all__ = [
-    "MARKER",
-    "SecretRef",
-    "is_reference",
-    "is_secret_key",
-    "parse_ref",
-    "redact",
-    "redact_text",
-    "resolve_secret",
-    "restore",
-]
 
 _ALIAS = late(r"[a-z][a-z0-9_-]{0,63}")
 _VARIABLE = late(r"[A-Z][A-Z0-9_]{0,127}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
-from homarus.context.rewrite import Rewriter, Rewritten
 from homarus.core.errors import ConfigError
 from homarus.core.messages import Message
+
+if TYPE_CHECKING:
+    from homarus.context.rewrite import Rewriter, Rewritten
+
 
 DEFAULT = "legacy"
 Committed = Literal["committed", "duplicate"]

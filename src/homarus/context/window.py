@@ -7,30 +7,35 @@ caused it, and at most once in each cycle.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.context.budget import Budget, measure
-from homarus.context.compact import Compacted, Occasion, adopt, compact, messages_of
 from homarus.context.engine import EngineCall
 from homarus.context.flush import FlushFacts, due
 from homarus.context.host import EngineHost
-from homarus.context.media import fade_images
 from homarus.context.pins import PIN, kept
 from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project, shorten
-from homarus.context.rewrite import Rewriter
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
-from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
+from homarus.core.later import later
 from homarus.core.messages import Message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.repair import APART, Rules, repair
 from homarus.sessions.writer import SessionWriter
+
+if TYPE_CHECKING:
+    from homarus.context import compact, media, rewrite
+    from homarus.context.summarize import Summarizer
+else:
+    compact = later("homarus.context.compact")
+    media = later("homarus.context.media")
+    rewrite = later("homarus.context.rewrite")
 
 
 class Cycle(Protocol):
@@ -122,7 +127,7 @@ class SessionWindow:
 
     def _carry(self, gone: Sequence[Entry]) -> Iterable[tuple[str, dict[str, Any]]]:
         """Return what to note when history leaves the window without a compaction: the owner's standing instructions."""
-        held = kept(self._session.notes, messages_of(gone))
+        held = kept(self._session.notes, compact.messages_of(gone))
         return [("custom", {"customType": PIN, "data": {"text": text}}) for text in held]
 
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
@@ -148,7 +153,7 @@ class SessionWindow:
             return
         branch = self._session.branch
         start = next((place for place, entry in enumerate(branch) if entry.id == self._began), 0)
-        added, history = tuple(messages_of(branch[start:])), self._session.history(self._facts.rules)
+        added, history = tuple(compact.messages_of(branch[start:])), self._session.history(self._facts.rules)
         call = replace(
             self._facts.call,
             messages=history,
@@ -156,7 +161,7 @@ class SessionWindow:
             summary=self._summary,
             key=f"{self._facts.call.session_id}:{self._began}",
         )
-        await self._ports.host.accept(added, call, lambda: Rewriter(self._session))
+        await self._ports.host.accept(added, call, lambda: rewrite.Rewriter(self._session))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
         """Make the history shorter after the provider refused it: compact, and if that fails shorten results once."""
@@ -165,10 +170,10 @@ class SessionWindow:
             return True
         return self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now())))
 
-    async def compact_now(self, focus: str, cancel: Cancel) -> Compacted:
+    async def compact_now(self, focus: str, cancel: Cancel) -> compact.Compacted:
         """Compact because a person asked for it."""
         tokens = self._measure(self._session.history(self._facts.rules))
-        return await self._compact(Occasion("manual", 0, 0, focus), tokens, cancel)
+        return await self._compact(compact.Occasion("manual", 0, 0, focus), tokens, cancel)
 
     def _hopeless(self, tokens: int) -> bool:
         """Say whether it failed a moment ago: the next try waits until there is more to summarise."""
@@ -183,7 +188,7 @@ class SessionWindow:
     async def _view(self) -> tuple[Message, ...]:
         messages = self._session.history(self._facts.rules)
         if self._session.has_images:
-            messages = fade_images(messages)
+            messages = media.fade_images(messages)
         assembled = await self._ports.host.assemble(replace(self._facts.call, messages=messages))
         self._may_overflow = assembled.authority == "preassembly_may_overflow"
         if assembled.addition != self._addition:
@@ -225,7 +230,7 @@ class SessionWindow:
             self._ports.cycle.flush_failures += 1
 
     async def _shrink(self, reason: str, tokens: int, cancel: Cancel, *, keep: int | None = None) -> bool:
-        done = await self._compact(Occasion(reason, 0, 0, keep_tokens=keep), tokens, cancel)
+        done = await self._compact(compact.Occasion(reason, 0, 0, keep_tokens=keep), tokens, cancel)
         if done.ok:
             return True
         # Told once until it works again: the next try would most likely fail in the same way.
@@ -236,7 +241,7 @@ class SessionWindow:
             self._ports.emit(Notice(text, "warning"))
         return False
 
-    async def _compact(self, occasion: Occasion, tokens: int, cancel: Cancel) -> Compacted:
+    async def _compact(self, occasion: compact.Occasion, tokens: int, cancel: Cancel) -> compact.Compacted:
         await self._save_memory(await self._view(), tokens, compacting=True, cancel=cancel)
         cancel.check()
         known = {"reason": occasion.reason, "tokensBefore": tokens, "messageCount": len(self._session.history())}
@@ -250,7 +255,7 @@ class SessionWindow:
         else:
             number = self._ports.cycle.compactions + 1
             filled = replace(occasion, window=budget.window, reserve=budget.reserve, number=number)
-            done = await compact(self._session, self._facts.compaction, filled, self._ports.summarize)
+            done = await compact.compact(self._session, self._facts.compaction, filled, self._ports.summarize)
         if done.ok:
             self._ports.cycle.compacted(done.tokens_after)
             self._ports.cycle.failed_at, self._ports.cycle.flush_failures = None, 0
@@ -273,7 +278,9 @@ class SessionWindow:
             self._ports.emit(Notice(text, "reply"))
         return said
 
-    async def _engine_compaction(self, occasion: Occasion, tokens: int, cancel: Cancel) -> Compacted | None:
+    async def _engine_compaction(
+        self, occasion: compact.Occasion, tokens: int, cancel: Cancel
+    ) -> compact.Compacted | None:
         """Let an engine compact in its own way; None when it leaves that to us."""
         if self._ports.host.is_default:
             return None
@@ -289,14 +296,16 @@ class SessionWindow:
             with cancel.interrupting():
                 done = await self._ports.host.compact(call)
         except Cancelled as stop:
-            return Compacted(False, stop.message, tokens)
+            return compact.Compacted(False, stop.message, tokens)
         if self._ports.host.quarantined or done.delegated:
             return None
         if done.ok and done.compacted and done.summary:
             number = self._ports.cycle.compactions + 1
-            if not adopt(self._session, done.summary, done.first_kept, tokens, number=number):
-                return Compacted(False, f"the engine keeps from {done.first_kept!r} on, which is not here", tokens)
-        return Compacted(done.ok and done.compacted, done.reason, tokens, summary=done.summary)
+            if not compact.adopt(self._session, done.summary, done.first_kept, tokens, number=number):
+                return compact.Compacted(
+                    False, f"the engine keeps from {done.first_kept!r} on, which is not here", tokens
+                )
+        return compact.Compacted(done.ok and done.compacted, done.reason, tokens, summary=done.summary)
 
 
 def _stored_state(session: SessionWriter) -> PruneState:

@@ -62,7 +62,7 @@ class Runtime(Home):
         self.tell = Telling(self.hooks, self)
         self.composer = Composer(config, env, clock, hooks=self.hooks)
         self.children = Children(self)
-        offers, self._peers = offers_of(self)
+        offers, self._close_offers = offers_of(self)
         self.toolkit = Toolkit(config, env, clock=clock, ids=ids, offers=offers, root_of=self.children.root_of)
         self.spending = Spending(config.paths.own_dir / "spending", self.today)
         self.lanes = Lanes(config.paths.own_dir / "inbox", self._open_lane, self._forget)
@@ -201,7 +201,7 @@ class Runtime(Home):
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
-        await self._peers.aclose()
+        await self._close_offers()
         await self.children.aclose()
         await self.close_engines()
         await self.lanes.close()

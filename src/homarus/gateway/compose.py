@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from homarus.config.load import Config
 from homarus.core.clock import Clock, epoch_ms
+from homarus.core.later import later
 from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.gateway.agentfacts import AgentFacts, agent_facts
@@ -35,11 +36,13 @@ from homarus.workspace.audience import Audience
 from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
 from homarus.workspace.inject import BootstrapContext
 from homarus.workspace.loader import WorkspaceLoader
-from homarus.workspace.prelude import build_prelude
 
 if TYPE_CHECKING:
     from homarus.hooks.registry import HookRegistry
     from homarus.prompt.report import About, Report
+    from homarus.workspace import prelude
+else:
+    prelude = later("homarus.workspace.prelude")
 
 _QUIET = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT})
 
@@ -230,7 +233,9 @@ class Composer:
     def _with_notes(self, turn: TurnFacts, occasion: str, agent: AgentFacts) -> TurnFacts:
         """Add the recent daily notes; they are as private as the memory they were written for."""
         zone, settings = find_zone(turn.zone) or UTC, agent.settings.startup_context
-        notes = build_prelude(agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
+        notes = prelude.build_prelude(
+            agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion
+        )
         section = Section("Recent Notes", notes, Tier.VOLATILE, once=True)
         return replace(turn, extras=(*turn.extras, section)) if notes else turn
 

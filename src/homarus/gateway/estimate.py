@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from homarus.config.load import AgentConfig
+from homarus.core.later import later
 from homarus.core.routes import SessionKey
 from homarus.gateway.skillfolders import skill_folders
 from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
 from homarus.models.settings import ModelsSettings
-from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
+
+if TYPE_CHECKING:
+    from homarus.sandbox import process
+else:
+    process = later("homarus.sandbox.process")
 
 
 def sandbox_of(
@@ -26,7 +32,7 @@ def sandbox_of(
     *,
     always: bool = False,
     skills: tuple[Mount, ...] | None = None,
-    works: Callable[[Backend], bool] = available,
+    works: Callable[[Backend], bool] | None = None,
 ) -> SandboxSpec:
     """Return where this session's commands run; `Denied` where this machine has no sandbox to offer.
 
@@ -35,7 +41,7 @@ def sandbox_of(
     """
     paths, settings = agent.config.paths, agent.block("sandbox", SandboxSettings)
     place = Place(session=session, workspace=workspace, home=paths.home, state_dir=paths.state_dir)
-    spec = resolve(replace(settings, mode="all") if always else settings, place, works)
+    spec = resolve(replace(settings, mode="all") if always else settings, place, works or process.available)
     if not spec.enforced:
         return spec
     mounts = skill_folders(agent.config).mounts() if skills is None else skills

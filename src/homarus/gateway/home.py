@@ -14,11 +14,11 @@ from homarus.config.view import Config
 from homarus.context.host import EngineHost
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Denied
+from homarus.core.later import later
 from homarus.core.routes import SessionKey
 from homarus.gateway.estimate import sandbox_of
 from homarus.gateway.skillfolders import SkillMounts
 from homarus.prompt.gather import find_zone, zone_name
-from homarus.sandbox.process import available
 from homarus.sandbox.remember import remembered
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
@@ -28,6 +28,9 @@ from homarus.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
+    from homarus.sandbox import process
+else:
+    process = later("homarus.sandbox.process")
 
 
 class Home:
@@ -44,7 +47,7 @@ class Home:
         self._engines: dict[str, EngineHost] = {}
         self._zones: dict[str | None, tzinfo] = {}
         self._skills = SkillMounts(config)
-        self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
+        self._works = remembered(config.paths.own_dir / "sandbox", _available, clock)
 
     def workspace(self, agent_id: str) -> Path:
         """Return an agent's folder."""
@@ -111,3 +114,7 @@ class Home:
         """Close the memories' indexes."""
         for memory in self._memories.values():
             memory.close()
+
+
+def _available(backend: Backend) -> bool:
+    return process.available(backend)

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from homarus.sandbox.process import end_orphans, start_of
+from homarus.core.later import later
 from homarus.storage.atomic import ensure_dir
+
+if TYPE_CHECKING:
+    from homarus.sandbox import process
+else:
+    process = later("homarus.sandbox.process")
 
 
 class Orphans:
@@ -25,7 +31,7 @@ class Orphans:
         """Note that this process starts commands. The note need not survive the machine, only the process."""
         if self._mark is None:
             ensure_dir(self._folder)
-            self._mark = self._folder / f"{os.getpid()}.{start_of(os.getpid())}"
+            self._mark = self._folder / f"{os.getpid()}.{process.start_of(os.getpid())}"
             self._mark.touch(mode=0o600)
 
     def sweep(self) -> list[int]:
@@ -34,7 +40,7 @@ class Orphans:
             return []
         self._swept = True
         dead = [path for path in self._folder.iterdir() if _is_dead(path.name)]
-        ended = end_orphans() if dead else []
+        ended = process.end_orphans() if dead else []
         for path in dead:
             path.unlink(missing_ok=True)
         return ended
@@ -48,4 +54,4 @@ class Orphans:
 
 def _is_dead(name: str) -> bool:
     pid, _, started = name.partition(".")
-    return pid.isdigit() and start_of(int(pid)) != started
+    return pid.isdigit() and process.start_of(int(pid)) != started

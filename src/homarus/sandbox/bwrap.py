@@ -8,10 +8,18 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from homarus.sandbox.held import memory_file
-from homarus.sandbox.seccomp import filter_code
+from homarus.core.later import later
 from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
+
+if TYPE_CHECKING:
+    from homarus.sandbox import held as held_files
+    from homarus.sandbox import seccomp
+else:
+    held_files = later("homarus.sandbox.held")
+    seccomp = later("homarus.sandbox.seccomp")
+
 
 # The system as a program needs it to start, and nothing that says who lives here.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
@@ -91,13 +99,13 @@ def _sized(limits: Limits) -> list[str]:
 
 def _filter(held: list[int], *, network: bool) -> int:
     """Return a descriptor from which the filter of calls can be read."""
-    return memory_file(filter_code(network=network, isolated=True), held)
+    return held_files.memory_file(seccomp.filter_code(network=network, isolated=True), held)
 
 
 def _variables(held: list[int], env: Mapping[str, str]) -> int:
     """Return a descriptor from which the variables can be read: on a command line every user of the machine would see them."""
     words = [word for name, value in sorted(env.items()) for word in ("--setenv", name, value)]
-    return memory_file(b"".join(os.fsencode(word) + b"\0" for word in words), held)
+    return held_files.memory_file(b"".join(os.fsencode(word) + b"\0" for word in words), held)
 
 
 def limited(limits: Limits, argv: Sequence[str]) -> list[str]:

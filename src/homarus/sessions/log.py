@@ -7,17 +7,24 @@ from contextlib import contextmanager
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
+from homarus.core.later import later
 from homarus.sessions.branch import Node, Nodes, Tail, cut, forget_old_images, walk_tail
 from homarus.sessions.codec import Json
 from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, read_entry, salvage, to_entry, to_header
-from homarus.sessions.legacy import upgrade
 from homarus.storage.faults import Missing, explained
 from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
 from homarus.storage.record import decode
+
+if TYPE_CHECKING:
+    from homarus.sessions import legacy
+else:
+    legacy = later("homarus.sessions.legacy")
+
 
 # How much of a branch without any boundary is held in memory, in characters that a model sees: no request to a model
 # with 200,000 tokens holds more. A caller with a larger model asks for more.
@@ -86,7 +93,7 @@ def read_entries(source: Source) -> Iterator[Entry]:
             yield from to_entries(line)
     elif source.form in {Form.OLD, Form.FLAT}:
         rows = [value for line in read_lines(source.path) for value in _values(line)]
-        yield from (entry for row in upgrade(rows) if (entry := to_entry(row)))
+        yield from (entry for row in legacy.upgrade(rows) if (entry := to_entry(row)))
 
 
 def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tail:

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
+from homarus.core.later import later
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
 from homarus.sessions.importers import FILE
 from homarus.sessions.importers.snapshot import Snapshot
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.lifecycle import Age, fresh_row, policy_for, stale
 from homarus.sessions.log import WINDOW, Source, load_branch
 from homarus.sessions.owner import own
 from homarus.sessions.places import INDEX, Kind, Place, files_in, transcript_name, transcript_path, visit
@@ -35,7 +35,10 @@ from homarus.storage.faults import explained
 from homarus.storage.record import decode, encode
 
 if TYPE_CHECKING:
+    from homarus.sessions import lifecycle
     from homarus.sessions.importers.sqlite import Foreign
+else:
+    lifecycle = later("homarus.sessions.lifecycle")
 
 
 class SessionInfo(Struct, frozen=True):
@@ -154,7 +157,7 @@ class SessionStore:
         if info.place.kind is Kind.DATABASE:
             more["importedFrom"] = self._origin(info)
         row = self.index.replace(
-            key, lambda now_there: fresh_row(now_there or info.row, session_id, epoch_ms(now)) | more
+            key, lambda now_there: lifecycle.fresh_row(now_there or info.row, session_id, epoch_ms(now)) | more
         )
         return self._info(str(key), row)
 
@@ -166,15 +169,15 @@ class SessionStore:
         if info is None:
             return None
         threaded = threaded or bool(key.thread or key.topic)
-        policy = policy_for(settings, key, channel or info.entry.channel or "", threaded=threaded)
+        policy = lifecycle.policy_for(settings, key, channel or info.entry.channel or "", threaded=threaded)
         if policy.mode in {"none", "never", "off"}:
             return None
         entry = info.entry
-        age = Age(entry.session_started_at, entry.last_interaction_at, 0, entry.updated_at)
+        age = lifecycle.Age(entry.session_started_at, entry.last_interaction_at, 0, entry.updated_at)
         if not age.started_at:
             with visit(info.place) as source:
                 age = replace(age, header_at=to_ms(source.header.timestamp))
-        return stale(age, policy, self.clock.now(), zone)
+        return lifecycle.stale(age, policy, self.clock.now(), zone)
 
     def delete(self, key: SessionKey) -> Place | None:
         """Take a session out of the index; its transcript becomes an archive. The main session cannot be deleted."""

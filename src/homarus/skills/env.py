@@ -9,15 +9,21 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from homarus.config.redact import is_reference, is_secret_key
 from homarus.core.errors import HomarusError
+from homarus.core.later import later
 from homarus.core.patterns import late
 from homarus.skills.settings import SkillSettings
 from homarus.skills.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from homarus.config import redact
+else:
+    redact = later("homarus.config.redact")
+
 
 _NAME = late(r"[A-Za-z_][A-Za-z0-9_]*")
 # A skill names its own `primaryEnv`. These names would let it decide what other programs load or where they look.
@@ -68,7 +74,7 @@ def env_for_run(
             return
         if text and "\0" not in text:
             added[name] = text
-            if secret or is_secret_key(name) or is_reference(value):
+            if secret or redact.is_secret_key(name) or redact.is_reference(value):
                 hidden.append(text)
 
     for skill in snapshot.skills:

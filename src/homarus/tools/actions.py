@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,8 +12,11 @@ from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.egress import Egress, Limits
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, opened
-from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+if TYPE_CHECKING:
+    from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
+
 
 _TEXT: dict[str, Any] = {"type": "string"}
 

@@ -5,14 +5,17 @@ What a child may do is decided by whoever fills `Spawner`; these tools only say 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from homarus.core.errors import ToolError
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.ports import Spawner
 from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, said
+
+if TYPE_CHECKING:
+    from homarus.tools.ports import Spawner
+
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _ACTIONS = ["list", "cancel", "steer", "info", "log"]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import ToolError
+from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import Root
-from homarus.tools.diff import compare
 from homarus.tools.paths import Reach, Spot, locate, opened, put
-from homarus.tools.textedit import Edit, apply
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+if TYPE_CHECKING:
+    from homarus.tools import diff as diffs
+    from homarus.tools import textedit
+else:
+    diffs = later("homarus.tools.diff")
+    textedit = later("homarus.tools.textedit")
+
 
 MAX_BYTES = 8 << 20
 MAX_EDITS = 100
@@ -50,13 +57,13 @@ def edit_tool(reach: Reach) -> Tool:
         spot = locate(context, arguments["path"], reach, write=True)
         with opened(spot) as root:
             text = read_text(root, spot)
-            changed = apply(text, edits, str(spot.path))
+            changed = textedit.apply(text, edits, str(spot.path))
             try:
                 data = changed.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 raise ToolError("newText holds half a character (a lone surrogate)", cure="send plain text") from None
             put(context, root, spot, data)
-        change = compare(text, changed)
+        change = diffs.compare(text, changed)
         number = f"{len(edits)} edits" if len(edits) > 1 else "1 edit"
         return said(
             f"Changed {spot.path} ({number}, first at line {change.first_line}).\n{_shown(change.diff)}",
@@ -85,7 +92,7 @@ def _shown(diff: str) -> str:
     return diff.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _edits(arguments: dict[str, Any]) -> list[Edit]:
+def _edits(arguments: dict[str, Any]) -> list[textedit.Edit]:
     single = "oldText" in arguments or "newText" in arguments
     given = arguments.get("edits") or []
     if single and given:
@@ -101,5 +108,5 @@ def _edits(arguments: dict[str, Any]) -> list[Edit]:
         old, new = named.get("oldText"), named.get("newText")
         if not isinstance(old, str) or not isinstance(new, str):
             raise ToolError(f"edit {number + 1} needs oldText and newText", cure="give both as text")
-        edits.append(Edit(old, new))
+        edits.append(textedit.Edit(old, new))
     return edits

@@ -10,16 +10,22 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Denied, ToolError
+from homarus.core.later import later
 from homarus.core.text import single_line
 from homarus.models.http import HttpClient, HttpError
-from homarus.tools.addresses import is_public, parse_url
+
+if TYPE_CHECKING:
+    from homarus.tools import addresses
+else:
+    addresses = later("homarus.tools.addresses")
+
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 HEADERS = frozenset({"accept", "accept-language", "user-agent", "x-subscription-token", "content-type"})
@@ -111,7 +117,7 @@ class Egress:
 
     def _checked(self, url: str) -> SplitResult:
         parts = urlsplit(url)
-        return parts if self._is_own(parts) else parse_url(url)
+        return parts if self._is_own(parts) else addresses.parse_url(url)
 
     def _is_own(self, parts: SplitResult) -> bool:
         try:
@@ -148,7 +154,7 @@ class Egress:
             raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address") from None
         if not found:
             raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address")
-        private = [address for address in found if not is_public(address)]
+        private = [address for address in found if not addresses.is_public(address)]
         if private and not own:
             raise Denied(
                 f"{single_line(host, 100)} leads into a private network", cure="only public addresses can be fetched"

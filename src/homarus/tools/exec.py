@@ -8,15 +8,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.core.errors import Denied, ToolError
+from homarus.core.later import later
 from homarus.core.text import human_bytes
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.command import make_plan
-from homarus.tools.keys import encode_keys, paste
 from homarus.tools.processes import ProcessManager, ProcessSettings, Running
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+if TYPE_CHECKING:
+    from homarus.tools import command, keys
+else:
+    command = later("homarus.tools.command")
+    keys = later("homarus.tools.keys")
+
 
 MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
 LOG_LINES = 200
@@ -93,7 +99,7 @@ class _Kit:
         self._settings = settings
 
     async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        plan = make_plan(context, arguments, self._outer)
+        plan = command.make_plan(context, arguments, self._outer)
         if plan.on_host:
             self._grants.take(context.call_id, plan.digest)
         background = arguments.get("background", False) and context.background
@@ -197,11 +203,11 @@ async def _give(item: Running, action: str, arguments: dict[str, Any]) -> ToolOu
     data = arguments.get("data", "")
     match action:
         case "send-keys":
-            sent = encode_keys(arguments.get("keys") or ([data] if data else []))
+            sent = keys.encode_keys(arguments.get("keys") or ([data] if data else []))
         case "submit":
             sent = data.encode() + (b"\r" if item.child.is_terminal else b"\n")
         case "paste":
-            sent = paste(data) if item.child.is_terminal else data.encode()
+            sent = keys.paste(data) if item.child.is_terminal else data.encode()
         case _:
             sent = data.encode("utf-8", "surrogateescape")
     if not sent and not arguments.get("eof"):

@@ -10,24 +10,30 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import Denied
+from homarus.core.later import later
 from homarus.core.messages import Trust
 from homarus.core.text import single_line
 from homarus.core.tools import Risk
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.approval import Approvals, Approver, Nobody
-from homarus.tools.command import Plan, make_plan
-from homarus.tools.protected import is_private, is_protected, touched
-from homarus.tools.risky import may_last
 from homarus.tools.target import Target, target_of
 from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import stricter
+
+if TYPE_CHECKING:
+    from homarus.tools import command, protected, risky
+else:
+    protected = later("homarus.tools.protected")
+    risky = later("homarus.tools.risky")
+    command = later("homarus.tools.command")
+
 
 MAX_GRANTS = 1_000
 # What gives a running command something to do.
@@ -96,7 +102,7 @@ class Case(Struct, frozen=True):
     sandbox: SandboxSpec
     owner_only: bool = False
     # For exec: what would run. For file tools: which files. For egress: where to.
-    plan: Plan | None = None
+    plan: command.Plan | None = None
     paths: tuple[str, ...] = ()
     target: Target | None = None
     # For tools that can do several things: which one.
@@ -126,7 +132,7 @@ def decide(case: Case, known: Known) -> Verdict:
 def _private(case: Case, _: Known) -> Verdict:
     if case.trust not in {Trust.GROUP, Trust.EXTERNAL}:
         return Allow()
-    if any(is_private(path, case.workspace) for path in case.paths):
+    if any(protected.is_private(path, case.workspace) for path in case.paths):
         return Deny("the owner's notes are not for others to read or change")
     if case.tool == "grep" and any(PurePath(case.workspace).is_relative_to(path) for path in case.paths):
         return Deny("a search of the whole workspace would show the owner's notes; search one of its folders")
@@ -159,7 +165,7 @@ def _on_host(case: Case, known: Known) -> Verdict:
     if case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full"):
         return Allow()
     subject = rule_subject(plan)
-    lasting = may_last(plan)
+    lasting = risky.may_last(plan)
     if lasting and known("exec", subject):
         return Allow()
     if case.mode == "allowlist":
@@ -190,7 +196,7 @@ def _inside(path: str, workspace: str) -> bool:
 def _identity(case: Case, _: Known) -> Verdict:
     if case.risk is not Risk.WRITE or (case.trust is Trust.OWNER and not case.tainted):
         return Allow()
-    named = [path for path in case.paths if is_protected(path, case.workspace)]
+    named = [path for path in case.paths if protected.is_protected(path, case.workspace)]
     if not named:
         return Allow()
     why = "after untrusted text was read" if case.tainted else "for somebody who is not the owner"
@@ -226,7 +232,7 @@ def _powers(case: Case, _: Known) -> Verdict:
     return Allow()
 
 
-def rule_subject(plan: Plan) -> str:
+def rule_subject(plan: command.Plan) -> str:
     """Return what a lasting rule for a command names: its program, its exact arguments, its environment and its files."""
     facts = (plan.argv, sorted(plan.env.items()), plan.files)
     return f"{' '.join(map(_shown, plan.argv))} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]}"
@@ -265,7 +271,7 @@ class PolicyGate:
         *,
         approver: Approver | None = None,
         settings: Callable[[str], ExecSettings] = lambda _agent_id: ExecSettings(),
-        running: Callable[[str, str], Plan | None] = lambda _agent_id, _ident: None,
+        running: Callable[[str, str], command.Plan | None] = lambda _agent_id, _ident: None,
     ) -> None:
         self._approvals = approvals
         self._granted = granted
@@ -277,7 +283,9 @@ class PolicyGate:
     async def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
         """Admit one call, exactly as it will run, or raise `Denied`."""
         plan = (
-            make_plan(context, arguments, self._outer) if tool.name == "exec" else self._fed(tool, arguments, context)
+            command.make_plan(context, arguments, self._outer)
+            if tool.name == "exec"
+            else self._fed(tool, arguments, context)
         )
         case = Case(
             tool=tool.name,
@@ -287,7 +295,7 @@ class PolicyGate:
             sandbox=context.sandbox,
             owner_only=tool.owner_only,
             plan=plan,
-            paths=touched(tool.name, arguments, context),
+            paths=protected.touched(tool.name, arguments, context),
             target=target_of(tool.name, arguments, context.route),
             action=str(arguments.get("action") or ""),
             workspace=str(context.workspace),
@@ -302,7 +310,7 @@ class PolicyGate:
         if tool.name == "exec" and plan is not None and plan.on_host:
             self._granted.give(context.call_id, plan.digest)
 
-    def _fed(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Plan | None:
+    def _fed(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:
         """Return the host command that a call would give input to: what a shell is told later was not approved with it."""
         if tool.name != "process" or arguments.get("action") not in _INPUTS:
             return None

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from homarus.core.errors import HomarusError, ToolError
+from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
-from homarus.tools.diff import compare
 from homarus.tools.edit import read_text
-from homarus.tools.patchtext import Operation, parse, patched
 from homarus.tools.paths import Reach, Spot, locate, opened, put
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+if TYPE_CHECKING:
+    from homarus.tools import diff, patchtext
+else:
+    diff = later("homarus.tools.diff")
+    patchtext = later("homarus.tools.patchtext")
+
 
 MAX_FILES = 200
 MAX_DIFF_CHARS = 6_000
@@ -45,7 +51,7 @@ def patch_tool(reach: Reach) -> Tool:
     """Return apply_patch."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        operations = parse(arguments["input"])
+        operations = patchtext.parse(arguments["input"])
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
         steps = plan(context, operations, reach)
@@ -56,7 +62,7 @@ def patch_tool(reach: Reach) -> Tool:
     return Tool(spec=PATCH, risk=Risk.WRITE, run=run, group="fs", aliases=aliases, sequential=True)
 
 
-def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> list[Step]:
+def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Reach) -> list[Step]:
     """Return what would be written, with every hunk verified; raises before anything is changed."""
     steps: list[Step] = []
     taken: set[str] = set()
@@ -80,7 +86,7 @@ def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> lis
         if operation.kind == "delete":
             steps.append(Step(spot, before, None, mode))
             continue
-        after = _bytes(patched(text, operation))
+        after = _bytes(patchtext.patched(text, operation))
         if operation.move_to:
             steps.append(Step(_absent(claim(operation.move_to)), None, after, mode))
             steps.append(Step(spot, before, None, mode))
@@ -145,7 +151,7 @@ def _bytes(text: str) -> bytes:
         raise ToolError("the patch holds half a character (a lone surrogate)", cure="send plain text") from None
 
 
-def _report(operations: list[Operation], steps: list[Step]) -> str:
+def _report(operations: list[patchtext.Operation], steps: list[Step]) -> str:
     signs = {"add": "A", "update": "M", "delete": "D"}
     lines = [
         f"{signs[operation.kind]} {operation.path}" + (f" -> {operation.move_to}" if operation.move_to else "")
@@ -154,6 +160,6 @@ def _report(operations: list[Operation], steps: list[Step]) -> str:
     text = "Done:\n" + "\n".join(lines)
     for step in steps:
         if step.before is not None and step.after is not None and len(text) < MAX_DIFF_CHARS:
-            change = compare(step.before.decode("utf-8", "replace"), step.after.decode("utf-8", "replace"))
+            change = diff.compare(step.before.decode("utf-8", "replace"), step.after.decode("utf-8", "replace"))
             text += f"\n\n{step.spot.path}\n{change.diff}"
     return text[: 2 * MAX_DIFF_CHARS]

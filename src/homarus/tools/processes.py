@@ -8,15 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ToolError
+from homarus.core.later import later
 from homarus.core.text import single_line
-from homarus.sandbox.process import Child, Exit, Order, start
-from homarus.tools.command import Plan
 from homarus.tools.tool import ToolContext
+
+if TYPE_CHECKING:
+    from homarus.sandbox import process
+    from homarus.tools.command import Plan
+else:
+    process = later("homarus.sandbox.process")
+
 
 MAX_OUTPUT, MAX_PENDING = 200_000, 30_000
 # A command that prints more than this is ended: it prints for nobody.
@@ -78,7 +85,7 @@ class Tail:
 class Running:
     """One command, from its start until it is forgotten."""
 
-    def __init__(self, ident: str, plan: Plan, context: ToolContext, child: Child) -> None:
+    def __init__(self, ident: str, plan: Plan, context: ToolContext, child: process.Child) -> None:
         self.id = ident
         self.plan = plan
         self.agent_id = context.agent_id
@@ -87,7 +94,7 @@ class Running:
         self.child = child
         self.started = context.clock.monotonic()
         self.ended_at: float | None = None
-        self.exit: Exit | None = None
+        self.exit: process.Exit | None = None
         self.stopped = ""
         self.background = False
         self.output = Tail(MAX_OUTPUT)
@@ -147,9 +154,9 @@ class ProcessManager:
         ident = self._ids.short()
         while ident in self._all:
             ident = self._ids.uuid()[:8]
-        order = Order(plan.argv, plan.cwd, plan.env, f"{ident}-{self._ids.uuid()[:8]}", tty=tty, stdin=stdin)
+        order = process.Order(plan.argv, plan.cwd, plan.env, f"{ident}-{self._ids.uuid()[:8]}", tty=tty, stdin=stdin)
         self._before()
-        item = Running(ident, plan, context, await start(plan.spec, order))
+        item = Running(ident, plan, context, await process.start(plan.spec, order))
         self._all[ident] = item
         item.work = asyncio.create_task(self._look_after(item, seconds))
         self._tasks.add(item.work)

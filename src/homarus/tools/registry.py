@@ -5,14 +5,13 @@ but what exists: a tool whose service is missing is left out, and the others sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.tools import ToolSpec
-from homarus.memory.toolset import Citations
 from homarus.tools.actions import cron_tool, gateway_tool, image_tool, message_tool
 from homarus.tools.children import child_tools
 from homarus.tools.edit import edit_tool
@@ -22,16 +21,6 @@ from homarus.tools.files import file_tools
 from homarus.tools.memory import Open, memory_tools
 from homarus.tools.patch import patch_tool
 from homarus.tools.paths import Reach
-from homarus.tools.ports import (
-    GatewayControl,
-    Looker,
-    Scheduler,
-    Sender,
-    SessionsSend,
-    SessionsView,
-    Spawner,
-    StatusSource,
-)
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.search import search_tools
 from homarus.tools.searching import backend_for
@@ -39,6 +28,20 @@ from homarus.tools.sessions_tools import sessions_tools
 from homarus.tools.settings import WebSettings
 from homarus.tools.tool import Tool
 from homarus.tools.web import fetch_tool, search_tool
+
+if TYPE_CHECKING:
+    from homarus.memory.toolset import Citations
+    from homarus.tools.ports import (
+        GatewayControl,
+        Looker,
+        Scheduler,
+        Sender,
+        SessionsSend,
+        SessionsView,
+        Spawner,
+        StatusSource,
+    )
+
 
 MAX_SPEC_CHARS = 9_500
 ORDER = (

@@ -15,20 +15,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import Denied, ToolError
+from homarus.core.later import later
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
-from homarus.sandbox.process import Order, start
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.globs import compile_glob
 from homarus.tools.paths import Reach, Spot, locate, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+if TYPE_CHECKING:
+    from homarus.sandbox import process as sandboxed
+    from homarus.tools import globs
+else:
+    sandboxed = later("homarus.sandbox.process")
+    globs = later("homarus.tools.globs")
+
 
 MAX_MATCHES, MAX_FOUND, MAX_LINE, MAX_CONTEXT = 100, 1_000, 500, 20
 MAX_BYTES = 51_200
@@ -132,7 +139,7 @@ class _Kit:
     async def find(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         spot = locate(context, arguments.get("path") or ".", self._reach)
         pattern = _glob(arguments["pattern"])
-        found = _Names(min(arguments.get("limit", MAX_FOUND), MAX_FOUND), compile_glob(pattern))
+        found = _Names(min(arguments.get("limit", MAX_FOUND), MAX_FOUND), globs.compile_glob(pattern))
         await self._feed(context, spot, Query("find", -1, spot.name), found)
         return found.output(spot)
 
@@ -168,7 +175,7 @@ class _Matches:
 
     def __init__(self, limit: int, glob: str) -> None:
         self._limit = limit
-        self._glob = compile_glob(glob) if glob else None
+        self._glob = globs.compile_glob(glob) if glob else None
         self._lines: list[str] = []
         self._matches = self._size = 0
         self.note = ""
@@ -250,7 +257,7 @@ class _Names:
 
 def _glob(text: str) -> str:
     try:
-        compile_glob(text)
+        globs.compile_glob(text)
     except re.error as problem:
         raise ToolError(
             f"'{single_line(text, 80)}' is no glob: {problem}", cure="write one such as *.md or src/**/*.py"
@@ -302,7 +309,7 @@ async def _with_ripgrep(
     folder = spot.path if is_folder else spot.path.parent
     line += ["--", "." if is_folder else f"./{spot.path.name}"]
     spec = replace(context.sandbox, network=False)
-    child = await start(spec, Order(tuple(line), str(folder), {"PATH": _PATH}, context.ids.uuid()))
+    child = await sandboxed.start(spec, sandboxed.Order(tuple(line), str(folder), {"PATH": _PATH}, context.ids.uuid()))
     try:
         yield child.output()
     finally:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from homarus.core.errors import ToolError
+from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
-from homarus.memory.redact import redact_lines
-from homarus.tools.ports import SessionsSend, SessionsView, StatusSource
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+
+if TYPE_CHECKING:
+    from homarus.memory import redact
+    from homarus.tools.ports import SessionsSend, SessionsView, StatusSource
+else:
+    redact = later("homarus.memory.redact")
+
 
 MAX_LIST_BYTES, MAX_HISTORY_BYTES, MAX_TEXT = 65_536, 80_000, 4_000
 _HIDDEN = frozenset({"signature", "thinkingSignature", "image", "images", "data"})
@@ -155,7 +161,7 @@ def _within(arguments: dict[str, Any], name: str, default: int, most: int) -> in
 def _shown(value: Any) -> Any:
     """Return what may be shown of a row, however deep: no secrets, images and signatures, its texts cut."""
     if isinstance(value, str):
-        text = "\n".join(redact_lines(value.split("\n")))
+        text = "\n".join(redact.redact_lines(value.split("\n")))
         return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} […]"
     if isinstance(value, dict):
         return {key: _shown(inner) for key, inner in value.items() if key not in _HIDDEN}

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from homarus.core.errors import ToolError
+from homarus.core.later import later
 from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.addresses import parse_url
 from homarus.tools.egress import Egress, Fetched, Limits
 from homarus.tools.searching import Backend, Hit
 from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
-from homarus.tools.untrusted import wrapped
+
+if TYPE_CHECKING:
+    from homarus.tools import addresses, untrusted
+else:
+    addresses = later("homarus.tools.addresses")
+    untrusted = later("homarus.tools.untrusted")
+
 
 _TEXTUAL = (
     "text/",
@@ -58,7 +64,7 @@ def fetch_tool(egress: Egress, settings: FetchSettings) -> Tool:
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         url = arguments["url"] if "://" in arguments["url"] else f"https://{arguments['url']}"
-        parse_url(url)
+        addresses.parse_url(url)
         headers = {"user-agent": settings.user_agent, "accept": "text/html,text/plain;q=0.9,*/*;q=0.5"}
         held = replace(limits, elsewhere=not context.taint)
         page = await egress.fetch(url, headers=headers, limits=held, cancel=context.cancel)
@@ -70,7 +76,10 @@ def fetch_tool(egress: Egress, settings: FetchSettings) -> Tool:
         body = text[:room] + ("\n[cut here]" if cut else "")
         head = "" if page.status < 400 else f"The server answered {page.status}.\n"
         return said(
-            head + wrapped(body, page.url, context.ids.uuid()[:8]), status=page.status, url=page.url, truncated=cut
+            head + untrusted.wrapped(body, page.url, context.ids.uuid()[:8]),
+            status=page.status,
+            url=page.url,
+            truncated=cut,
         )
 
     return Tool(spec=FETCH, risk=Risk.READ, run=run, group="web", taints=True, aliases={"max_chars": "maxChars"})
@@ -91,7 +100,7 @@ def search_tool(egress: Egress, backend: Backend, count: int, seconds: float) ->
         if not hits:
             return said(f"Nothing found by {backend.name}.", results=0)
         text = "\n\n".join(f"{at}. {_line(hit)}" for at, hit in enumerate(hits, 1))
-        return said(wrapped(text, f"web search ({backend.name})", context.ids.uuid()[:8]), results=len(hits))
+        return said(untrusted.wrapped(text, f"web search ({backend.name})", context.ids.uuid()[:8]), results=len(hits))
 
     return Tool(
         spec=SEARCH, risk=Risk.READ, run=run, group="web", taints=True, aliases={"q": "query", "limit": "count"}

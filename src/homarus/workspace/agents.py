@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from homarus.config.load import AgentConfig, Config
 from homarus.config.paths import expand
+from homarus.core.later import later
 from homarus.storage.boundary import Root
 from homarus.workspace import names
-from homarus.workspace.identity import parse_identity
+
+if TYPE_CHECKING:
+    from homarus.workspace import identity as identity_file
+else:
+    identity_file = later("homarus.workspace.identity")
+
 
 WORKSPACE_VARIABLE = "OPENCLAW_WORKSPACE_DIR"
 
@@ -84,7 +90,7 @@ def read_identity(workspace: Path) -> dict[str, str]:
         return {}
     with Root(workspace) as root:
         got = root.read(names.IDENTITY, max_bytes=65_536)
-    return parse_identity(got.data.decode("utf-8", "replace"))
+    return identity_file.parse_identity(got.data.decode("utf-8", "replace"))
 
 
 def bindings_of(config: Config, agent_id: str) -> list[dict[str, Any]]:

@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from homarus.config.view import Config
 from homarus.core.clock import SystemClock
 from homarus.core.errors import HomarusError
-from homarus.gateway.offers.cards import Cards
-from homarus.gateway.offers.control import ConfigControl
+from homarus.core.later import later, made_later
 from homarus.gateway.offers.looker import Looker
-from homarus.gateway.offers.peers import Peers
-from homarus.gateway.offers.views import Conversations
 from homarus.models.access import Models
 from homarus.tools.registry import ToolServices
 
 if TYPE_CHECKING:
     from homarus.gateway.app import Runtime
+    from homarus.gateway.offers import cards, control, peers, views
+else:
+    cards = later("homarus.gateway.offers.cards")
+    control = later("homarus.gateway.offers.control")
+    peers = later("homarus.gateway.offers.peers")
+    views = later("homarus.gateway.offers.views")
 
 
-def offers_of(runtime: Runtime) -> tuple[ToolServices, Peers]:
-    """Return the services of a running home, and those of them that must be closed with it.
+def offers_of(runtime: Runtime) -> tuple[ToolServices, Callable[[], Awaitable[None]]]:
+    """Return the services of a running home, each made when a tool first needs it, and what lets go of them.
 
     Messages to people and jobs come with channels and a scheduler; until then their tools do not exist.
     """
-    view = Conversations(runtime)
-    peers = Peers(runtime, view)
+    speaking: list[peers.Peers] = []
+
+    def speak() -> peers.Peers:
+        speaking.append(peers.Peers(runtime, view))
+        return speaking[0]
+
+    async def aclose() -> None:
+        for each in speaking:
+            await each.aclose()
+
+    view = made_later(lambda: views.Conversations(runtime))
     services = ToolServices(
         memory_of=runtime.memory,
         sessions=view,
-        sessions_send=peers,
+        sessions_send=made_later(speak),
         spawner=runtime.children,
-        status=Cards(runtime, view),
-        gateway=ConfigControl(runtime.config, runtime.env),
+        status=made_later(lambda: cards.Cards(runtime, view)),
+        gateway=made_later(lambda: control.ConfigControl(runtime.config, runtime.env)),
         looker=Looker(runtime),
     )
-    return services, peers
+    return services, aclose
 
 
 class _Home:

@@ -26,8 +26,6 @@ from homarus.core.events import ChildEnded, ChildStarted
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.delivery.sanitize import shape
-from homarus.gateway.subagents.attic import Attic
-from homarus.gateway.subagents.reports import Reports
 from homarus.queue.inbox import inbox_path
 from homarus.queue.lane import SessionLane
 from homarus.queue.modes import Overrides
@@ -37,6 +35,8 @@ from homarus.tools.tool import Taint, ToolContext
 
 if TYPE_CHECKING:
     from homarus.gateway.app import Runtime
+    from homarus.gateway.subagents.attic import Attic
+    from homarus.gateway.subagents.reports import Reports
     from homarus.gateway.subagents.spawning import Planner, Wish
 
 _log = logging.getLogger(__name__)
@@ -63,8 +63,6 @@ class Children:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.books = ChildBooks(runtime.config.paths.own_dir / "children", inbox_path)
-        self._reports = Reports(runtime, self.books, self._do)
-        self._attic = Attic(runtime, self.books, lambda work: self._do(work, self._ending), self._quiet_down)
         self._at_work: dict[SessionKey, AtWork] = {}
         # What counts the calls of each session's newest turn, for as long as somebody holds it.
         self.meters: WeakValueDictionary[SessionKey, Meter] = WeakValueDictionary()
@@ -89,9 +87,23 @@ class Children:
         lane = self._runtime.lanes.get(context.session)
         return self.books.count(context.session) + (lane.reports if lane is not None else 0)
 
+    # Most sessions never have children: what looks after them is loaded with the first one.
+
+    @cached_property
+    def _reports(self) -> Reports:
+        from homarus.gateway.subagents.reports import Reports
+
+        return Reports(self._runtime, self.books, self._do)
+
+    @cached_property
+    def _attic(self) -> Attic:
+        from homarus.gateway.subagents.attic import Attic
+
+        return Attic(self._runtime, self.books, lambda work: self._do(work, self._ending), self._quiet_down)
+
     @cached_property
     def planner(self) -> Planner:
-        """Return what says what becomes of an order; it is loaded with the first one."""
+        """Return what says what becomes of an order."""
         from homarus.gateway.subagents.spawning import Planner
 
         return Planner(self._runtime, self._runtime.models)
@@ -350,7 +362,7 @@ class Children:
         """Settle what an earlier process left of a session's children."""
         if self.books.owns(key) or not self.books.exists(key):
             return
-        from homarus.gateway.subagents.leftovers import World, take_up  # most sessions never have children
+        from homarus.gateway.subagents.leftovers import World, take_up
 
         world = World(
             now=epoch_ms(self._runtime.clock.now()),

@@ -1,0 +1,50 @@
+"""Modules that are loaded, and services that are made, when they are first used: a turn does little of what it could do.
+
+Static checkers are shown a plain import of such a module, so types and layers hold as for any other:
+
+    if TYPE_CHECKING:
+        from homarus.tools import textedit
+    else:
+        textedit = later("homarus.tools.textedit")
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+
+class _Later(ModuleType):
+    """Stands for a module until something of it is asked for, and then hands out what it has."""
+
+    def __getattr__(self, name: str) -> object:
+        module = sys.modules.get(self.__name__) or import_module(self.__name__)
+        return getattr(module, name)
+
+
+def later(name: str) -> ModuleType:
+    """Return a module that is imported with its first use. Not for what every turn uses: then a plain import is cheaper."""
+    return _Later(name)
+
+
+class _Made:
+    """Stands for a service until something is asked of it."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+        self._made: object = None
+
+    def __getattr__(self, name: str) -> object:
+        if self._made is None:
+            self._made = self._make()
+        return getattr(self._made, name)
+
+
+def made_later(make: Callable[[], T]) -> T:
+    """Return a service that is made with the first thing it is asked for. Its methods can be called, nothing else."""
+    return cast("T", _Made(make))
