@@ -94,7 +94,7 @@ class Query(Struct, frozen=True):
 
 def search_tools(reach: Reach, *, ripgrep: str | None = None) -> list[Tool]:
     """Return grep and find; `ripgrep` names the program, an empty text means to do without."""
-    kit = _Kit(reach, _ripgrep() if ripgrep is None else ripgrep)
+    kit = _Kit(reach, ripgrep)
     return [
         Tool(spec=GREP, risk=Risk.READ, run=kit.grep, group="fs", aliases=_ALIASES),
         Tool(
@@ -108,9 +108,9 @@ def search_tools(reach: Reach, *, ripgrep: str | None = None) -> list[Tool]:
 
 
 class _Kit:
-    def __init__(self, reach: Reach, ripgrep: str) -> None:
+    def __init__(self, reach: Reach, ripgrep: str | None) -> None:
         self._reach = reach
-        self._ripgrep = ripgrep
+        self._named = ripgrep
 
     async def grep(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         literal, pattern = arguments.get("literal", False), arguments["pattern"]
@@ -149,8 +149,9 @@ class _Kit:
             is_folder = _kind(root, spot, folder_only=query.mode == "find")
             # Only a sandbox keeps ripgrep from a folder that becomes a link while it looks.
             bounded = context.sandbox.enforced or not self._reach.workspace_only
-            if self._ripgrep and bounded and context.sandbox.can_read(str(spot.path)):
-                source = _with_ripgrep(context, spot, query, self._ripgrep, is_folder=is_folder)
+            ripgrep = _ripgrep() if self._named is None else self._named
+            if ripgrep and bounded and context.sandbox.can_read(str(spot.path)):
+                source = _with_ripgrep(context, spot, query, ripgrep, is_folder=is_folder)
             else:
                 source = _with_ours(root, replace(query, start=_real_name(root, spot)), into)
             try:
