@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from homarus.agent.outcome import Status
 from homarus.core.messages import Trust, Usage
+from homarus.core.patterns import late
 from homarus.core.routes import Route, SessionKey
 from homarus.core.text import neutralize, printable, single_line
 from homarus.sandbox.spec import SandboxSpec
@@ -24,7 +25,7 @@ CHANNEL = "subagent"  # where a child's orders come from
 TASK_HEAD = "[Subagent Task]"
 RESULT_HEAD = "[Subagent Result]"
 INTERRUPTED = "interrupted: the program ended while it was at work"
-_FORGED = re.compile(r"<<<\s*(?:END_)?SUBAGENT_RESULT[^>]*>>>", re.IGNORECASE)
+_FORGED = late(r"<<<\s*(?:END_)?SUBAGENT_RESULT[^>]*>>>", re.IGNORECASE)
 
 # How a run ended, as its parent is told: what nobody knows is `unknown`, never a guess from a text.
 Word = Literal["ok", "error", "timeout", "unknown"]

@@ -25,6 +25,8 @@ class Unfit(Exception):
 
 def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
     """Return the typed block. `report` hears of every value that was left out, by its path and the reason."""
+    if _says_nothing(value, into):
+        return into()
     try:
         return msgspec.convert(value, into)
     except msgspec.ValidationError:
@@ -35,6 +37,17 @@ def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
         report(path, str(problem))
         disabled = getattr(into, "disabled", None)
         return typing.cast("T", disabled()) if disabled else into()
+
+
+def _says_nothing(value: Any, into: Any) -> bool:
+    """Say whether a block sets no key of its class, as most do: then what the class makes of nothing is all of it."""
+    return (
+        isinstance(value, dict)
+        and _is_struct(into)
+        and len(into.__struct_defaults__) == len(into.__struct_fields__)
+        and not into.__struct_config__.forbid_unknown_fields
+        and value.keys().isdisjoint(into.__struct_encode_fields__)
+    )
 
 
 def _salvage(value: Any, into: Any, report: Report, path: KeyPath) -> Any:

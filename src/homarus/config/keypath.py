@@ -25,9 +25,11 @@ _TOKEN = late(
 @lru_cache(maxsize=512)
 def parse_path(text: str) -> KeyPath:
     """Read a path as people write it; `""` is the whole document. Raises ConfigError for text that is no path."""
+    text = text.strip()
+    if text.replace(".", "a").isalnum() and all(names := text.split(".")):
+        return tuple(names)  # names and dots alone: nothing to take apart
     steps: list[Step] = []
     at = 0
-    text = text.strip()
     while at < len(text):
         match = _TOKEN.match(text, at)
         needs_dot = bool(steps) and match is not None and (match["name"] is not None or match["bare"] is not None)

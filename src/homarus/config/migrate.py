@@ -11,7 +11,7 @@ The canonical form is the newest spelling, with two exceptions that make merging
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from homarus.config import reshape
@@ -151,12 +151,17 @@ def migrate(document: dict[str, Any]) -> Draft:
 @lru_cache(maxsize=512)
 def canonical(path: KeyPath) -> KeyPath:
     """Return where a path of any era stands in the canonical form, as far as names alone tell."""
-    for step in MIGRATIONS:
-        for old, new in step.renames:
-            path = _renamed(path, old.split("."), new.split("."))
-    for old, new in (("memory.search", "agents.defaults.memorySearch"),):
-        path = _renamed(path, old.split("."), new.split("."))
+    for old, new in _renames():
+        if path and old[0] in (path[0], "*"):
+            path = _renamed(path, old, new)
     return path
+
+
+@cache
+def _renames() -> list[tuple[list[str], list[str]]]:
+    every = [rename for step in MIGRATIONS for rename in step.renames]
+    every.append(("memory.search", "agents.defaults.memorySearch"))
+    return [(old.split("."), new.split(".")) for old, new in every]
 
 
 def _renamed(path: KeyPath, old: list[str], new: list[str]) -> KeyPath:

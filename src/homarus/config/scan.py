@@ -25,6 +25,7 @@ _WORD = late(rf"[^{_SPACE},:{{}}\[\]\"'/]+")
 _PLAIN_KEY = late(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _PLAIN_INT = late(r"-?(?:0|[1-9][0-9]*)")
 _QUOTES = ('"', "'")
+_AT_ONCE = frozenset("{}[],:\"'")  # where these stand there is nothing to skip
 _LITERALS = {"true": True, "false": False, "null": None}
 
 
@@ -168,6 +169,8 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 
 def _skip(text: str, at: int) -> int:
+    if text[at : at + 1] in _AT_ONCE:
+        return at
     match = _SKIP.match(text, at)
     end = match.end() if match else at
     if text.startswith("/*", end):

@@ -41,7 +41,7 @@ class SecretRef(msgspec.Struct, frozen=True):
 def parse_ref(value: Any) -> SecretRef | None:
     """Return the reference that a value is, or None where it is plain text. Raises ConfigError for a broken one."""
     if isinstance(value, str):
-        match = _SHORTHAND.fullmatch(value.strip())
+        match = _SHORTHAND.fullmatch(value.strip()) if "$" in value else None
         return SecretRef("env", match[1] or match[2]) if match else None
     if not isinstance(value, Mapping):
         raise ConfigError("a secret must be text or a reference", cure='write { source: "env", id: "NAME" }')

@@ -115,5 +115,5 @@ def parse_bytes(value: int | str | None) -> int:
     """Return a size in bytes from a number or a text such as `20mb`; zero when it is off or not understood."""
     if isinstance(value, int):
         return max(0, value)
-    match = _SIZE.fullmatch(value or "")
+    match = _SIZE.fullmatch(value) if value else None
     return round(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0

@@ -197,7 +197,7 @@ class Route(Struct, frozen=True):
 
 def _parse_rest(agent: str, rest: str, main_key: str) -> SessionKey:
     text, suffix = rest, {}
-    if match := _SUFFIX.fullmatch(text):
+    if (":thread:" in text or ":topic:" in text) and (match := _SUFFIX.fullmatch(text)):
         text, suffix = match[1], {match[2]: match[3]}
     words = text.lower().split(":")
     if text.lower() in {MAIN, main_key.lower()}:
@@ -235,7 +235,8 @@ def _cased(kind: SessionKind, channel: str, field: str, text: str) -> str:
 
 def _opaque(text: str) -> str:
     # A platform's id comes from outside: it must not be able to forge a marker of the key or a second line.
-    return _MARKS.sub("-", _single(text)).strip(": ")
+    text = _single(text)
+    return (_MARKS.sub("-", text) if ":" in text else text).strip(": ")
 
 
 def _single(text: str) -> str:

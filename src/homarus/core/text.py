@@ -26,7 +26,8 @@ _POSES = late(
     | \[ (?: MISSING\] | UNREADABLE: | \.\.\.truncated, | …truncated ) )        # what stands in a file's place
     """
 )
-_FIRST = frozenset({"#", "[", "\\"})
+# How such a line begins, and what else it holds.
+_HELD = {"#": ("project", "/"), "[": ("missing]", "unreadable:", "truncated")}
 # What such lines hold, in bytes, where looking for it costs least; the last headings begin with blanks beyond ASCII.
 _HINTS = {
     b"#": (b"context", b"# /", b"# ~", b"#  ", b"#\t", b"#\xc2\xa0", b"#\xe2\x80", b"#\xe2\x81", b"#\xe3\x80"),
@@ -36,7 +37,9 @@ _HINTS = {
 
 def single_line(text: str, limit: int = 300) -> str:
     """Return text fit for one line of a prompt, a log or a terminal: no control characters, at most `limit` long."""
-    flat = _SPACES.sub(" ", _CONTROLS.sub(" ", text)).strip()
+    # What is printable as it stands holds no control, and no blank but the space.
+    plain = text.isprintable() and "  " not in text
+    flat = (text if plain else _SPACES.sub(" ", _CONTROLS.sub(" ", text))).strip()
     return flat if len(flat) <= limit else flat[: max(0, limit - 1)] + "…"
 
 
@@ -44,7 +47,10 @@ def printable(text: str) -> str:
     """Return text without control characters, so that it can neither move a cursor nor forge a line of a log."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if text.isascii() and len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text):
+    if text.isascii():
+        if len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text):
+            return text
+    elif text.replace("\n", "").replace("\t", "").isprintable():  # no control is, whatever else is not
         return text
     return _CONTROLS.sub("", text)
 
@@ -69,10 +75,10 @@ def neutralize(text: str) -> str:
     All other text comes back unchanged, as the same object. No two texts become one: what was broken already gets
     one more backslash, so the original can be told from the result.
     """
-    if "<" in text:
-        text = _FENCES.sub(r"\1\\\2", text)
     lowered = text.encode("utf-8", "surrogatepass").lower()
-    if b"openclaw" in lowered:
+    if b"<" in lowered and b"file " in lowered:
+        text = _FENCES.sub(r"\1\\\2", text)
+    if b"openclaw_" in lowered or b"openclaw\\" in lowered:
         text = _TOKENS.sub(r"\1\\\2", text)
     # Most texts hold none of these, and looking for them costs a hundredth of going through the lines.
     if not any(first in lowered and any(hint in lowered for hint in hints) for first, hints in _HINTS.items()):
@@ -86,7 +92,8 @@ def neutralize(text: str) -> str:
 
 def poses(line: str) -> bool:
     """Say whether a line, standing alone, could be taken for a line of the prompt; whoever cuts a text asks here."""
-    return line.lstrip(" \t")[:1] in _FIRST and _POSES.match(line) is not None
+    begun = line.lstrip(" \t").lstrip("\\").lower()
+    return any(word in begun for word in _HELD.get(begun[:1], ())) and _POSES.match(line) is not None
 
 
 def fence(text: str, label: str) -> str:

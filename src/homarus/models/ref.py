@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -101,7 +102,7 @@ class Names(Struct, frozen=True):
         return Resolved(ModelRef(inner.ref.provider, inner.ref.model, profile), inner.how, inner.warning)
 
     def _split_profile(self, text: str) -> tuple[str, str]:
-        quoted = _QUOTED.match(text)
+        quoted = _quoted(text)
         if quoted:
             return quoted.group(1), quoted.group(2) or quoted.group(3)
         at = text.rfind("@")
@@ -113,7 +114,7 @@ class Names(Struct, frozen=True):
         return text, ""
 
     def _find(self, text: str) -> Resolved | None:
-        if not text.strip() or _QUOTED.match(text):
+        if not text.strip() or _quoted(text):
             return None
         target = self.aliases.get(text.strip().lower())
         ref = split_ref(target) if target else None
@@ -186,3 +187,7 @@ def _prefix(entry: str) -> str:
     start = entry.strip().rstrip("*")
     provider, slash, model = start.partition("/")
     return f"{normalize_provider(provider)}/{model}" if slash else start.lower()
+
+
+def _quoted(text: str) -> re.Match[str] | None:
+    return _QUOTED.match(text) if "@" in text else None
