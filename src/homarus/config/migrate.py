@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from homarus.config import reshape
 from homarus.config.draft import Draft
@@ -24,7 +26,7 @@ _CHANNELS = ("channels.*", "channels.*.accounts.*")
 _TOP_CHANNELS = ("whatsapp", "telegram", "discord", "slack", "signal", "imessage", "msteams", "googlechat", "matrix")
 
 
-class Migration(NamedTuple):
+class Migration(Struct, frozen=True):
     """One numbered step. Numbers only grow; a step that exists never changes its meaning."""
 
     number: int

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from homarus.core.patterns import late
 
@@ -142,7 +143,7 @@ def _simple(header: str) -> dict[str, Any]:
     return root
 
 
-class _Empty(NamedTuple):
+class _Empty(Struct, frozen=True):
     """A key whose value has not come yet, or has come in part as a list whose items stand at `indent`."""
 
     owner: dict[str, Any]
@@ -154,7 +155,7 @@ def _list_item(line: str, empty: _Empty | None) -> _Empty:
     match = _ITEM.fullmatch(line)
     if match is None or empty is None or len(match[1]) < empty.indent:
         raise _Unsure
-    owner, key, indent = empty
+    owner, key, indent = empty.owner, empty.key, empty.indent
     if owner[key] is None:
         owner[key], indent = [], len(match[1])
     item = _scalar(match[2].strip())

@@ -1,6 +1,6 @@
 """What is known about a model and about the place it is reached at: values only, filled from the catalogue and the user."""
 
-from __future__ import annotations
+# No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ class Price(Struct, frozen=True, rename="camel"):
     cache_write: float = 0.0
     # Some models cost more for a request whose prompt is longer than this.
     above: int = 0
-    long: Price | None = None
+    long: "Price | None" = None
 
 
 class Quirks(Struct, frozen=True, rename="camel", kw_only=True):

@@ -1,6 +1,6 @@
 """The `models` block of the configuration: custom providers and their models."""
 
-from __future__ import annotations
+# No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
 from typing import Any
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 
 
-class SseEvent(NamedTuple):
+class SseEvent(Struct, frozen=True):
     """One event; `data` holds the lines of its data fields, joined."""
 
     event: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +25,7 @@ _ANY, _BOTH = frozenset({_F, _M, _N}), frozenset({_F, _M})
 _FULL, _MINIMAL = frozenset({_F}), frozenset({_M})
 
 
-class StableRow(NamedTuple):
+class StableRow(Struct, frozen=True):
     """A row of the order table above the boundary: it sees stable facts and nothing else."""
 
     name: str
@@ -34,7 +33,7 @@ class StableRow(NamedTuple):
     render: Callable[[StableFacts], str]
 
 
-class SessionRow(NamedTuple):
+class SessionRow(Struct, frozen=True):
     """A row below the boundary."""
 
     name: str
@@ -42,7 +41,7 @@ class SessionRow(NamedTuple):
     render: Callable[[StableFacts, SessionFacts], str]
 
 
-class TurnRow(NamedTuple):
+class TurnRow(Struct, frozen=True):
     """A row that rides on the newest user turn; with `once` it speaks of that turn alone."""
 
     name: str

@@ -132,8 +132,8 @@ def recall(stored: Any) -> Report | None:
 
 def same_prompt(stored: Any, now: Report) -> bool:
     """Say whether a kept report says the same as a fresh one, whenever each of them was made."""
-    kept = recall(stored)
-    return kept is not None and stored == {**keep(now), "generatedAt": kept.about.generated_at}
+    made = stored.get("generatedAt") if isinstance(stored, dict) else None
+    return isinstance(made, int) and stored == {**keep(now), "generatedAt": made}
 
 
 def last_run(stored: Any, now: Report) -> Report:

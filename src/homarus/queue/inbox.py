@@ -101,20 +101,26 @@ class Inbox:
             del self._settled[next(iter(self._settled))]
 
     def _replay(self) -> None:
+        # By key, as it stands there: what was settled later, nearly all of it, need not be understood.
+        accepted: dict[object, Any] = {}
         for line in read_lines(self._path):
             record = line.value if isinstance(line.value, dict) else {}
             if "accepted" in record:
-                try:
-                    item = msgspec.convert(record["accepted"], Queued)
-                except msgspec.ValidationError:
-                    self._foreign = True  # a later version's record: it stays until that version settles it
-                    continue
-                self._pending[item.key] = item
+                item = record["accepted"]
+                key = item.get("key") if isinstance(item, dict) else None
+                accepted[key if isinstance(key, str) else len(accepted)] = item
             elif isinstance(record.get("settled"), str):
-                self._pending.pop(record["settled"], None)
+                accepted.pop(record["settled"], None)
                 self._remember(record["settled"])
             elif isinstance(record.get("resumed"), list):
                 self._resumed.update(key for key in record["resumed"] if isinstance(key, str))
+        for item in accepted.values():
+            try:
+                queued = msgspec.convert(item, Queued)
+            except msgspec.ValidationError:
+                self._foreign = True  # a later version's record: it stays until that version settles it
+                continue
+            self._pending[queued.key] = queued
 
     def _shrink(self) -> None:
         """Write the file anew without history; the keys of what was settled stay, for platforms that repeat."""

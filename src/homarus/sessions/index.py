@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.routes import SessionKey
@@ -28,7 +29,7 @@ Rows = dict[str, Any]
 T = TypeVar("T")
 
 
-class _Known(NamedTuple):
+class _Known(Struct, frozen=True):
     """The file as it was last seen, whole and row by row as it stands there. Nobody may change what is in here."""
 
     stamp: tuple[int, int, int] | None

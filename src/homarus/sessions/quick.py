@@ -1,6 +1,6 @@
 """Read a line in the form that we write ourselves in one step; `None` leaves any other form to `codec`. Same result, faster."""
 
-from __future__ import annotations
+# No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
 from sys import intern
 from typing import Annotated, Any

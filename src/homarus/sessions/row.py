@@ -1,6 +1,6 @@
 """One row of the index as a typed view. The row itself stays a plain object, so that fields we do not know survive."""
 
-from __future__ import annotations
+# No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
 from typing import Any
 
@@ -99,8 +99,7 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
         return nested if isinstance(nested, int) else self.memory_flush_compaction_count
 
 
-_FIELDS = {field.encode_name: field for field in msgspec.structs.fields(SessionEntry)}
-_CAMEL = {field.name: field.encode_name for field in _FIELDS.values()}
+_CAMEL = dict(zip(SessionEntry.__struct_fields__, SessionEntry.__struct_encode_fields__, strict=True))
 
 
 def to_entry(row: Any) -> SessionEntry:
@@ -111,13 +110,14 @@ def to_entry(row: Any) -> SessionEntry:
     except msgspec.ValidationError:
         pass
     good: dict[str, Any] = {}
-    for name, field in _FIELDS.items():
-        if name in row:
+    for field in msgspec.structs.fields(SessionEntry):
+        if field.encode_name in row:
+            value = row[field.encode_name]
             try:
-                good[field.name] = msgspec.convert(row[name], field.type)
+                good[field.name] = msgspec.convert(value, field.type)
             except msgspec.ValidationError:
                 if field.type is int:
-                    good[field.name] = to_ms(row[name])
+                    good[field.name] = to_ms(value)
     return SessionEntry(**good)
 
 
