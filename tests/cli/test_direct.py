@@ -19,10 +19,12 @@ from homarus.cli.direct import understood
 # What a turn that calls no tool has no use for. It was costly enough to be felt: a module takes about 0.2 ms.
 UNUSED = {
     *("click", "gettext", "shutil", "difflib", "shlex"),
-    *("homarus.agent.flush", "homarus.config.redact", "homarus.config.write"),
+    *("homarus.agent.batch", "homarus.agent.flush", "homarus.agent.ports"),
+    *("homarus.config.redact", "homarus.config.secrets", "homarus.config.write"),
     *("homarus.context.compact", "homarus.context.summarize", "homarus.context.rewrite", "homarus.context.cut"),
     *("homarus.gateway.offers.peers", "homarus.gateway.offers.views", "homarus.gateway.offers.cards"),
     *("homarus.gateway.subagents.attic", "homarus.gateway.subagents.reports", "homarus.gateway.subagents.spawning"),
+    *("homarus.hooks.events", "homarus.models.arguments", "homarus.models.failover", "homarus.skills.audit"),
     *("homarus.memory.memory", "homarus.memory.results", "homarus.memory.redact"),
     *("homarus.sandbox.process", "homarus.sandbox.docker", "homarus.sandbox.landlock", "homarus.sandbox.seccomp"),
     *(
@@ -31,6 +33,8 @@ UNUSED = {
         "homarus.sessions.usage",
         "homarus.sessions.legacy",
     ),
+    *("homarus.tools.approval", "homarus.tools.egress", "homarus.tools.gate", "homarus.tools.loopguard"),
+    *("homarus.tools.ports", "homarus.tools.searching", "homarus.tools.target", "homarus.workspace.templates"),
     *("homarus.tools.addresses", "homarus.tools.command", "homarus.tools.diff", "homarus.tools.globs"),
     *("homarus.tools.keys", "homarus.tools.patchtext", "homarus.tools.protected", "homarus.tools.schema"),
     *("homarus.tools.shell", "homarus.tools.textedit", "homarus.tools.untrusted"),

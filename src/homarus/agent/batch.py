@@ -7,22 +7,25 @@ a result that says so; a call that runs is never recalled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.agent.ports import Emit, Steer
 from homarus.agent.resume import note_early
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.events import ToolEnded, ToolStarted
-from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, Trust
+from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, sources
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import STOPPED, Toolbox, execute
 from homarus.tools.loopguard import Level, LoopGuard, Verdict
 from homarus.tools.result import StepRoom
 from homarus.tools.tool import Tool, ToolContext
+
+if TYPE_CHECKING:
+    from homarus.agent.ports import Emit, Steer
+
 
 SKIPPED = "Skipped due to queued user message."
 MAX_PARALLEL = 8
@@ -159,13 +162,6 @@ class Batch:
         self.failed = result if result.is_error else None
         milliseconds = (result.details or {}).get("durationMs", 0)
         self._emit(ToolEnded(result, milliseconds / 1000))
-
-
-def sources(trust: Trust, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return whose untrusted words a message brings: its sender's, and those that the program says it holds."""
-    told = facts.get("taint")
-    held = [str(source) for source in told] if isinstance(told, list | tuple) else []
-    return (*(() if trust is Trust.OWNER else (f"sender:{trust}",)), *held)
 
 
 def _is_alone(group: Sequence[ToolCall], find: Callable[[str], Tool | None]) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from homarus.agent.live import Live
 from homarus.core.clock import epoch_ms
-from homarus.tools.loopguard import LoopGuard
+
+if TYPE_CHECKING:
+    from homarus.tools.loopguard import LoopGuard
 
 
 class Counts:

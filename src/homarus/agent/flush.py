@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from homarus.agent.ports import Model
 from homarus.core.errors import Denied
 from homarus.core.messages import Assistant, Message, Text, User
 from homarus.models.provider import Stop
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.tool import Tool, ToolContext
+
+if TYPE_CHECKING:
+    from homarus.agent.ports import Model
+
 
 MAX_CALLS = 6
 _ALLOWED = frozenset({"read", "memory_retain", "memory_search", "write"})

@@ -7,13 +7,12 @@ the next start goes on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from homarus.agent.batch import Batch, BatchEnd
 from homarus.agent.budget import Meter, Spent
 from homarus.agent.outcome import Outcome, Status
-from homarus.agent.ports import Emit, Model, Steer, Window
 from homarus.context.pins import signed
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
@@ -24,6 +23,11 @@ from homarus.core.messages import Assistant, Message, Part, StopReason, Text, Us
 from homarus.core.text import single_line
 from homarus.models.provider import Stop
 from homarus.sessions.writer import SessionWriter
+
+if TYPE_CHECKING:
+    from homarus.agent.batch import Batch, BatchEnd
+    from homarus.agent.ports import Emit, Model, Steer, Window
+
 
 EMPTY_RETRIES = 3
 OVERFLOW_RETRIES = 3

@@ -12,7 +12,6 @@ from msgspec.structs import force_setattr
 
 from homarus.agent.budget import Meter
 from homarus.agent.deadline import Deadline
-from homarus.agent.ports import Emit
 from homarus.config.view import Config
 from homarus.context.host import EngineHost
 from homarus.core.cancel import Cancel
@@ -27,11 +26,12 @@ from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.skills.snapshot import Snapshot
 from homarus.tools.execute import Toolbox
-from homarus.tools.loopguard import LoopGuard
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
+    from homarus.agent.ports import Emit
     from homarus.agent.turn import Turn
+    from homarus.tools.loopguard import LoopGuard
 
 
 class Prepared(Struct, frozen=True, kw_only=True):

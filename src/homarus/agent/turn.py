@@ -8,17 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.agent.batch import Batch
 from homarus.agent.live import Live, OpenSessions
 from homarus.agent.loop import Loop, LoopSettings, Run
 from homarus.agent.model import ChainModel
 from homarus.agent.outcome import Outcome, Status
-from homarus.agent.ports import Emit
 from homarus.agent.resume import settle_open_calls
 from homarus.agent.services import Prepared, Speech, TurnServices
 from homarus.agent.windows import Scene, Windows, speech_for
@@ -28,6 +26,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
 from homarus.core.events import RunEnded, RunStarted, UserAccepted
+from homarus.core.later import later, made_later
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
@@ -35,6 +34,13 @@ from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sessions.codec import COLLECTED
 from homarus.workspace.continuation import Carry, earns_marker, marker
+
+if TYPE_CHECKING:
+    from homarus.agent import batch as batches
+    from homarus.agent.ports import Emit
+else:
+    batches = later("homarus.agent.batch")
+
 
 _log = logging.getLogger(__name__)
 
@@ -176,14 +182,16 @@ class TurnRunner:
         services, given, prepared, session = self._services, scene.given, scene.prepared, scene.live.writer
         model = _model(scene)
         window = self._windows.open(scene, model)
-        batch = Batch(
-            session,
-            prepared.box,
-            prepared.context,
-            guard=prepared.guard,
-            emit=given.emit,
-            clock=services.clock,
-            boundary=prepared.steer_boundary,
+        batch = made_later(
+            lambda: batches.Batch(
+                session,
+                prepared.box,
+                prepared.context,
+                guard=prepared.guard,
+                emit=given.emit,
+                clock=services.clock,
+                boundary=prepared.steer_boundary,
+            )
         )
         run = Run(
             session=session,

@@ -155,6 +155,8 @@ class Config:
 
     def resolve(self, value: Any) -> str:
         """Return the secret that a value of this configuration is or refers to."""
+        if isinstance(value, str) and "$" not in value:
+            return value  # as most are
         from homarus.config.secrets import parse_ref, resolve_secret
 
         ref = parse_ref(value)

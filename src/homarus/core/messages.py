@@ -6,6 +6,7 @@ message can lead back to it, and the collector of cycles is told to pass it by (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -196,3 +197,10 @@ class Outbound(Struct, frozen=True, omit_defaults=True):
 def join_text(parts: tuple[Part, ...]) -> str:
     """Return the text of the text parts, one after another."""
     return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def sources(trust: Trust, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return whose untrusted words a message brings: its sender's, and those that the program says it holds."""
+    told = facts.get("taint")
+    held = [str(source) for source in told] if isinstance(told, list | tuple) else []
+    return (*(() if trust is Trust.OWNER else (f"sender:{trust}",)), *held)

@@ -6,11 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from homarus.agent.batch import sources
 from homarus.agent.live import Live
-from homarus.agent.ports import Emit
 from homarus.agent.resume import cut_off
 from homarus.agent.services import TurnServices
 from homarus.agent.settings import TurnSettings
@@ -23,7 +21,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
-from homarus.core.messages import Inbound, Trust
+from homarus.core.messages import Inbound, Trust, sources
 from homarus.core.routes import Route, SessionKey
 from homarus.gateway.compose import Composer
 from homarus.gateway.followers import Followers
@@ -46,6 +44,10 @@ from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, QueueSettings
 from homarus.queue.watch import Watch, watched
 from homarus.sessions.row import SessionEntry
+
+if TYPE_CHECKING:
+    from homarus.agent.ports import Emit
+
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so

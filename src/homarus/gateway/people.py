@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.routes import SessionKey
-from homarus.tools.approval import Request
+
+if TYPE_CHECKING:
+    from homarus.tools.approval import Request
+
 
 Emit = Callable[[RunEvent], None]
 

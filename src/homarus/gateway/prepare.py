@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from homarus.agent.budget import Meter, Spent, retry_limit
 from homarus.agent.choice import stored_override
 from homarus.agent.deadline import Deadline
-from homarus.agent.ports import Emit
 from homarus.agent.services import ComposeRequest, Prepared, Speech
 from homarus.agent.settings import TurnSettings
 from homarus.agent.subagents import ChildRun, SubagentSettings, child_rules
 from homarus.agent.turn import Turn
 from homarus.config.view import Config
 from homarus.core.cancel import Cancel
+from homarus.core.later import later, made_later
 from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.gateway.compose import Composed, Composer, PromptRequest
@@ -41,13 +41,16 @@ from homarus.skills.agent import settings_of
 from homarus.skills.env import RunEnv, env_for_run
 from homarus.skills.snapshot import Snapshot
 from homarus.storage.cache import BoundedCache
-from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.policy import Who
 from homarus.tools.tool import Taint, ToolContext
 from homarus.tools.wish import ExecWish
 
 if TYPE_CHECKING:
+    from homarus.agent.ports import Emit
     from homarus.gateway.subagents.children import Children
+    from homarus.tools import loopguard
+else:
+    loopguard = later("homarus.tools.loopguard")
 
 
 class Place(Struct, frozen=True):
@@ -134,7 +137,7 @@ class Preparer:
             box=box,
             context=context,
             skills=skills,
-            guard=LoopGuard(self._home.config.block("tools.loopDetection", LoopSettings)),
+            guard=made_later(self._guard),
             meter=self._meter(turn),
             thinking=thinking,
             window_tokens=info.window,
@@ -145,6 +148,9 @@ class Preparer:
             steer_boundary=queue.steer_boundary,
             steer_all=queue.steer_drain == "all",
         )
+
+    def _guard(self) -> loopguard.LoopGuard:
+        return loopguard.LoopGuard(self._home.config.block("tools.loopDetection", loopguard.LoopSettings))
 
     def _context(self, turn: Turn, entry: SessionEntry, place: Place, skills: Snapshot, cancel: Cancel) -> ToolContext:
         """Return what the calls of a turn may know and use, before its model is known."""

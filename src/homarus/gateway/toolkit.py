@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -11,6 +13,7 @@ from homarus.agent.turn import Turn
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import HomarusError
+from homarus.core.later import later, made_later
 from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.gateway.orphans import Orphans
@@ -20,18 +23,23 @@ from homarus.prompt.gather import docs_path
 from homarus.prompt.sections.tooling import in_order
 from homarus.sessions.row import SessionEntry
 from homarus.storage.cache import BoundedCache
-from homarus.tools.approval import Approvals, Decision, approvals_path
 from homarus.tools.execute import BeforeCall, Toolbox
-from homarus.tools.gate import ExecSettings, Granted, PolicyGate
 from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools
 from homarus.tools.settings import WebSettings
-from homarus.tools.tool import Tool
+from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
-_DECISIONS: dict[str, Decision] = {
+if TYPE_CHECKING:
+    from homarus.tools import approval, gate
+else:
+    approval = later("homarus.tools.approval")
+    gate = later("homarus.tools.gate")
+
+
+_DECISIONS: dict[str, approval.Decision] = {
     "once": "allow-once",
     "allow-once": "allow-once",
     "always": "allow-always",
@@ -55,26 +63,35 @@ class Toolkit:
     ) -> None:
         self._config = config
         self.people = People(root_of)
-        self.approvals = Approvals(approvals_path(config.paths.state_dir), clock, ids)
+        # What a turn without calls has no use for is made with the first call.
+        self.approvals = made_later(
+            lambda: approval.Approvals(approval.approvals_path(config.paths.state_dir), clock, ids)
+        )
         settings = tool_settings(config)
         self.orphans = Orphans(config.paths.own_dir / "commands")
         self.processes = ProcessManager(clock, ids, settings=settings.processes, before=self.orphans.mark)
-        granted = Granted()
-        self._gate = PolicyGate(
-            self.approvals,
-            granted,
-            env,
-            approver=self.people,
-            settings=self._exec,
-            running=self.processes.plan_of,
-        )
+        self._granted, self._env = made_later(_grants), env
         self._offers = offers or ToolServices()
-        services = replace(self._offers, processes=self.processes, grants=granted, env=env)
+        services = replace(self._offers, processes=self.processes, grants=self._granted, env=env)
         self._tools = {tool.name: tool for tool in build_tools(services, settings)}
         self._before: tuple[BeforeCall, ...] = ()
         # What policy left, by agent, whose turn it is and what a parent had; as long as the configuration is the same.
         self._left: BoundedCache[tuple[str, Who, tuple[str, ...] | None], dict[str, Tool]] = BoundedCache(64)
         self._left_by: object = None
+
+    @cached_property
+    def _gate(self) -> gate.PolicyGate:
+        return gate.PolicyGate(
+            self.approvals,
+            self._granted,
+            self._env,
+            approver=self.people,
+            settings=self._exec,
+            running=self.processes.plan_of,
+        )
+
+    def _admit(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[None]:
+        return self._gate(tool, arguments, context)
 
     def add(self, *tools: Tool) -> None:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
@@ -101,7 +118,7 @@ class Toolkit:
             allowed = _allowed(self._config, agent, key[1], tools, self._offers)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
-        return Toolbox(left, self._gate, self._before)
+        return Toolbox(left, self._admit, self._before)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""
@@ -121,11 +138,15 @@ class Toolkit:
         await self.processes.aclose()
         self.orphans.clear()
 
-    def _exec(self, agent_id: str) -> ExecSettings:
+    def _exec(self, agent_id: str) -> gate.ExecSettings:
         agent = self._config.agent(agent_id)
         if agent.get("tools.exec") is not None:
-            return agent.block("tools.exec", ExecSettings)
-        return self._config.block("tools.exec", ExecSettings)
+            return agent.block("tools.exec", gate.ExecSettings)
+        return self._config.block("tools.exec", gate.ExecSettings)
+
+
+def _grants() -> gate.Granted:
+    return gate.Granted()
 
 
 def tool_settings(config: Config) -> ToolSettings:
@@ -152,7 +173,7 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
 
     offers = closed_offers(config)
     processes = ProcessManager(SystemClock(), SystemIds())
-    services = replace(offers, processes=processes, grants=Granted())
+    services = replace(offers, processes=processes, grants=made_later(_grants))
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
     return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, offers).values())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, StorageError
 from homarus.core.events import ModelCalled, Notice
-from homarus.models import failover
+from homarus.core.later import later
 from homarus.models.auth import AuthStore, candidates
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
@@ -26,6 +27,12 @@ from homarus.models.select import Chain
 from homarus.models.settings import AuthSettings
 from homarus.models.walk import Means, Walk
 from homarus.storage.cache import BoundedCache
+
+if TYPE_CHECKING:
+    from homarus.models import failover
+else:
+    failover = later("homarus.models.failover")
+
 
 ClientEvent = StreamEvent | ModelCalled | Notice
 

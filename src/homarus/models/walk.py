@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,8 +11,8 @@ from msgspec.structs import replace
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import Notice
+from homarus.core.later import later
 from homarus.core.messages import Assistant, StopReason
-from homarus.models import failover
 from homarus.models.auth import AuthStore
 from homarus.models.info import ModelInfo
 from homarus.models.levels import nearest, weaker
@@ -20,6 +21,12 @@ from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
 from homarus.models.select import Chain
 from homarus.storage.cache import BoundedCache
+
+if TYPE_CHECKING:
+    from homarus.models import failover
+else:
+    failover = later("homarus.models.failover")
+
 
 # A rest that ends this soon is not worth another model.
 NEARLY_AWAKE_MS = 10_000
@@ -51,7 +58,7 @@ class Walk:
 
     def _enter(self, position: int) -> None:
         self._position = position
-        self._tried = failover.Tried()
+        self._tried: failover.Tried | None = None
         self._index = 0
         self.ref = self._chain.models[position]
         self._credentials = self._means.credentials(self.ref)
@@ -121,7 +128,7 @@ class Walk:
             deadline=self._deadline,
             dice=self._means.dice(),
         )
-        step, self._tried = failover.decide(_failure(error), self._tried, left)
+        step, self._tried = failover.decide(_failure(error), self._tried or failover.Tried(), left)
         return step
 
     def _next_model(self) -> failover.Step:

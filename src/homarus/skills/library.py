@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import StorageError
-from homarus.skills.audit import Finding, scan
+from homarus.core.later import later
 from homarus.skills.discover import Scan, Skill, SkillRoot, Source, Stamp, read_text, scan_root
 from homarus.skills.settings import SkillLimits
 from homarus.storage.cache import BoundedCache
+
+if TYPE_CHECKING:
+    from homarus.skills import audit
+else:
+    audit = later("homarus.skills.audit")
+
 
 _MAX_ROOTS = 64
 # A file system's clock ticks slowly: two writes within a tick leave the same times. What changed this recently is looked
@@ -43,11 +50,11 @@ class SkillLibrary:
     def __init__(self, limits: SkillLimits | None = None, *, clock: Clock | None = None) -> None:
         self.limits = limits or SkillLimits()
         self._clock = clock or SystemClock()
-        self._findings: BoundedCache[str, tuple[Finding, ...]] = BoundedCache(_MAX_AUDITED)
+        self._findings: BoundedCache[str, tuple[audit.Finding, ...]] = BoundedCache(_MAX_AUDITED)
         self._scans: BoundedCache[SkillRoot, Scan] = BoundedCache(_MAX_ROOTS)
         self._sets: BoundedCache[tuple[SkillRoot, ...], tuple[tuple[Scan, ...], SkillSet]] = BoundedCache(_MAX_SETS)
 
-    def findings(self, skill: Skill) -> tuple[Finding, ...]:
+    def findings(self, skill: Skill) -> tuple[audit.Finding, ...]:
         """Return what the audit says of a skill's text; each version of a file is looked through once.
 
         What came with the program is trusted, and a file that cannot be read any more has nothing to say.
@@ -57,7 +64,7 @@ class SkillLibrary:
         found = self._findings.get(skill.fingerprint)
         if found is None:
             try:
-                found = scan(read_text(skill, self.limits))
+                found = audit.scan(read_text(skill, self.limits))
             except StorageError:
                 return ()
             self._findings.put(skill.fingerprint, found)

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from homarus.core.errors import ToolError
+from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.egress import Egress, Limits
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
+    from homarus.tools import egress as fetching
     from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
+else:
+    fetching = later("homarus.tools.egress")
 
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -124,7 +127,7 @@ def gateway_tool(control: GatewayControl) -> Tool:
     return Tool(spec=GATEWAY, risk=Risk.ADMIN, run=run, group="automation", owner_only=True, sequential=True)
 
 
-def image_tool(looker: Looker, reach: Reach, egress: Egress | None) -> Tool:
+def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> Tool:
     """Return the image tool; without egress it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -132,7 +135,7 @@ def image_tool(looker: Looker, reach: Reach, egress: Egress | None) -> Tool:
         if where.startswith(("http://", "https://")):
             if egress is None:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
-            limits = Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
+            limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
             page = await egress.fetch(where, limits=limits, cancel=context.cancel)
             data = page.body if page.status < 400 else b""
         else:

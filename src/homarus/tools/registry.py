@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.core.later import later, made_later
 from homarus.core.tools import ToolSpec
 from homarus.tools.actions import cron_tool, gateway_tool, image_tool, message_tool
 from homarus.tools.children import child_tools
 from homarus.tools.edit import edit_tool
-from homarus.tools.egress import Egress
 from homarus.tools.exec import Grants, exec_tools
 from homarus.tools.files import file_tools
 from homarus.tools.memory import Open, memory_tools
@@ -23,7 +23,6 @@ from homarus.tools.patch import patch_tool
 from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.search import search_tools
-from homarus.tools.searching import backend_for
 from homarus.tools.sessions_tools import sessions_tools
 from homarus.tools.settings import WebSettings
 from homarus.tools.tool import Tool
@@ -31,6 +30,8 @@ from homarus.tools.web import fetch_tool, search_tool
 
 if TYPE_CHECKING:
     from homarus.memory.toolset import Citations
+    from homarus.tools import egress as fetching
+    from homarus.tools import searching
     from homarus.tools.ports import (
         GatewayControl,
         Looker,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
         Spawner,
         StatusSource,
     )
+else:
+    fetching = later("homarus.tools.egress")
+    searching = later("homarus.tools.searching")
 
 
 MAX_SPEC_CHARS = 9_500
@@ -106,7 +110,7 @@ def build_tools(services: ToolServices, settings: ToolSettings | None = None) ->
     if services.spawner:
         tools += child_tools(services.spawner)
     if services.looker:
-        tools.append(image_tool(services.looker, reach, Egress() if chosen.web.fetch.enabled else None))
+        tools.append(image_tool(services.looker, reach, made_later(_egress) if chosen.web.fetch.enabled else None))
     if services.memory_of:
         tools += memory_tools(services.memory_of, _citations(chosen.citations))
     return _ordered([*tools, *services.more])
@@ -120,15 +124,21 @@ def spec_chars(specs: Iterable[ToolSpec]) -> int:
     )
 
 
+def _egress() -> fetching.Egress:
+    return fetching.Egress()
+
+
 def _web(settings: ToolSettings) -> list[Tool]:
     tools = []
     search, fetch = settings.web.search, settings.web.fetch
     if search.enabled:
-        backend = backend_for(search.provider, api_key=settings.search_key, base_url=search.base_url)
-        egress = Egress(own=frozenset({backend.own} if backend.own else ()))
+        backend = made_later(
+            lambda: searching.backend_for(search.provider, api_key=settings.search_key, base_url=search.base_url)
+        )
+        egress = made_later(lambda: fetching.Egress(own=frozenset({backend.own} if backend.own else ())))
         tools.append(search_tool(egress, backend, search.max_results, search.timeout_seconds))
     if fetch.enabled:
-        tools.append(fetch_tool(Egress(), fetch))
+        tools.append(fetch_tool(made_later(_egress), fetch))
     return tools
 
 

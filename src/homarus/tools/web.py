@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from homarus.core.errors import ToolError
 from homarus.core.later import later
 from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.egress import Egress, Fetched, Limits
-from homarus.tools.searching import Backend, Hit
 from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
     from homarus.tools import addresses, untrusted
+    from homarus.tools import egress as fetching
+    from homarus.tools.searching import Backend, Hit
 else:
     addresses = later("homarus.tools.addresses")
     untrusted = later("homarus.tools.untrusted")
+    fetching = later("homarus.tools.egress")
 
 
 _TEXTUAL = (
@@ -58,15 +57,19 @@ SEARCH = ToolSpec(
 )
 
 
-def fetch_tool(egress: Egress, settings: FetchSettings) -> Tool:
+def fetch_tool(egress: fetching.Egress, settings: FetchSettings) -> Tool:
     """Return web_fetch."""
-    limits = Limits(settings.max_response_bytes, settings.timeout_seconds, settings.max_redirects)
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         url = arguments["url"] if "://" in arguments["url"] else f"https://{arguments['url']}"
         addresses.parse_url(url)
         headers = {"user-agent": settings.user_agent, "accept": "text/html,text/plain;q=0.9,*/*;q=0.5"}
-        held = replace(limits, elsewhere=not context.taint)
+        held = fetching.Limits(
+            settings.max_response_bytes,
+            settings.timeout_seconds,
+            settings.max_redirects,
+            elsewhere=not context.taint,
+        )
         page = await egress.fetch(url, headers=headers, limits=held, cancel=context.cancel)
         # From here on even an error message may hold words of the page.
         context.taint.add(FETCH.name)
@@ -85,13 +88,15 @@ def fetch_tool(egress: Egress, settings: FetchSettings) -> Tool:
     return Tool(spec=FETCH, risk=Risk.READ, run=run, group="web", taints=True, aliases={"max_chars": "maxChars"})
 
 
-def search_tool(egress: Egress, backend: Backend, count: int, seconds: float) -> Tool:
+def search_tool(egress: fetching.Egress, backend: Backend, count: int, seconds: float) -> Tool:
     """Return web_search."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         number = min(arguments.get("count", count), 10)
         url, headers = backend.request(arguments["query"][:400], number)
-        page = await egress.fetch(url, headers=headers, limits=Limits(2_000_000, seconds), cancel=context.cancel)
+        page = await egress.fetch(
+            url, headers=headers, limits=fetching.Limits(2_000_000, seconds), cancel=context.cancel
+        )
         if page.status >= 400:
             raise ToolError(
                 f"the search engine ({backend.name}) answered {page.status}", cure="try later, or another query"
@@ -107,7 +112,7 @@ def search_tool(egress: Egress, backend: Backend, count: int, seconds: float) ->
     )
 
 
-def as_text(page: Fetched) -> str:
+def as_text(page: fetching.Fetched) -> str:
     """Return what a page says, or raise when it is no text at all."""
     kind = page.content_type
     if not kind.startswith(_TEXTUAL) and kind and b"\0" in page.body[:1000]:

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock
 from homarus.core.errors import StorageError
+from homarus.core.later import later
 from homarus.core.text import neutralize
-from homarus.hooks.events import event
 from homarus.storage.boundary import Root
 from homarus.storage.cache import BoundedCache
 from homarus.workspace import names
@@ -32,7 +32,10 @@ from homarus.workspace.settings import Injection, WorkspaceSettings
 from homarus.workspace.state import SetupState, read_shared_state, read_state
 
 if TYPE_CHECKING:
+    from homarus.hooks import events as hook_events
     from homarus.hooks.registry import HookRegistry
+else:
+    hook_events = later("homarus.hooks.events")
 
 EVENT = "agent:bootstrap"
 _log = logging.getLogger("homarus.workspace")
@@ -79,7 +82,9 @@ def hook_of(registry: HookRegistry, clock: Clock) -> Hook:
 
     def emit(context: dict[str, Any]) -> None:
         if registry.listeners(EVENT):
-            registry.emit_sync(event(EVENT, clock.now(), session_key=context["sessionKey"], context=context))
+            registry.emit_sync(
+                hook_events.event(EVENT, clock.now(), session_key=context["sessionKey"], context=context)
+            )
 
     return emit
 

@@ -10,17 +10,23 @@ import subprocess
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from homarus.core.clock import iso_ms
+from homarus.core.later import later
 from homarus.storage.atomic import create_new, ensure_dir
 from homarus.storage.boundary import Root
 from homarus.workspace import names
 from homarus.workspace.ledger import note_complete, refuse_vanished
 from homarus.workspace.settings import WorkspaceSettings
 from homarus.workspace.state import SetupState, moment, read_shared_state, read_state, write_state
-from homarus.workspace.templates import template
+
+if TYPE_CHECKING:
+    from homarus.workspace import templates
+else:
+    templates = later("homarus.workspace.templates")
 
 # Retired in newer homes; a workspace that lives without them does not get them back.
 _ONLY_WHEN_NEW = frozenset({names.TOOLS, names.HEARTBEAT})
@@ -123,12 +129,11 @@ def settle(workspace: Path, state: SetupState, now: datetime) -> SetupState:
         return state
     pending = os.path.lexists(workspace / names.BOOTSTRAP)
     seeded = moment(state.seeded_at)
-    used = _shows_use(workspace)
     if pending:
         # Laid out by us a moment ago: wait. Laid out long ago, or by nobody we know of, in a home in use: over.
-        over = used and (seeded is None or now - seeded >= _RITUAL_TIME)
+        over = (seeded is None or now - seeded >= _RITUAL_TIME) and _shows_use(workspace)
     else:
-        over = bool(state.seeded_at) or used
+        over = bool(state.seeded_at) or _shows_use(workspace)
     seeded_at = state.seeded_at or (iso_ms(now) if pending else "")
     return SetupState(seeded_at, iso_ms(now) if over else "")
 
@@ -142,7 +147,9 @@ def _known_state(workspace: Path, places: Places) -> SetupState:
 
 
 def _create(workspace: Path, name: str) -> list[str]:
-    return [name] if create_new(workspace / name, template(name).encode()) else []
+    if os.path.lexists(workspace / name):
+        return []
+    return [name] if create_new(workspace / name, templates.template(name).encode()) else []
 
 
 def _shows_use(workspace: Path) -> bool:
@@ -151,6 +158,6 @@ def _shows_use(workspace: Path) -> bool:
     with Root(workspace) as root:
         for name in _PERSONAL:
             got = root.read(name, max_bytes=65_536)
-            if got.kind == "ok" and got.data.decode("utf-8", "replace").strip() != template(name).strip():
+            if got.kind == "ok" and got.data.decode("utf-8", "replace").strip() != templates.template(name).strip():
                 return True
     return False

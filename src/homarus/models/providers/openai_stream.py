@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from homarus.core.errors import ModelFailure
 from homarus.core.events import TextDelta, ThinkingDelta
+from homarus.core.later import later
 from homarus.core.messages import Part, Text, Thinking, ToolCall, Usage
-from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.carrier import Carrier
 from homarus.models.info import Price
 from homarus.models.provider import StreamEvent, ToolCallDelta
 from homarus.models.providers.base import Fault, Reply, stop_reason
 from homarus.models.sse import SseEvent
 from homarus.models.usage import priced
+
+if TYPE_CHECKING:
+    from homarus.models import arguments as call_arguments
+else:
+    call_arguments = later("homarus.models.arguments")
+
 
 _decode = msgspec.json.Decoder().decode
 _REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
@@ -164,8 +170,8 @@ class OpenAIDecoder:
         for index in sorted(self._calls):
             pending = self._calls[index]
             try:
-                arguments = parse_arguments("".join(pending.arguments))
-            except BrokenArguments as problem:
+                arguments = call_arguments.parse_arguments("".join(pending.arguments))
+            except call_arguments.BrokenArguments as problem:
                 if cut:
                     continue
                 raise Fault(
