@@ -7,7 +7,7 @@ a result that says so; a call that runs is never recalled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -82,13 +82,19 @@ class Batch:
             if self._boundary == "tool" and waiting():
                 self._refuse(group, SKIPPED)
                 continue
-            async for call, result in self._launch(group):
+            for call, running in self._launch(group):
+                result = await running
                 verdict = verdicts[calls.index(call)]
                 stuck = self._keep(call, result, verdict) or stuck
                 tool = self._box.find(call.name)
                 if tool is not None and tool.ends_turn and not result.is_error:
                     ended_by, text = tool.name, str((result.details or {}).get("acknowledgment") or "")
         return BatchEnd(ended_by, stuck, text)
+
+    def may_run_again(self, calls: Sequence[ToolCall]) -> bool:
+        """Say whether there are calls and all of them only read."""
+        tools = [self._box.find(call.name) for call in calls]
+        return bool(tools) and all(tool is not None and tool.replay_safe for tool in tools)
 
     def heard(self, item: Steer) -> None:
         """Note that somebody joined the turn: with words that are not the owner's, it is no longer the owner's alone."""
@@ -107,21 +113,19 @@ class Batch:
                 groups[-1].append(call)
         return groups
 
-    async def _launch(self, group: Sequence[ToolCall]) -> AsyncIterator[tuple[ToolCall, ToolResult]]:
-        """Run a group together; a result comes as soon as it and all before it are there, in the order of the calls.
+    def _launch(self, group: Sequence[ToolCall]) -> list[tuple[ToolCall, Awaitable[ToolResult]]]:
+        """Start a group together. Results are taken in the order of the calls, each as soon as it is there.
 
         One that is there earlier is durable at once all the same: a crash must not lose what a tool has done.
         """
         for call in group:
             self._emit(ToolStarted(call.id, call.name, call.arguments))
         if len(group) == 1:
-            yield group[0], await self._timed(group[0])
-            return
+            return [(group[0], self._timed(group[0]))]
         tasks: list[asyncio.Task[ToolResult]] = []
         for call in group:
             tasks.append(asyncio.ensure_future(self._noted(call, tuple(tasks))))
-        for call, task in zip(group, tasks, strict=True):
-            yield call, await task
+        return list(zip(group, tasks, strict=True))
 
     async def _noted(self, call: ToolCall, before: Sequence[asyncio.Task[ToolResult]]) -> ToolResult:
         result = await self._timed(call)

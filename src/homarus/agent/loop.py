@@ -154,7 +154,8 @@ class Loop:
         return stop
 
     def _store(self, reply: Assistant) -> None:
-        self._run.session.append_message(reply)
+        # Calls that only read may run again after a power cut: the sync of their first result then serves both.
+        self._run.session.append_message(reply, durable=not self._run.batch.may_run_again(reply.calls))
         self._text = reply.text or self._text
         self._run.emit(MessageEnded(reply))
 

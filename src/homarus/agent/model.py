@@ -41,16 +41,13 @@ class ChainModel:
         self._pin = pin
         self._deadline = deadline
 
-    async def stream(
+    def stream(
         self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
     ) -> AsyncIterator[StreamEvent | ModelCalled | Notice]:
         """Ask once, with retries and fallbacks inside."""
         # The tools stay in the request: taking them out would change the prefix that the provider has cached.
         request = replace(self._request, messages=messages, tool_choice=None if tools else "none")
-        async for event in self._client.stream(
-            request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline
-        ):
-            yield event
+        return self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
 
     def instruct(self, system: SystemPrompt) -> None:
         """Go on with another system prompt: a compaction took from the history what this one says again."""

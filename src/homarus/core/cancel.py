@@ -83,7 +83,7 @@ class Cancel:
         """Wait until somebody asks to stop, and return the reason."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
-        remove = self.on_cancel(lambda: _soon(loop, done.set))
+        remove = self.on_cancel(lambda: soon(loop, done.set))
         try:
             if not self.cancelled:
                 await done.wait()
@@ -115,7 +115,7 @@ class Interruption:
         self._task, self._loop = task, task.get_loop()
         self._before = task.cancelling()
         self._active = True
-        self._remove = self._token.on_cancel(lambda: _soon(self._loop, self._fire))
+        self._remove = self._token.on_cancel(lambda: soon(self._loop, self._fire))
 
     def _fire(self) -> None:
         if self._active:
@@ -131,7 +131,7 @@ class Interruption:
             raise Cancelled(self._token.reason) from None
 
 
-def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+def soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
     """Run a callback in a loop from any thread; a loop that is closed has nobody left to tell."""
     try:
         loop.call_soon_threadsafe(callback)

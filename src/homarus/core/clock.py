@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -95,7 +96,7 @@ class SystemIds:
 
     def short(self) -> str:
         """Return eight random hexadecimal digits."""
-        return uuid.uuid4().hex[:8]
+        return os.urandom(4).hex()
 
 
 class CountingIds:

@@ -128,7 +128,7 @@ class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_def
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls in source order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if type(part) is ToolCall])
 
 
 class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", omit_defaults=True, gc=False):
@@ -196,7 +196,7 @@ class Outbound(Struct, frozen=True, omit_defaults=True):
 
 def join_text(parts: tuple[Part, ...]) -> str:
     """Return the text of the text parts, one after another."""
-    return "".join(part.text for part in parts if isinstance(part, Text))
+    return "".join([part.text for part in parts if type(part) is Text])
 
 
 def sources(trust: Trust, facts: Mapping[str, Any]) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ class Models:
         self._clients: dict[str, ModelClient] = {}
         self._picked: dict[str, Picked] = {}
         self._from_env: dict[str, list[Credential]] = {}
+        self._literal: dict[str, str] = {}
 
     def _secret(self, value: Any) -> str:
         """Return a secret, or nothing where its reference cannot be followed: then another credential is tried."""
@@ -107,7 +108,9 @@ class Models:
             self._from_env[provider] = env_credentials(provider, self.catalog.provider(provider).env, self._env)
         found = list(self._from_env[provider])
         own = self.catalog.own_settings(provider).api_key
-        key = self._secret(own) if own not in (None, "") else ""
+        key = self._literal.get(provider) or (self._secret(own) if own not in (None, "") else "")
+        if key and key == own:
+            self._literal[provider] = key  # no reference, which would be followed anew each time
         if key and key not in {item.secret for item in found}:
             found.append(Credential(f"config:{provider}", provider, "api_key", key))
         return found

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ class AuthStore:
         self, agent_dir: Path, *, clock: Clock, resolve: Resolve = str, parent: AuthStore | None = None
     ) -> None:
         self.path = _place(agent_dir)
+        self._name = str(self.path)
         self._clock = clock
         self.resolve = resolve
         self._parent = parent
@@ -44,7 +46,7 @@ class AuthStore:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = self.path.stat()
+            found = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs with every call of a model
             stamp: tuple[int, int] | None = (found.st_mtime_ns, found.st_ino)
         except OSError:
             stamp = None
@@ -125,7 +127,7 @@ class AuthStore:
 
     def note(self, profile: str, stats: Stats, *, write: bool) -> None:
         """Remember stats, on disk if asked to; a disk that refuses does not fail the turn, memory then has to do."""
-        if not self.holds(profile):
+        if (write or profile not in self._memory) and not self.holds(profile):
             if self._parent is not None and self._parent.holds(profile):
                 self._parent.note(profile, stats, write=write)
                 return

@@ -56,6 +56,7 @@ class Catalog:
         self._own = {normalize_provider(name): value for name, value in self.settings.providers.items()}
         self._replace = self.settings.mode == "replace"
         self._learned: dict[str, int] = {}
+        self._found: dict[str, ModelInfo] = {}
 
     @property
     def updated(self) -> str:
@@ -69,6 +70,7 @@ class Catalog:
         """Remember what a server on this machine says about its model, for as long as this process lives."""
         if window > 0:
             self._learned[ref.key] = window
+            self._found.pop(ref.key, None)
 
     def providers(self) -> list[str]:
         """Return all provider ids: built-in ones in their order of preference, then the user's own."""
@@ -103,6 +105,12 @@ class Catalog:
 
     def model(self, ref: ModelRef) -> ModelInfo:
         """Return what is known about a model; never fails, an unknown one gets cautious defaults."""
+        found = self._found.get(ref.key)
+        if found is None:
+            found = self._found[ref.key] = self._model(ref)
+        return found
+
+    def _model(self, ref: ModelRef) -> ModelInfo:
         known = self._known(ref.provider).get(ref.model)
         listed = self._listed(ref)
         raw: dict[str, Any] = {"name": ref.model, **(known or {}), "provider": ref.provider, "id": ref.model}

@@ -5,8 +5,7 @@ It goes on from the messages it was given, so a retry neither repeats the user's
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -102,13 +101,18 @@ class ModelClient:
             if stop is None:
                 walk.attempts += 1
                 yield ModelCalled(walk.ref.key, walk.attempts)
-                async with aclosing(self._ask(walk, request, cancel)) as events:
+                events = await self._ask(walk, request, cancel)
+                try:
                     async for event in events:
                         if isinstance(event, Stop):
                             stop = event
                         else:
                             shown = True
                             yield event
+                finally:
+                    close = getattr(events, "aclose", None)
+                    if close is not None:
+                        await close()
             assert stop is not None, "a provider's stream ends with one Stop"
             if stop.error is None:
                 walk.succeeded()
@@ -128,23 +132,15 @@ class ModelClient:
                 yield walk.stop(ModelError(ModelFailure.ABORTED, cancel.reason))
                 return
 
-    async def _ask(self, walk: Walk, request: ModelRequest, cancel: Cancel) -> AsyncGenerator[StreamEvent, None]:
+    async def _ask(self, walk: Walk, request: ModelRequest, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        """Return the stream of one attempt; where nobody can be asked, one that only says so."""
         try:
             provider = self.registry.provider(walk.ref, await self._current(walk.credential, cancel))
         except ConfigError as problem:
-            yield walk.stop(ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure))
-            return
+            return _only(walk.stop(ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure)))
         except ModelError as problem:
-            yield walk.stop(problem)
-            return
-        stream = provider.stream(replace(request, model=walk.ref.model, thinking=walk.level), cancel=cancel)
-        try:
-            async for event in stream:
-                yield event
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
+            return _only(walk.stop(problem))
+        return provider.stream(replace(request, model=walk.ref.model, thinking=walk.level), cancel=cancel)
 
     async def _current(self, credential: Credential, cancel: Cancel) -> Credential:
         """Return what to call with: a login that is about to end is renewed first."""
@@ -191,3 +187,7 @@ class ModelClient:
             self._answered.put(session, ref.key)
         back = before not in {None, ref.key} and ref.key == chain.primary.key
         return [Notice(f"back on {ref}", "fallback")] if back else []
+
+
+async def _only(stop: Stop) -> AsyncIterator[StreamEvent]:
+    yield stop

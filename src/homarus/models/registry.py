@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ class Registry:
         self.clock = clock
         self._models_dir = models_dir
         self._resolve = resolve
-        self._open: BoundedCache[tuple[str, str], ModelProvider] = BoundedCache(KEPT)
+        self._open: BoundedCache[tuple[str, str, str], ModelProvider] = BoundedCache(KEPT)
         self._factories: dict[str, Factory] = {}
 
     def register(self, provider: str, factory: Factory) -> None:
@@ -67,8 +66,7 @@ class Registry:
 
     def provider(self, ref: ModelRef, credential: Credential) -> ModelProvider:
         """Return the provider of a model; ConfigError says what is missing to reach it."""
-        mark = hashlib.sha256(credential.secret.encode("utf-8", "replace")).hexdigest()[:16]
-        key = (ref.key, f"{credential.id}|{mark}")
+        key = (ref.key, credential.id, credential.secret)
         found = self._open.get(key)
         if found is None:
             found = self._make(ref, credential)

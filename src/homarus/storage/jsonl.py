@@ -40,6 +40,7 @@ class JsonlWriter:
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path = path
+        self._name = os.fspath(path)
         self._fd = fd
         self._lock = threading.Lock()
         self._inode = _identity(os.fstat(fd))
@@ -134,13 +135,13 @@ class JsonlWriter:
         if self._fd < 0:
             raise StorageError(f"{shown(self._path)} was closed", cure="open it again")
         try:
-            named = _identity(self._path.stat())
+            named = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs before every append
         except FileNotFoundError:
             named = None
-        if named != self._inode:
+        if named is None or _identity(named) != self._inode:
             what = "removed" if named is None else "replaced"
             raise StorageError(f"{shown(self._path)} was {what} while it was open", cure="open it again")
-        return os.fstat(self._fd).st_size
+        return named.st_size
 
 
 def _line(record: Any) -> bytes:

@@ -5,10 +5,8 @@ Everything that can go wrong on the way ends in the one `Stop`; only the task's 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from functools import partial
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -20,11 +18,11 @@ from homarus.models.http import HttpClient, HttpError, Response
 from homarus.models.info import Endpoint
 from homarus.models.provider import Stop, StreamEvent
 from homarus.models.sse import SseError, SseEvent, SseParser
+from homarus.models.vigil import Vigil
 
 MAX_BODY = 32 * 1024 * 1024
 # How long the tail of a finished stream may take before its connection is given up instead of kept.
 DRAIN_SECONDS = 0.2
-T = TypeVar("T")
 
 
 class Fault(Exception):
@@ -94,15 +92,16 @@ async def run(
     response: Response | None = None
     error: ModelError | None = None
     reply: Reply | None = None
+    vigil = Vigil(cancel, call.idle)
     try:
-        response = await _guard(
-            lambda: http.request("POST", call.url, headers=call.headers, body=call.body), call, cancel
-        )
+        with vigil:
+            response = await http.request("POST", call.url, headers=call.headers, body=call.body)
         # Some servers name their event stream `text/plain` or not at all; JSON and web pages come in one piece.
         kind = response.headers.get("content-type", "")
         whole = "json" in kind or "html" in kind
         if response.status != 200 or whole:
-            body = await _guard(partial(response.read, MAX_BODY), call, cancel)
+            with vigil:
+                body = await response.read(MAX_BODY)
             if response.status != 200:
                 raise Rejected(response, body)
             if "html" in kind:
@@ -112,38 +111,34 @@ async def run(
         else:
             parser = SseParser()
             while not decoder.finished:
-                chunk = await _guard(response.next, call, cancel)
+                with vigil:
+                    chunk = await response.next()
                 for event in parser.feed(chunk) if chunk else parser.close():
                     for delta in decoder.feed(event):
                         yield delta
                 if not chunk:
                     break
-            await _drain(response)
+            await _drain(response, vigil)
         reply = decoder.reply()
     except Cancelled as problem:
         error = ModelError(ModelFailure.ABORTED, problem.message or "stopped")
     except (Fault, Rejected, TimeoutError, OSError, HttpError, SseError) as problem:
         error = _broken(call, problem, clock)
     finally:
+        vigil.close()
         if response is not None:
             response.close()
     yield _stop(call, decoder, reply, error, clock)
 
 
-async def _guard(work: Callable[[], Awaitable[T]], call: Call, cancel: Cancel) -> T:
-    """Await with the idle watchdog and the cancel token."""
-    with cancel.interrupting():
-        async with asyncio.timeout(call.idle):
-            return await work()
-
-
-async def _drain(response: Response) -> None:
+async def _drain(response: Response, vigil: Vigil) -> None:
     """Read the end of a finished stream, so that its connection can serve the next turn."""
+    vigil.idle = DRAIN_SECONDS
     try:
-        async with asyncio.timeout(DRAIN_SECONDS):
+        with vigil:
             while await response.next():
                 pass
-    except (TimeoutError, OSError, HttpError):
+    except (Cancelled, TimeoutError, OSError, HttpError):
         # The reply is complete; only the connection is lost.
         return
 
