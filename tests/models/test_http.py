@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from tests.models.servers import Answer, serving
 
-from homarus.models.http import HttpClient, HttpError, tls_context
+from homarus.models.connection import HttpError
+from homarus.models.http import HttpClient, tls_context
 from homarus.models.proxy import Proxies, proxies_from
 
 

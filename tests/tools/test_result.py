@@ -43,9 +43,9 @@ def test_a_result_that_was_cut_before_keeps_its_file(tmp_path: Path) -> None:
 
 
 def test_an_id_that_comes_again_does_not_point_at_the_older_text(tmp_path: Path) -> None:
-    (first,), _ = bound((Text("a" * 5_000),), 1_000, tmp_path / "call_1.txt")
-    (second,), path = bound((Text("b" * 5_000),), 1_000, tmp_path / "call_1.txt")
-    (again,), same = bound((Text("b" * 5_000),), 1_000, tmp_path / "call_1.txt")
+    (first,), _ = bound((Text("a" * 5_000),), 1_000, tmp_path, "call_1")
+    (second,), path = bound((Text("b" * 5_000),), 1_000, tmp_path, "call_1")
+    (again,), same = bound((Text("b" * 5_000),), 1_000, tmp_path, "call_1")
     assert path == same == tmp_path / "call_1-2.txt"
     assert path.read_text() == "b" * 5_000 and (tmp_path / "call_1.txt").read_text() == "a" * 5_000
     assert isinstance(second, Text) and second == again != first
@@ -53,7 +53,7 @@ def test_an_id_that_comes_again_does_not_point_at_the_older_text(tmp_path: Path)
 
 def test_where_nothing_can_be_written_the_notice_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (text,), path = bound((Text("a" * 5_000),), 1_000, tmp_path / "file" / "x.txt")
+    (text,), path = bound((Text("a" * 5_000),), 1_000, tmp_path / "file", "x")
     assert path is None and isinstance(text, Text) and "could not be kept" in text.text
 
 

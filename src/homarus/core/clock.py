@@ -125,7 +125,8 @@ def epoch_ms(moment: datetime) -> int:
 
 def iso_ms(moment: datetime) -> str:
     """Return `YYYY-MM-DDTHH:MM:SS.mmmZ`, the form of every timestamp in a transcript."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def chance() -> float:

@@ -45,7 +45,8 @@ class Home:
         self._stores: dict[str, SessionStore] = {}
         self._memories: dict[str, Memory] = {}
         self._engines: dict[str, EngineHost] = {}
-        self._zones: dict[str | None, tzinfo] = {}
+        # Each agent's zone, and the document that said so: asked with every call of a model.
+        self._zones: dict[str, tuple[tzinfo, object]] = {}
         self._skills = SkillMounts(config)
         self._works = remembered(config.paths.own_dir / "sandbox", _available, clock)
 
@@ -87,12 +88,12 @@ class Home:
 
     def zone(self, agent_id: str) -> tzinfo:
         """Return the time zone of an agent's user."""
-        settings = self.config.agent(agent_id).block("", WorkspaceSettings)
-        known = self._zones.get(settings.user_timezone)
-        if known is None:
-            known = find_zone(zone_name(settings.user_timezone, self.env)) or UTC
-            self._zones[settings.user_timezone] = known
-        return known
+        found, of = self._zones.get(agent_id, (UTC, None))
+        if of is not self.config.document:
+            named = self.config.agent(agent_id).block("", WorkspaceSettings).user_timezone
+            found = find_zone(zone_name(named, self.env)) or UTC
+            self._zones[agent_id] = (found, self.config.document)
+        return found
 
     def engine(self, agent_id: str) -> EngineHost:
         """Return what keeps an agent's conversations within its model's window."""

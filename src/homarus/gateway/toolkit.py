@@ -78,6 +78,8 @@ class Toolkit:
         # What policy left, by agent, whose turn it is and what a parent had; as long as the configuration is the same.
         self._left: BoundedCache[tuple[str, Who, tuple[str, ...] | None], dict[str, Tool]] = BoundedCache(64)
         self._left_by: object = None
+        # What each agent's commands may do, and the document that said so.
+        self._commands: dict[str, tuple[gate.ExecSettings, object]] = {}
 
     @cached_property
     def _gate(self) -> gate.PolicyGate:
@@ -139,10 +141,13 @@ class Toolkit:
         self.orphans.clear()
 
     def _exec(self, agent_id: str) -> gate.ExecSettings:
-        agent = self._config.agent(agent_id)
-        if agent.get("tools.exec") is not None:
-            return agent.block("tools.exec", gate.ExecSettings)
-        return self._config.block("tools.exec", gate.ExecSettings)
+        found, of = self._commands.get(agent_id, (None, None))
+        if found is None or of is not self._config.document:
+            agent = self._config.agent(agent_id)
+            of = agent if agent.get("tools.exec") is not None else self._config
+            found = of.block("tools.exec", gate.ExecSettings)
+            self._commands[agent_id] = (found, self._config.document)
+        return found
 
 
 def _grants() -> gate.Granted:

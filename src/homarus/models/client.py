@@ -183,7 +183,7 @@ class ModelClient:
     def _settled(self, session: str, chain: Chain, ref: ModelRef) -> list[Notice]:
         """Say once when a session is answered by its first choice again."""
         before = self._answered.get(session)
-        if session:
+        if session and before != ref.key:
             self._answered.put(session, ref.key)
         back = before not in {None, ref.key} and ref.key == chain.primary.key
         return [Notice(f"back on {ref}", "fallback")] if back else []

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.models.catalog import Catalog
-from homarus.models.http import HttpClient, HttpError
+from homarus.models.connection import HttpError
+from homarus.models.http import HttpClient
 
 SECONDS = 1.0  # a closed port on this machine says so at once; an open one may belong to a server that is busy
 MAX_BODY = 1 << 20

@@ -14,20 +14,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from homarus.models.connection import Connection, HttpError
 from homarus.models.proxy import NO_PROXY, Proxies, connect_request
 
 if TYPE_CHECKING:
     import ssl
 
 READ_SIZE = 65536
-MAX_HEAD = 64 * 1024
 CONNECT_SECONDS = 20.0
 IDLE_SECONDS = 55.0
 MAX_IDLE = 8
-
-
-class HttpError(Exception):
-    """The other side does not speak HTTP/1.1 as agreed, or stopped in the middle of a reply."""
 
 
 @functools.cache
@@ -47,30 +43,6 @@ def tls_context() -> ssl.SSLContext:
     return context
 
 
-class Connection:
-    """One open connection and the event loop it belongs to."""
-
-    __slots__ = ("expires", "key", "loop", "reader", "used", "writer")
-
-    def __init__(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.key = key
-        self.reader = reader
-        self.writer = writer
-        self.loop = asyncio.get_running_loop()
-        self.expires = 0.0
-        self.used = False
-
-    @property
-    def usable(self) -> bool:
-        """Say whether another request may go out on it."""
-        return not self.writer.transport.is_closing() and not self.reader.at_eof() and self.loop.time() < self.expires
-
-    def close(self) -> None:
-        """Drop it without waiting for the other side."""
-        if not self.loop.is_closed():
-            self.writer.transport.abort()
-
-
 class Response:
     """A reply whose head has arrived. Close it in a `finally`; only one that was read to its end frees its connection."""
 
@@ -85,7 +57,7 @@ class Response:
         length = headers.get("content-length")
         # Bytes left in the current chunk or in the whole body; None means until the connection closes.
         self._left: int | None = 0 if self._chunked else None if length is None else _number(length, 10)
-        self._between = False
+        self._between = self._trailing = False
         self._unpack = _unpacker(headers.get("content-encoding", ""))
 
     def close(self) -> None:
@@ -104,30 +76,37 @@ class Response:
 
     async def next(self) -> bytes:
         """Return more of the body as soon as there is some, and nothing at its end; raises `HttpError` if it ends early."""
-        while True:
+        while (data := self.ready()) is None:
+            assert self._connection is not None, "a reply that was closed has nothing more"
             try:
-                data = await self._raw()
-            except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as problem:
+                await self._connection.more()
+            except asyncio.IncompleteReadError as problem:
                 raise HttpError("the connection was closed in the middle of the reply") from problem
-            if not data or self._unpack is None:
-                return data
+        return data
+
+    def ready(self) -> bytes | None:
+        """Return what of the body is here already, nothing at its end, and None where it must be waited for."""
+        while (data := self._raw()) and self._unpack is not None:
             try:
                 data = bytes(self._unpack.decompress(data))
             except zlib.error as problem:
                 raise HttpError(f"damaged compressed body: {problem}") from problem
             if data:
-                return data
+                break
+        return data
 
-    async def _raw(self) -> bytes:
-        if self._done or self._connection is None:
+    def _raw(self) -> bytes | None:
+        connection = self._connection
+        if self._done or connection is None:
             return b""
-        reader = self._connection.reader
-        if self._chunked and not self._left:
-            self._left = await self._next_size(reader)
+        if self._chunked and not self._left and not self._next_size(connection):
+            return None
         if self._left == 0:
             self._done = True
             return b""
-        data = await reader.read(READ_SIZE if self._left is None else min(self._left, READ_SIZE))
+        data = connection.some(READ_SIZE if self._left is None else min(self._left, READ_SIZE))
+        if data is None:
+            return None
         if self._left is None:
             self._done, self._reusable = not data, False
         elif not data:
@@ -136,29 +115,38 @@ class Response:
             self._left -= len(data)
         return data
 
-    async def _next_size(self, reader: asyncio.StreamReader) -> int:
+    def _next_size(self, connection: Connection) -> bool:
+        """Read the size of the next chunk; False where it is not there yet."""
         # The line break after a chunk is read with the next size, so that the chunk itself is not held back for it.
-        if self._between and await reader.readexactly(2) != b"\r\n":
-            raise HttpError("damaged chunked body")
-        self._between = True
-        line = await reader.readuntil(b"\r\n")
-        size = _number(line.partition(b";")[0].decode("latin-1"), 16)
-        if size == 0:
-            while await reader.readuntil(b"\r\n") != b"\r\n":
-                pass
-        return size
+        if self._between:
+            mark = connection.exactly(2)
+            if mark is None:
+                return False
+            if mark != b"\r\n":
+                raise HttpError("damaged chunked body")
+            self._between = False
+        if not self._trailing:
+            line = connection.until(b"\r\n")
+            if line is None:
+                return False
+            self._left = _number(line.partition(b";")[0].decode("latin-1"), 16)
+            if self._left:
+                self._between = True
+                return True
+            self._trailing = True
+        while (line := connection.until(b"\r\n")) is not None:
+            if line == b"\r\n":
+                return True
+        return False
 
 
-# How a connection is made: host, port, TLS context or None, and the longest line. A caller may pin the address here.
-Connect = Callable[
-    [str, int, "ssl.SSLContext | None", int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
-]
+# How a connection is made: host, port, and the TLS context or None. A caller may pin the address here.
+Connect = Callable[[str, int, "ssl.SSLContext | None"], Awaitable[Connection]]
 
 
-async def _connect(
-    host: str, port: int, context: ssl.SSLContext | None, limit: int
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(host, port, ssl=context, limit=limit)
+async def _connect(host: str, port: int, context: ssl.SSLContext | None) -> Connection:
+    _, connection = await asyncio.get_running_loop().create_connection(Connection, host, port, ssl=context)
+    return connection
 
 
 class HttpClient:
@@ -181,9 +169,7 @@ class HttpClient:
         if target.scheme not in {"http", "https"} or not target.hostname:
             raise HttpError(f"'{url}' is no http address")
         proxy = self._proxies.find(target)
-        head = _head(
-            method, target, headers or {}, sum(map(len, body)), absolute=bool(proxy) and target.scheme == "http"
-        )
+        head = _head(method, target, headers or {}, sum(map(len, body)), through=proxy)
         key = f"{target.scheme}://{target.netloc}|{proxy}"
         while True:
             connection = self._take(key) or await self._open(key, target, proxy)
@@ -199,14 +185,9 @@ class HttpClient:
                 raise
 
     async def _exchange(self, connection: Connection, parts: list[bytes]) -> Response:
-        connection.writer.writelines(parts)
-        await connection.writer.drain()
+        await connection.send(parts)
         while True:
-            try:
-                block = await connection.reader.readuntil(b"\r\n\r\n")
-            except asyncio.LimitOverrunError as problem:
-                raise HttpError("the head of the reply is too long") from problem
-            status, headers = _parse_head(block)
+            status, headers = await _reply_head(connection)
             if status >= 200:
                 return Response(self, connection, status, headers)
 
@@ -214,24 +195,25 @@ class HttpClient:
         host, port = target.hostname or "", target.port or (443 if target.scheme == "https" else 80)
         async with asyncio.timeout(CONNECT_SECONDS):
             if proxy:
-                return await self._open_through(key, target.scheme, (host, port), urlsplit(proxy))
-            context = tls_context() if target.scheme == "https" else None
-            reader, writer = await self._connect(host, port, context, MAX_HEAD)
-        raw = writer.get_extra_info("socket")
+                connection = await self._open_through(target.scheme, (host, port), urlsplit(proxy))
+            else:
+                context = tls_context() if target.scheme == "https" else None
+                connection = await self._connect(host, port, context)
+        connection.key = key
+        raw = connection.transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return Connection(key, reader, writer)
+        return connection
 
-    async def _open_through(self, key: str, scheme: str, to: tuple[str, int], proxy: SplitResult) -> Connection:
-        reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port or 8080, limit=MAX_HEAD)
-        connection = Connection(key, reader, writer)
+    async def _open_through(self, scheme: str, to: tuple[str, int], proxy: SplitResult) -> Connection:
+        connection = await _connect(proxy.hostname or "", proxy.port or 8080, None)
         if scheme == "https":
             try:
-                writer.write(connect_request(to, proxy))
-                status, _ = _parse_head(await reader.readuntil(b"\r\n\r\n"))
+                await connection.send([connect_request(to, proxy)])
+                status, _ = await _reply_head(connection)
                 if status != 200:
                     raise HttpError(f"the proxy {proxy.hostname} answered {status} to CONNECT")
-                await writer.start_tls(tls_context(), server_hostname=to[0])
+                await connection.secure(tls_context(), to[0])
             except asyncio.IncompleteReadError as problem:
                 connection.close()
                 raise HttpError(f"the proxy {proxy.hostname} closed the connection") from problem
@@ -287,22 +269,27 @@ def _number(text: str, base: int) -> int:
     return value
 
 
-def _head(method: str, target: SplitResult, headers: Mapping[str, str], size: int, *, absolute: bool) -> bytes:
+def _head(method: str, target: SplitResult, headers: Mapping[str, str], size: int, *, through: str) -> bytes:
     path = (target.path or "/") + (f"?{target.query}" if target.query else "")
     fields = {"host": target.netloc.rpartition("@")[2], "accept-encoding": "identity"}
     fields |= {name.lower(): value for name, value in headers.items()}
     if size or method == "POST":
         fields["content-length"] = str(size)
-    origin = f"{target.scheme}://{fields['host']}" if absolute else ""
-    lines = [f"{method} {origin}{path} HTTP/1.1"]
-    for name, value in fields.items():
-        if any(char in name + value for char in "\r\n\0"):
-            raise HttpError(f"header '{name[:40]}' holds a line break")
-        lines.append(f"{name}: {value}")
+    origin = f"{target.scheme}://{fields['host']}" if through and target.scheme == "http" else ""
+    lines = [f"{name}: {value}" for name, value in fields.items()]
+    for line in lines:
+        if "\r" in line or "\n" in line or "\0" in line:
+            raise HttpError(f"header '{line.partition(':')[0][:40]}' holds a line break")
     try:
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        return "\r\n".join([f"{method} {origin}{path} HTTP/1.1", *lines, "", ""]).encode("latin-1")
     except UnicodeEncodeError as problem:
         raise HttpError("a header holds a character that HTTP cannot carry (check the API key)") from problem
+
+
+async def _reply_head(connection: Connection) -> tuple[int, dict[str, str]]:
+    while (block := connection.until(b"\r\n\r\n")) is None:
+        await connection.more()
+    return _parse_head(block)
 
 
 def _parse_head(block: bytes) -> tuple[int, dict[str, str]]:

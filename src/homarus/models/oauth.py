@@ -19,7 +19,8 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Locked, ModelError, ModelFailure
 from homarus.core.text import single_line
 from homarus.models.auth import AuthStore
-from homarus.models.http import HttpClient, HttpError
+from homarus.models.connection import HttpError
+from homarus.models.http import HttpClient
 from homarus.models.rotation import Credential
 from homarus.models.settings import OAuthClient
 from homarus.storage.locks import OwnerLock

@@ -17,7 +17,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.errors import ConfigError, HomarusError, StorageError
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
-from homarus.models.http import HttpClient, HttpError, Response
+from homarus.models.connection import HttpError
+from homarus.models.http import HttpClient, Response
 from homarus.storage.atomic import ensure_dir
 
 NAMES = Path(__file__).with_name("pull.json")

@@ -6,10 +6,12 @@ Nothing is checked by name and opened afterwards: every step works on a descript
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from typing import Self
 
 from homarus.storage.faults import let_go
@@ -18,6 +20,7 @@ from homarus.storage.syscalls import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, openat
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 # The kernel is strict: a descriptor that only names a file takes no other flags.
 _WITH_O_PATH = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_F_GETPATH: int | None = getattr(fcntl, "F_GETPATH", None)  # macOS
 _LINK_IN_THE_WAY = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
 _MAX_LINKS = 40
 
@@ -33,10 +36,15 @@ class Escape(OSError):
 class Beneath:
     """A folder by descriptor and real path, below which names are opened. `kernel=False` forces the portable walk."""
 
-    def __init__(self, fd: int, real: str, *, kernel: bool = sys.platform == "linux") -> None:
+    def __init__(self, fd: int, path: str | os.PathLike[str], *, kernel: bool = sys.platform == "linux") -> None:
         self.fd = fd
-        self.real = real
+        self._path = path
         self._kernel = kernel
+
+    @cached_property
+    def real(self) -> str:
+        """Return where the folder is, without links; asked for only where a link must be judged, or for a message."""
+        return path_of(self.fd) or os.path.realpath(self._path)
 
     def open(self, parts: tuple[str, ...], flags: int, *, mode: int = 0o600, follow: bool = True) -> int:
         """Open, or raise `Escape` or the system's error.
@@ -119,11 +127,12 @@ class Beneath:
 
     def _inside(self, names: list[str], target: str) -> tuple[str, ...]:
         """Return a link's target as parts below the root, or raise. The walk verifies again whatever this finds."""
-        start = target if target.startswith("/") else "/".join([self.real, *names, target])
+        real = self.real
+        start = target if target.startswith("/") else "/".join([real, *names, target])
         resolved = os.path.realpath(start)
-        if resolved == self.real:
+        if resolved == real:
             return ()
-        prefix = self.real.rstrip("/") + "/"
+        prefix = real.rstrip("/") + "/"
         if not resolved.startswith(prefix):
             raise Escape("a symbolic link leads out of the folder")
         return tuple(resolved[len(prefix) :].split("/"))
@@ -179,3 +188,14 @@ class _Trail:
 
     def __exit__(self, *_: object) -> None:
         self.restart()
+
+
+def path_of(fd: int) -> str | None:
+    """Ask the system which path a descriptor has; None where it does not say."""
+    try:
+        if _F_GETPATH is not None:
+            return os.fsdecode(fcntl.fcntl(fd, _F_GETPATH, b"\0" * 1024).rstrip(b"\0"))
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  # text, with the bytes of the name as they are
+    except OSError:
+        pass
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -17,13 +16,12 @@ import msgspec
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
 from homarus.storage.atomic import replace_at
-from homarus.storage.beneath import Beneath, Escape
+from homarus.storage.beneath import Beneath, Escape, path_of
 from homarus.storage.faults import explain, explained, let_go, shown, sync_folder
 
 Kind = Literal["ok", "missing", "validation", "io"]
 Name = str | PurePosixPath
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
-_F_GETPATH: int | None = getattr(fcntl, "F_GETPATH", None)  # macOS
 _ATTEMPTS = 3
 _PAUSE = 0.05
 
@@ -60,8 +58,12 @@ class Root:
         self._sleep = sleep
         with explained("open folder", path):
             fd = os.open(path, _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.realpath = _path_of(fd) or os.path.realpath(path)
-        self._beneath = Beneath(fd, self.realpath)
+        self._beneath = Beneath(fd, path)
+
+    @property
+    def realpath(self) -> str:
+        """Return where the folder is, without links."""
+        return self._beneath.real
 
     def close(self) -> None:
         """Let go of the folder; a second call does nothing."""
@@ -211,7 +213,7 @@ class Root:
         return fd
 
     def _real_of(self, fd: int, name: Name) -> str:
-        return _path_of(fd) or os.path.realpath(f"{self.realpath}/{name}")
+        return path_of(fd) or os.path.realpath(f"{self.realpath}/{name}")
 
     def _guarded(self, name: Name, attempt: Callable[[], Guarded]) -> Guarded:
         reason = "it changes faster than it can be read"
@@ -249,17 +251,6 @@ def _make_dir(folder: int, leaf: str, mode: int) -> None:
 def _unlink(folder: int, leaf: str) -> None:
     os.unlink(leaf, dir_fd=folder)
     sync_folder(folder)
-
-
-def _path_of(fd: int) -> str | None:
-    """Ask the system which path a descriptor has; None where it does not say."""
-    try:
-        if _F_GETPATH is not None:
-            return os.fsdecode(fcntl.fcntl(fd, _F_GETPATH, b"\0" * 1024).rstrip(b"\0"))
-        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  # text, with the bytes of the name as they are
-    except OSError:
-        pass
-    return None
 
 
 def _read_up_to(fd: int, limit: int) -> bytes:

@@ -146,7 +146,7 @@ class JsonlWriter:
 
 def _line(record: Any) -> bytes:
     raw = bytes(record) if isinstance(record, bytes | bytearray | memoryview) else encode(record)
-    if b"\n" in raw or not raw.strip():
+    if b"\n" in raw or not raw or raw.isspace():
         raise ValueError("a record in a JSONL file is one line that is not blank")
     if len(raw) > MAX_LINE:
         raise StorageError(f"a record of {len(raw)} bytes is longer than a line may be", cure="keep it in its own file")

@@ -11,12 +11,27 @@ from typing import Any
 _SYS_OPENAT2 = 437  # the same number on every Linux architecture that has it
 _RENAME_NOREPLACE = 1  # Linux
 _RENAME_EXCL = 4  # macOS
+_How = ctypes.c_uint64 * 3
 NO_MAGICLINKS, NO_SYMLINKS, BENEATH = 0x02, 0x04, 0x08
 
 
 @cache
 def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def _openat2() -> Any:
+    function = _libc()["syscall"]  # an object of its own, with the types of this one call
+    function.restype = ctypes.c_long
+    function.argtypes = [
+        ctypes.c_long,
+        ctypes.c_long,
+        ctypes.c_char_p,
+        ctypes.POINTER(ctypes.c_uint64),
+        ctypes.c_size_t,
+    ]
+    return function
 
 
 def _call(function: Any, *arguments: Any) -> int:
@@ -30,10 +45,8 @@ def _call(function: Any, *arguments: Any) -> int:
 
 def openat2(folder: int, name: str, flags: int, mode: int, resolve: int) -> int:
     """Open with rules on how the name may be resolved. Linux only; raises ENOSYS on an old kernel."""
-    how = (ctypes.c_uint64 * 3)(flags, mode if flags & os.O_CREAT else 0, resolve)
-    path = ctypes.c_char_p(os.fsencode(name))
-    size = ctypes.c_size_t(ctypes.sizeof(how))
-    return _call(_libc().syscall, ctypes.c_long(_SYS_OPENAT2), ctypes.c_long(folder), path, ctypes.byref(how), size)
+    how = _How(flags, mode if flags & os.O_CREAT else 0, resolve)
+    return _call(_openat2(), _SYS_OPENAT2, folder, os.fsencode(name), how, ctypes.sizeof(how))
 
 
 def rename_new(folder: int, old: str, new: str) -> bool:

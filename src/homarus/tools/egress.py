@@ -19,7 +19,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.errors import Denied, ToolError
 from homarus.core.later import later
 from homarus.core.text import single_line
-from homarus.models.http import HttpClient, HttpError
+from homarus.models.connection import Connection, HttpError
+from homarus.models.http import HttpClient
 
 if TYPE_CHECKING:
     from homarus.tools import addresses
@@ -162,14 +163,15 @@ class Egress:
         return found[0]
 
 
-async def _connect(host: str, port: int, context: Any, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(host: str, port: int, context: Any) -> Connection:
     """Connect to the address that was checked and to no other, and ask for the certificate of the name."""
     name, wanted, address = _pinned.get()
     if (host.rstrip("."), port) != (name, wanted):
         raise HttpError("a connection that was not checked")
-    return await asyncio.open_connection(
-        address, port, ssl=context, server_hostname=name if context else None, limit=limit
+    _, connection = await asyncio.get_running_loop().create_connection(
+        Connection, address, port, ssl=context, server_hostname=name if context else None
     )
+    return connection
 
 
 def _bare(host: str | None) -> str:

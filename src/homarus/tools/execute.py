@@ -15,7 +15,7 @@ from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
 from homarus.core.later import later
 from homarus.core.messages import Text, ToolCall, ToolResult
 from homarus.core.text import single_line
-from homarus.tools.result import MAX_DETAIL_BYTES, WHOLE, bound, conceal, file_name, limit_for
+from homarus.tools.result import MAX_DETAIL_BYTES, WHOLE, bound, conceal, limit_for
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolRes
             f"{call.name} failed unexpectedly: {type(problem).__name__}: {single_line(str(problem))}", "bug"
         )
     shown = conceal(output.parts, context.hidden)
-    parts, whole = bound(shown, limit_for(context.window_tokens), context.overflow_dir / file_name(call.id))
+    parts, whole = bound(shown, limit_for(context.window_tokens), context.overflow_dir, call.id)
     details = dict(output.details or {})
     if parts is not shown:
         details["truncated"] = True

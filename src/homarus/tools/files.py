@@ -203,6 +203,8 @@ def _scan(fd: int, offset: int, limit: int) -> tuple[list[bytes | None], bool, i
             break
         if position >= SCAN_BYTES and number < offset:
             return [], True, -1
+        if not position and offset == 1 and (small := _small(fd, block, limit)):
+            return small, False, len(small)
         position += len(block)
         *whole, rest = (rest + block).split(b"\n")
         for line in whole:
@@ -222,6 +224,16 @@ def _scan(fd: int, offset: int, limit: int) -> tuple[list[bytes | None], bool, i
         lines.append(rest)
         return lines, False, number
     return lines, False, number - 1 if not rest else number
+
+
+def _small(fd: int, block: bytes, limit: int) -> list[bytes | None]:
+    """Return all lines where one block holds the whole file and the limits do, too; nothing where that is not so."""
+    if len(block) > MAX_BYTES or b"\r" in block or os.pread(fd, 1, len(block)):
+        return []
+    lines: list[bytes | None] = [*block.split(b"\n")]
+    if not lines[-1]:
+        lines.pop()
+    return lines if len(lines) <= limit else []
 
 
 def _names(fd: int, limit: int) -> tuple[list[str], bool]:

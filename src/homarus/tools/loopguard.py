@@ -55,11 +55,23 @@ class Verdict(Struct, frozen=True):
     text: str = ""
 
 
-class _Past(Struct, frozen=True):
-    tool: str
-    call: str
-    outcome: str
-    known: bool
+class _Past:
+    """One call that ran. What came of it is only worked out where two calls are compared: results can be long."""
+
+    __slots__ = ("_outcome", "_result", "call", "known", "tool")
+
+    def __init__(self, tool: str, call: str, result: ToolResult, known: bool) -> None:
+        self.tool = tool
+        self.call = call
+        self.known = known
+        self._result: ToolResult | None = result
+        self._outcome = ""
+
+    @property
+    def outcome(self) -> str:
+        if self._result is not None:
+            self._outcome, self._result = outcome(self._result), None
+        return self._outcome
 
 
 FINE = Verdict()
@@ -73,12 +85,13 @@ class LoopGuard:
         self._on = settings.enabled is not False
         self._past: deque[_Past] = deque(maxlen=max(settings.history_size, settings.global_circuit_breaker_threshold))
         self._since_compaction: list[_Past] | None = None
+        self._last: tuple[ToolCall, str] | None = None
 
     def check(self, call: ToolCall, *, known: bool) -> Verdict:
         """Judge a call before it runs; the most serious verdict wins."""
         if not self._on:
             return FINE
-        now = signature(call)
+        now = self._signed(call)
         detectors: tuple[Callable[[ToolCall, str, bool], Verdict], ...] = (
             self._unknown,
             self._breaker,
@@ -95,7 +108,7 @@ class LoopGuard:
 
     def note(self, call: ToolCall, result: ToolResult, *, known: bool) -> str:
         """Remember a call and its outcome; return a reason when the run must end because a compaction did not help."""
-        past = _Past(call.name, signature(call), outcome(result), known)
+        past = _Past(call.name, self._signed(call), result, known)
         self._past.append(past)
         if self._since_compaction is None or not self._on:
             return ""
@@ -104,6 +117,12 @@ class LoopGuard:
             return ""
         window, self._since_compaction = self._since_compaction, None
         return COMPACTION_LOOP if len(set(map(_identity, window))) == 1 else ""
+
+    def _signed(self, call: ToolCall) -> str:
+        """Return the signature; a call is looked at before it runs and after."""
+        if self._last is None or self._last[0] is not call:
+            self._last = (call, signature(call))
+        return self._last[1]
 
     def compacted(self) -> None:
         """Watch the next calls: a run that repeats itself right after a compaction will do so for ever."""
@@ -119,8 +138,10 @@ class LoopGuard:
 
     def _breaker(self, _call: ToolCall, _now: str, _known: bool) -> Verdict:
         count = self._settings.global_circuit_breaker_threshold
+        if len(self._past) < count:
+            return FINE
         recent = list(self._past)[-count:]
-        if len(recent) < count or len({(past.tool, past.outcome) for past in recent}) > 1:
+        if len({past.tool for past in recent}) > 1 or len({past.outcome for past in recent}) > 1:
             return FINE
         return _critical("global_circuit_breaker", f"the last {count} calls all had the same outcome")
 
@@ -146,16 +167,18 @@ class LoopGuard:
         return FINE
 
     def _ping_pong(self, call: ToolCall, now: str, _known: bool) -> Verdict:
-        past = list(self._past)
+        past = self._past
         if not past or past[-1].call == now:
             return FINE
         other = past[-1].call
-        row = []
-        for expected, item in zip(_alternate(other, now), reversed(past), strict=False):
-            if item.call != expected:
+        row: list[_Past] = []
+        for item in reversed(past):
+            if item.call != (now if len(row) % 2 else other):
                 break
             row.append(item)
         count = len(row) + 1
+        if count < min(self._settings.warning_threshold, self._settings.critical_threshold):
+            return FINE
         stable = all(len({item.outcome for item in row if item.call == side}) <= 1 for side in (other, now))
         if count >= self._settings.critical_threshold and stable:
             return _critical(
@@ -166,13 +189,16 @@ class LoopGuard:
         return FINE
 
     def _churn(self, call: ToolCall, now: str, _known: bool) -> Verdict:
+        least = self._settings.warning_threshold - 1
+        if sum(past.tool == call.name for past in self._past) < least:
+            return FINE
         row = []
         for past in reversed(self._past):
             if past.tool != call.name or past.outcome != self._past[-1].outcome:
                 break
             row.append(past)
         variants = {past.call for past in row} | {now}
-        if len(row) + 1 < self._settings.warning_threshold or len(variants) < 3:
+        if len(row) < least or len(variants) < 3:
             return FINE
         return _warning(
             "argument_churn", f"'{call.name}' gave the same result {len(row)} times, whatever the arguments"
@@ -198,10 +224,6 @@ def _digest(value: Any) -> str:
 
 def _identity(past: _Past) -> tuple[str, str, str]:
     return past.tool, past.call, past.outcome
-
-
-def _alternate(first: str, second: str) -> list[str]:
-    return [first if number % 2 == 0 else second for number in range(BREAKER * 2)]
 
 
 def _warning(detector: str, what: str) -> Verdict:

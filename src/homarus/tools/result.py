@@ -34,8 +34,8 @@ class StepRoom:
         """Return the next result within its share: at most twice an even one, and something is left for all that follow."""
         left, self._calls = max(1, self._calls), self._calls - 1
         share = max(MIN_CHARS, min(2 * self._room // left, self._room - (left - 1) * MIN_CHARS))
-        parts, whole = bound(result.parts, share, folder / file_name(result.call_id), _kept_in(result))
-        self._room -= sum(len(part.text) for part in parts if isinstance(part, Text))
+        parts, whole = bound(result.parts, share, folder, result.call_id, _kept_in(result))
+        self._room -= _length(parts)
         if parts is result.parts:
             return result
         details = {**(result.details or {}), "truncated": True}
@@ -72,21 +72,26 @@ def conceal(parts: tuple[Part, ...], secrets: tuple[str, ...]) -> tuple[Part, ..
 
 
 def bound(
-    parts: tuple[Part, ...], limit: int, overflow: Path, whole: Path | None = None
+    parts: tuple[Part, ...], limit: int, folder: Path, call_id: str, whole: Path | None = None
 ) -> tuple[tuple[Part, ...], Path | None]:
     """Return the parts within `limit` characters (the same ones if they are), and the file with all of a cut text.
 
-    That file is made only then, with a name like `overflow`, unless an earlier cut made it: `whole`.
+    That file is made only then, in `folder` and named after the call, unless an earlier cut made it: `whole`.
     """
-    total = sum(len(part.text) for part in parts if isinstance(part, Text))
-    images = [part for part in parts if isinstance(part, Image)][:MAX_IMAGES]
-    if total <= limit and len(images) == sum(isinstance(part, Image) for part in parts):
+    total = _length(parts)
+    images = [part for part in parts if isinstance(part, Image)]
+    if total <= limit and len(images) <= MAX_IMAGES:
         return parts, None
+    images = images[:MAX_IMAGES]
     text = "".join(part.text for part in parts if isinstance(part, Text))
     if total <= limit:
         return (Text(text), *images), None
-    path = whole or _keep(text, overflow)
+    path = whole or _keep(text, folder / file_name(call_id))
     return (Text(cut(text, limit, _note(path))), *images), path
+
+
+def _length(parts: tuple[Part, ...]) -> int:
+    return sum([len(part.text) for part in parts if isinstance(part, Text)])
 
 
 def cut(text: str, limit: int, note: str) -> str:

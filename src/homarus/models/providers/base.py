@@ -14,7 +14,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
 from homarus.core.messages import Assistant, Part, StopReason, ToolCall, Usage
-from homarus.models.http import HttpClient, HttpError, Response
+from homarus.models.connection import HttpError
+from homarus.models.http import HttpClient, Response
 from homarus.models.info import Endpoint
 from homarus.models.provider import Stop, StreamEvent
 from homarus.models.sse import SseError, SseEvent, SseParser
@@ -111,8 +112,10 @@ async def run(
         else:
             parser = SseParser()
             while not decoder.finished:
-                with vigil:
-                    chunk = await response.next()
+                chunk = response.ready()
+                if chunk is None:
+                    with vigil:
+                        chunk = await response.next()
                 for event in parser.feed(chunk) if chunk else parser.close():
                     for delta in decoder.feed(event):
                         yield delta
@@ -135,6 +138,9 @@ async def _drain(response: Response, vigil: Vigil) -> None:
     """Read the end of a finished stream, so that its connection can serve the next turn."""
     vigil.idle = DRAIN_SECONDS
     try:
+        while (rest := response.ready()) is not None:
+            if not rest:
+                return
         with vigil:
             while await response.next():
                 pass

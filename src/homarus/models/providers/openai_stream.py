@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,26 +54,22 @@ class OpenAIDecoder:
         self._usage: dict[str, Any] = {}
         self._carrier = Carrier()
 
-    def feed(self, event: SseEvent) -> Iterator[StreamEvent]:
+    def feed(self, event: SseEvent) -> list[StreamEvent]:
         """Take one event of the stream."""
-        if event.data.strip() == b"[DONE]":
+        data = event.data.strip()
+        if data == b"[DONE]":
             self.finished = True
-            return
-        if not event.data.strip():
-            return
-        yield from self._take(self._object(event.data))
+            return []
+        return self._take(self._object(data)) if data else []
 
-    def feed_object(self, value: dict[str, Any]) -> Iterator[StreamEvent]:
-        """Take one event that is already an object, from a model inside this process."""
-        yield from self._take(value)
-
-    def feed_whole(self, body: bytes) -> Iterator[StreamEvent]:
+    def feed_whole(self, body: bytes) -> list[StreamEvent]:
         """Take a completion that was not streamed."""
         value = self._object(body)
         for choice in value.get("choices") or ():
             choice["delta"] = choice.pop("message", {})
-        yield from self._take(value)
+        said = self._take(value)
         self.finished = True
+        return said
 
     @staticmethod
     def _object(data: bytes) -> dict[str, Any]:
@@ -86,7 +81,8 @@ class OpenAIDecoder:
             raise Fault("an event that is no object", kind=ModelFailure.SERVER)
         return value
 
-    def _take(self, value: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _take(self, value: dict[str, Any]) -> list[StreamEvent]:
+        """Take one event that is already an object, as a model inside this process gives it."""
         if value.get("error"):
             from homarus.models.errors import error_text
 
@@ -97,29 +93,33 @@ class OpenAIDecoder:
             self._usage = value["usage"]
         choices = value.get("choices")
         if not choices:
-            return
+            return []
         choice = choices[0]
         if isinstance(choice.get("usage"), dict):
             self._usage = choice["usage"]
-        yield from self._delta(choice.get("delta") or {})
+        said = self._delta(choice.get("delta") or {})
         self._reason = choice.get("finish_reason") or self._reason
+        return said
 
-    def _delta(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _delta(self, delta: dict[str, Any]) -> list[StreamEvent]:
+        said: list[StreamEvent] = []
         for key in _REASONING_KEYS:
             text = delta.get(key)
             if isinstance(text, str) and text:
                 self._thinking.append(text)
-                yield ThinkingDelta(text)
+                said.append(ThinkingDelta(text))
                 break
-        self._carrier.details(delta.get("reasoning_details"))
+        if "reasoning_details" in delta:
+            self._carrier.details(delta["reasoning_details"])
         text = delta.get("content") or delta.get("refusal")
         if isinstance(text, list):
             text = "".join(block.get("text", "") for block in text if isinstance(block, dict))
         if isinstance(text, str) and text:
             self._text.append(text)
-            yield TextDelta(text)
+            said.append(TextDelta(text))
         for position, call in enumerate(delta.get("tool_calls") or ()):
-            yield self._call(call, position)
+            said.append(self._call(call, position))
+        return said
 
     def _call(self, call: dict[str, Any], position: int) -> ToolCallDelta:
         index = self._slot(call, position)
