@@ -10,7 +10,6 @@ Static checkers are shown a plain import of such a module, so types and layers h
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -23,8 +22,9 @@ class _Later(ModuleType):
     """Stands for a module until something of it is asked for, and then hands out what it has."""
 
     def __getattr__(self, name: str) -> object:
-        module = sys.modules.get(self.__name__) or import_module(self.__name__)
-        return getattr(module, name)
+        found = getattr(import_module(self.__name__), name)
+        setattr(self, name, found)  # the second time it is here
+        return found
 
 
 def later(name: str) -> ModuleType:
