@@ -44,16 +44,18 @@ def test_lines_windows_and_the_nearest(stored):
     meaning = Meaning.read(conn, DIMS)
     asked = unit(np.arange(1.0, DIMS + 1))
     ids = np.array([4, 9, 15, 20, 30, 34])
-    assert meaning.lines(ids, asked) == pytest.approx([lines[n] @ asked if n in lines else 0 for n in ids], abs=1e-5)
+    around, cosines = meaning.around(ids), meaning.cosines(asked)
+    assert cosines == pytest.approx([row @ asked for row in lines.values()], abs=1e-5)
+    assert meaning.lines(around, asked) == pytest.approx([lines[n] @ asked if n in lines else 0 for n in ids], abs=1e-5)
 
     def window(number):
         total = sum(lines[number + step] for step in REACH if number + step in lines)
         return total @ asked / np.linalg.norm(total) if number in lines else 0.0
 
-    assert meaning.windows(ids, asked) == pytest.approx([window(n) for n in ids], abs=1e-5)
+    assert meaning.windows(around, cosines) == pytest.approx([window(n) for n in ids], abs=1e-5)
     best = sorted(lines, key=lambda n: -lines[n] @ asked)[:3]
-    assert sorted(meaning.nearest(asked, 3)) == sorted(best)
-    assert len(meaning.nearest(asked, 999)) == len(lines)
+    assert sorted(meaning.nearest(cosines, 3)) == sorted(best)
+    assert len(meaning.nearest(cosines, 999)) == len(lines)
 
 
 def test_each_word_finds_its_nearest_close_by(stored):
@@ -75,8 +77,8 @@ def test_each_word_finds_its_nearest_close_by(stored):
         return total / weights.sum()
 
     ids = np.array(sorted(lines))
-    assert meaning.soft(ids, asked, weights) == pytest.approx([slow(n) for n in ids], abs=1e-4)
-    assert meaning.soft(np.array([20]), asked, weights).tolist() == [0.0]
+    assert meaning.soft(meaning.around(ids), asked, weights) == pytest.approx([slow(n) for n in ids], abs=1e-4)
+    assert meaning.soft(meaning.around(np.array([20])), asked, weights).tolist() == [0.0]
 
 
 def test_the_best_sentence_speaks_for_a_line(stored):

@@ -59,7 +59,7 @@ def marked(out: Output, line: str, terms: list[str]) -> str:
     if not out.color:
         return line
     pieces, at = [], 0
-    for match in spans(line, terms):
-        pieces += [line[at : match.start()], out.style(line[match.start() : match.end()], "bold", "yellow")]
-        at = match.end()
+    for start, end in spans(line, terms):
+        pieces += [line[at:start], out.style(line[start:end], "bold", "yellow")]
+        at = end
     return "".join([*pieces, line[at:]])

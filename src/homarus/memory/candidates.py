@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain, filterfalse, islice
 
 from msgspec import Struct
 
@@ -20,6 +20,8 @@ KEEP = 400  # lines by their own words, for an answer of many lines; a short ans
 FEW = 8  # words up to which lines are grouped by the words they hold, rather than added up one by one
 DAYS = 400  # lines of the days asked about
 TYPED = 200  # retained facts, when kinds or preferences are asked for
+
+Light = list[tuple[frozenset[int], float]]  # lines and weight of each word that is not heavy, the rarest first
 
 
 class Pool(Struct):
@@ -59,11 +61,51 @@ def gather(
 
 def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Posting], keep: int) -> list[int]:
     """Return the lines with the heaviest words, best first."""
-    light = [(p.ids, p.idf) for p in sorted(found, key=lambda p: p.count) if p.ids is not None]
-    if len(light) > 1:
-        full = frozenset.intersection(*(ids for ids, _ in light))
-        if len(full) >= keep:
-            return sorted(full, reverse=True)[:keep]  # all of these hold every word: newer ones first
+    listed = [p for p in sorted(found, key=lambda p: p.count) if p.ids is not None]
+    light = [(p.ids, p.idf) for p in listed if p.ids is not None]
+    groups: Iterable[tuple[float, list[int]]] | None = _crowd(light, [p.order for p in listed], keep)
+    if groups is None:
+        pool = _most_words(light, keep)
+        heavy = sorted((p for p in found if p.ids is None), key=lambda p: p.count)
+        few = len(pool) < keep
+        groups = ((total, sorted(group)) for total, group in _grouped(pool, light))
+        if heavy and few:
+            scores = {number: total for total, group in groups for number in group}
+            _add_heavy(conn, postings, found, heavy, scores)
+            return sorted(scores, key=scores.__getitem__, reverse=True)[:keep]
+    return list(islice(chain.from_iterable(group for _, group in groups), keep))
+
+
+def _crowd(light: Light, orders: list[list[int]], keep: int) -> list[tuple[float, list[int]]] | None:
+    """Return what `_most_words` and `_grouped` would, where many lines hold a common word together with all commoner ones.
+
+    Only the newest of these are needed, and they are found without a look at the others. None where there are too few.
+    """
+    few: set[int] = set()  # lines with a rarer word
+    common, many = 0, OPEN * keep
+    while common < len(light) and len(orders[common]) < many and len(few | light[common][0]) < many:
+        few |= light[common][0]
+        common += 1
+    if common == len(light) or len(orders[common]) <= keep:
+        return None
+    crowd: Iterable[int] = filterfalse(few.__contains__, reversed(orders[common]))
+    for ids, _ in light[common + 1 :]:
+        crowd = filter(ids.__contains__, crowd)
+    newest = list(islice(crowd, keep))
+    if len(newest) < keep:
+        return None
+    held = {number: sum([number in ids for ids, _ in light]) for number in few}
+    most = max([len(light) - common, *sorted(held.values(), reverse=True)[keep - 1 : keep]])
+    pool = {number for number, words in held.items() if words >= most}
+    pool.update(*(ids for ids, _ in light if len(ids) <= keep))
+    groups = [(total, sorted(group)) for total, group in _grouped(pool, light)]
+    if most == len(light) - common:
+        groups.append((sum([weight for _, weight in light[common:]]), newest))
+    return sorted(groups, key=lambda part: -part[0])
+
+
+def _most_words(light: Light, keep: int) -> set[int]:
+    """Return the lines with most words, `keep` or more if there are so many, and every line with a rare word."""
     rare: set[int] = set()
     levels: list[set[int]] = [set()]  # lines with at least one of the words, two, three, …
     for ids, _ in light:
@@ -77,18 +119,14 @@ def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Post
                 levels[level + 1] |= more
         if len(levels[0]) < OPEN * keep:  # a more common word alone cannot lift a line above those that are there
             levels[0] |= ids
-    pool = next((level for level in reversed(levels) if len(level) >= keep), levels[0]) | rare
-    groups = _grouped(pool, light)
-    heavy = sorted((p for p in found if p.ids is None), key=lambda p: p.count)
-    if heavy and len(pool) < keep:
-        scores = {number: total for total, group in groups for number in group}
-        _add_heavy(conn, postings, found, heavy, scores)
-        return sorted(scores, key=scores.__getitem__, reverse=True)[:keep]
-    return list(islice(chain.from_iterable(group for _, group in groups), keep))
+    return next((level for level in reversed(levels) if len(level) >= keep), levels[0]) | rare
 
 
-def _grouped(pool: set[int], light: Sequence[tuple[frozenset[int], float]]) -> list[tuple[float, set[int]]]:
-    """Return the lines by the sum of their words' weights, the highest first. Few words give few sums, and sets are cut in C."""
+def _grouped(pool: set[int], light: Light) -> list[tuple[float, set[int]]]:
+    """Return the lines by the sum of their words' weights, the highest first; takes `pool` apart.
+
+    Few words give few sums, and sets are cut in C.
+    """
     if len(light) > FEW:
         sums: dict[float, set[int]] = {}
         for number in pool:
@@ -96,8 +134,12 @@ def _grouped(pool: set[int], light: Sequence[tuple[frozenset[int], float]]) -> l
         return sorted(sums.items(), key=lambda part: -part[0])
     groups = [(0.0, pool)]
     for ids, weight in light:
-        parts = ((total, group & ids, group - ids) for total, group in groups)
-        groups = [part for total, held, rest in parts for part in ((total + weight, held), (total, rest)) if part[1]]
+        parts = []
+        for total, rest in groups:
+            held = rest & ids
+            rest -= held
+            parts += [part for part in ((total + weight, held), (total, rest)) if part[1]]
+        groups = parts
     return sorted(groups, key=lambda part: -part[0])
 
 

@@ -26,10 +26,10 @@ from homarus.memory.flags import kind_names
 from homarus.memory.pack import Packer, Range
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query, analyse
-from homarus.memory.rank import Filters, Ranked, rank
+from homarus.memory.rank import Filters, Known, Ranked, rank
 from homarus.memory.read import Explanation
 from homarus.memory.results import Answer, Hit, cite, parse_citation
-from homarus.memory.rows import FileRow, read_files
+from homarus.memory.rows import FileRow, Lines
 from homarus.memory.settings import MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
@@ -96,7 +96,7 @@ class Engine:
     def __init__(self, settings: MemorySettings, embedders: Embedders) -> None:
         self.settings = settings
         self.embedders = embedders
-        self.postings = Postings()
+        self.known = Known(Postings(), Lines())
         self._vectors: Vectors | None = None
         self._chunked: ChunkVectors | None = None
         self._missing = 0
@@ -134,7 +134,7 @@ class Engine:
 
     def forget(self) -> None:
         """Drop all that was learned about an index that is now different."""
-        self.postings.clear()
+        self.known.clear()
         self._names = None
         if self._vectors:
             self._vectors.forget()
@@ -163,7 +163,7 @@ class Engine:
             return self._chunks(conn, request)
         ranked = self.rank(conn, request)
         texts = Texts(conn)
-        files = read_files(conn, {row.file for row in ranked.rows})
+        files = self.known.lines.files(conn, {row.file for row in ranked.rows})
         strength = self._strength(ranked)
         order = self._admitted(ranked, request, strength, files, texts)
         texts.prefetch([ranked.rows[index].id for index in order[: 4 * request.limit + 20]])
@@ -231,7 +231,7 @@ class Engine:
         texts = Texts(conn)
         order = ranked.order[: request.limit]
         texts.prefetch([ranked.rows[index].id for index in order])
-        files = read_files(conn, {ranked.rows[index].file for index in order})
+        files = self.known.lines.files(conn, {ranked.rows[index].file for index in order})
         strength = self._strength(ranked)
         return tuple(self._hit(ranked, Range(ranked.rows[i].file, i, [i], []), files, texts, strength) for i in order)
 
@@ -247,10 +247,10 @@ class Engine:
         )
         choice = self.choice
         try:
-            return rank(conn, self.postings, query, filters, vectors=self._vectors, keep=request.depth)
+            return rank(conn, self.known, query, filters, vectors=self._vectors, keep=request.depth)
         except EmbedError as problem:
             self._give_up(choice, problem)
-            return rank(conn, self.postings, query, filters, keep=request.depth)
+            return rank(conn, self.known, query, filters, keep=request.depth)
 
     def analyse(self, conn: sqlite3.Connection, request: Request) -> Query:
         """Take the question apart with the names and years that this index knows."""

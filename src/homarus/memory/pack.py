@@ -40,6 +40,11 @@ def cost(text: str) -> int:
     return estimate_tokens(text + " " * MARK)
 
 
+def _said(text: str) -> set[str]:
+    """Return the words by which lines are compared."""
+    return set(words(text[:COMPARED]))
+
+
 class Packer:
     """Builds the ranges of one answer."""
 
@@ -81,9 +86,10 @@ class Packer:
                 if missed >= MISSES:
                     break
                 continue
-            if self._collapse(index, text):
+            said = _said(text)
+            if self._collapse(index, said):
                 continue
-            self._take(index, beside, price, text)
+            self._take(index, beside, price, said)
 
     def surround(self, by_id: Mapping[int, int], scores: Sequence[float]) -> None:
         """Spend the rest of the budget on lines next to the chosen ones, the better-scored first."""
@@ -100,7 +106,7 @@ class Packer:
             price = cost(text)
             sliced = (row.file, row.line) in self._by_line
             if beside and not sliced and row.kind not in {"heading", "path"} and self.spent + price <= self.budget:
-                self._take(index, beside, price, text)
+                self._take(index, beside, price, _said(text))
 
     def _beside(self, row: Row) -> Range | None:
         # Slices of one long line share its number, and a line is cited once.
@@ -121,7 +127,7 @@ class Packer:
         low, high = sorted((self._scores[one], self._scores[other]))
         return low >= EQUAL * high
 
-    def _take(self, index: int, beside: Range | None, price: int, text: str) -> None:
+    def _take(self, index: int, beside: Range | None, price: int, said: set[str]) -> None:
         row = self.rows[index]
         self.spent += price
         if beside is None:
@@ -135,7 +141,7 @@ class Packer:
             if neighbour is not None and neighbour is not beside and self._equal(beside.best, neighbour.best):
                 self._merge(beside, neighbour)
                 beside = self._owner[row.id]
-        self._words.append((set(words(text[:COMPARED])), beside))
+        self._words.append((said, beside))
 
     def _merge(self, first: Range, second: Range) -> None:
         """Join two ranges that now touch; the better one keeps its place."""
@@ -148,9 +154,8 @@ class Packer:
         self._words = [(said, keep if owner is drop else owner) for said, owner in self._words]
         self.ranges.remove(drop)
 
-    def _collapse(self, index: int, text: str) -> bool:
+    def _collapse(self, index: int, said: set[str]) -> bool:
         """Say whether the line only repeats one already taken; it is then named there."""
-        said = set(words(text[:COMPARED]))
         if len(said) < 4:
             return False
         for other, owner in self._words:

@@ -16,7 +16,7 @@ from homarus.memory.terms import match_expression, stem
 from homarus.storage.cache import BoundedCache
 
 HEAVY = 20_000  # a word in more lines than this is looked up around candidates only
-KEPT_IDS = 400_000  # ids in memory over all words, about 25 MB
+KEPT_IDS = 400_000  # ids in memory over all words, about 28 MB
 
 
 class Posting(Struct):
@@ -25,6 +25,7 @@ class Posting(Struct):
     term: str
     count: int
     ids: frozenset[int] | None
+    order: list[int] = []  # the same, rising: newer lines last
     idf: float = 0.0
 
 
@@ -74,12 +75,14 @@ class Postings:
     def _read(self, conn: sqlite3.Connection, term: str) -> Posting:
         try:
             rows = conn.execute(
-                "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? LIMIT ?", (match_expression(term), HEAVY + 1)
+                "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? ORDER BY rowid LIMIT ?",
+                (match_expression(term), HEAVY + 1),
             ).fetchall()
         except sqlite3.OperationalError:
             return Posting(term, 0, frozenset())  # a word that the index's tokenizer sees as several
         if len(rows) <= HEAVY:
-            posting = Posting(term, len(rows), frozenset(row[0] for row in rows))
+            order = [row[0] for row in rows]
+            posting = Posting(term, len(order), frozenset(order), order)
         else:
             spread = max(1, rows[-1][0] - rows[0][0])
             posting = Posting(term, min(self.lines, HEAVY * max(spread, self.highest) // spread), None)

@@ -13,7 +13,7 @@ from homarus.memory import signals, weights
 from homarus.memory.candidates import KEEP, Pool, gather
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query
-from homarus.memory.rows import Row, read_heads, read_rows
+from homarus.memory.rows import Lines, Row
 
 if TYPE_CHECKING:
     from homarus.memory.vectors import Vectors
@@ -67,9 +67,21 @@ class Ranked(Struct):
         return sorted((part for part in parts if abs(part[1]) >= 0.005), key=lambda part: -abs(part[1]))
 
 
+class Known(Struct):
+    """What one state of an index was asked for before."""
+
+    postings: Postings
+    lines: Lines
+
+    def clear(self) -> None:
+        """Forget it: the index changed."""
+        self.postings.clear()
+        self.lines.clear()
+
+
 def rank(
     conn: sqlite3.Connection,
-    postings: Postings,
+    known: Known,
     query: Query,
     filters: Filters,
     *,
@@ -77,11 +89,12 @@ def rank(
     keep: int = KEEP,
 ) -> Ranked:
     """Score the candidates of a query with everything there is; without vectors by words, names, dates and intents."""
-    vector, proposed = vectors.propose(conn, query, keep) if vectors else (None, [])
-    pool = gather(conn, postings, query, kinds=filters.kinds, extra=proposed, keep=keep)
-    rows = [row for row in read_rows(conn, pool.ids) if filters.keeps(row)]
+    postings, lines = known.postings, known.lines
+    asked = vectors.propose(conn, query, keep) if vectors else None
+    pool = gather(conn, postings, query, kinds=filters.kinds, extra=asked.nearest if asked else (), keep=keep)
+    rows = [row for row in lines.rows(conn, pool.ids) if filters.keeps(row)]
     average = postings.words / max(1, postings.lines)
-    parents = _parents(conn, rows)
+    parents = _parents(conn, lines, rows)
     columns = signals.lexical(query, rows, pool, average, parents)
     columns["name"] = signals.names(query, rows, pool, postings.lines)
     columns["mention"] = signals.mentions(query, rows, pool, postings.lines)
@@ -92,13 +105,13 @@ def rank(
     columns["exact"] = signals.exact(query, rows, columns["covered"], conn)
     if filters.superseded:
         columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
-    if vectors:
-        columns |= vectors.columns(conn, query, vector, rows, postings)
+    if vectors and asked:
+        columns |= vectors.columns(conn, query, asked, rows, postings)
     if "together" in columns:
         columns |= signals.alone(columns)
     table = weights.table(vectors.kind if vectors and "vector" in columns else "words")
     scores = combine(columns, table, len(rows))
-    order = sorted(range(len(rows)), key=lambda index: (-scores[index], -rows[index].id))
+    order = sorted(range(len(rows) - 1, -1, -1), key=scores.__getitem__, reverse=True)  # of equal ones the newer first
     return Ranked(query, rows, columns, scores, order, pool, table)
 
 
@@ -112,14 +125,14 @@ def combine(columns: signals.Columns, table: Mapping[str, float], count: int) ->
     return totals
 
 
-def _parents(conn: sqlite3.Connection, rows: list[Row]) -> signals.Parents:
+def _parents(conn: sqlite3.Connection, lines: Lines, rows: list[Row]) -> signals.Parents:
     """Return each heading's own heading, up to the path."""
     known: signals.Parents = {row.id: row.head for row in rows if row.kind == "heading"}
     wanted = {row.head for row in rows if row.head is not None} - known.keys()
     for _ in range(signals.LEVELS):
         if not wanted:
             break
-        found = read_heads(conn, sorted(wanted))
+        found = {row.id: row.head for row in lines.rows(conn, sorted(wanted))}
         known.update(found)
         wanted = {head for head in found.values() if head is not None} - known.keys()
     return known

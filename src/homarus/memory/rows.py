@@ -9,6 +9,7 @@ from msgspec import Struct
 
 _COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
 _STEP = 500
+KEPT = 20_000  # lines in memory, and files; about 9 MB
 
 
 class Row(Struct):
@@ -39,25 +40,43 @@ class FileRow(Struct, frozen=True):
     mtime: float
 
 
-def read_rows(conn: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
-    """Return the lines with these ids, in order of id; ids without a line are skipped."""
-    found: list[Row] = []
-    for start in range(0, len(ids), _STEP):
-        part = ids[start : start + _STEP]
-        marks = ",".join("?" * len(part))
-        rows = conn.execute(f"SELECT {_COLUMNS} FROM lines WHERE id IN ({marks})", part)  # noqa: S608 - constants
-        found += [Row(*row) for row in rows]
-    return found
+class Lines:
+    """Lines of one state of an index. Those read before stay in memory while there is room; `clear` when the index changed."""
 
+    def __init__(self) -> None:
+        self._rows: dict[int, Row | None] = {}
+        self._files: dict[int, FileRow] = {}
 
-def read_heads(conn: sqlite3.Connection, ids: Sequence[int]) -> dict[int, int | None]:
-    """Return the heading above each of these lines."""
-    heads: dict[int, int | None] = {}
-    for start in range(0, len(ids), _STEP):
-        part = ids[start : start + _STEP]
-        marks = ",".join("?" * len(part))
-        heads.update(conn.execute(f"SELECT id, head FROM lines WHERE id IN ({marks})", part))  # noqa: S608 - marks only
-    return heads
+    def clear(self) -> None:
+        """Forget everything: ids may mean other lines now."""
+        self._rows.clear()
+        self._files.clear()
+
+    def rows(self, conn: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
+        """Return the lines with these ids, in their order; ids without a line are skipped."""
+        kept = self._rows
+        missing = [number for number in ids if number not in kept]
+        if len(kept) + len(missing) > KEPT:
+            kept.clear()
+            missing = list(ids)
+        kept.update(dict.fromkeys(missing))
+        for start in range(0, len(missing), _STEP):
+            part = missing[start : start + _STEP]
+            marks = ",".join("?" * len(part))
+            rows = conn.execute(f"SELECT {_COLUMNS} FROM lines WHERE id IN ({marks})", part)  # noqa: S608 - constants
+            kept.update((row[0], Row(*row)) for row in rows)
+        return [row for number in ids if (row := kept[number]) is not None]
+
+    def files(self, conn: sqlite3.Connection, ids: set[int]) -> dict[int, FileRow]:
+        """Return files by id."""
+        kept = self._files
+        missing = ids - kept.keys()
+        if len(kept) + len(missing) > KEPT:
+            kept.clear()
+            missing = ids
+        if missing:
+            kept.update(read_files(conn, missing))
+        return {number: kept[number] for number in ids}
 
 
 def read_texts(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:

@@ -22,6 +22,7 @@ QUOTED = 60  # lines with all words that are compared with the question letter b
 
 BESIDE, FAR = 0.6, 0.3  # what a word counts for a line that stands beside it, or two lines away
 LEVELS = 6  # of headings above a line
+DIGIT = 3  # bits that count a word within five lines
 
 ODDS = 2.0  # how much likelier, as a logarithm, an answer comes from the one asked about: from the weight of `name`
 
@@ -32,77 +33,99 @@ Parents = dict[int, int | None]  # each heading's own heading
 def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: Parents) -> Columns:
     """Return the signals of words: in the line, around it, in the headings above it, as pairs, and how much is covered.
 
-    `near` counts a word in a heading above like one in the line: below "# Billing" no line needs to say "billing".
+    `near` counts a word in a heading above like one in the line: below "# Billing" no line needs to say "billing". The words of a
+    line are one number with a digit per word (`_held`): the sum over a window says how often each stands in it, and few
+    sums differ.
     """
-    every = [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True)]
-    named = _named(query, pool)
-    headed = _headed(rows, named, parents)
-    total = sum(weight for _, weight in named) + pool.absent or 1.0
-    pairs = _pairs(query, pool)
+    words = [(1 << DIGIT * at, posting.idf) for at, posting in enumerate(pool.postings)]
+    core = [part for part, posting in zip(words, pool.postings, strict=True) if posting.term in query.core]
+    total = sum([weight for _, weight in core]) + pool.absent or 1.0
     average = max(average, 1.0)
-    word, window, near, covered, pair = [], [], [], [], []
-    for row in rows:
-        number = row.id
-        norm = (K1 + 1) / (1 + K1 * (1 - B + B * row.size / average))
-        word.append(sum([weight for ids, weight in every if number in ids]) * norm)
-        slack = K1 * (1 - B + B * row.around / (5 * average))
-        around = close = own = 0.0
-        before, after, far, further = number - 1, number + 1, number - 2, number + 2
-        inherited = headed[row.head]
-        for at, (ids, weight) in enumerate(named):
-            here, beside = number in ids, (before in ids) + (after in ids)
-            count = here + beside + (far in ids) + (further in ids)
-            if count:
-                around += weight * count * (K1 + 1) / (count + slack)
-                if here:
-                    own += weight
-                    close += weight
-                else:
-                    close += weight * (1.0 if at in inherited else BESIDE if beside else FAR)
-            elif at in inherited:
-                close += weight
-        window.append(around)
-        near.append(close / total)
-        covered.append(own / total)
-        pair.append(sum([number in left and number in right for left, right in pairs]) / len(pairs) if pairs else 0.0)
-    known = total - pool.absent or 1.0
-    shares = {head: sum([named[at][1] for at in found]) / known for head, found in headed.items()}
+    held = _held(rows, pool)
+    headed = _headed(rows, pool, sum([digit for digit, _ in core]), parents)
+    here = [held[row.id] for row in rows]
+    beside = [held[row.id - 1] | held[row.id + 1] for row in rows]
+    around = [
+        own + held[row.id - 1] + held[row.id + 1] + held[row.id - 2] + held[row.id + 2]
+        for row, own in zip(rows, here, strict=True)
+    ]
+    close = [
+        (own | headed[row.head], side, all_) for row, own, side, all_ in zip(rows, here, beside, around, strict=True)
+    ]
+    worth = {own: _worth(own, words) for own in set(here)}
+    covers = {own: _worth(own, core) / total for own in set(here)}
+    shares = {key: _share(key, core) / total for key in set(close)}
+    counts = {
+        key: [(weight * n * (K1 + 1), n) for digit, weight in core if (n := key // digit & 7)] for key in set(around)
+    }
+    slack = [K1 * (1 - B + B * row.around / (5 * average)) for row in rows]
+    above = {said: _worth(said, core) / (total - pool.absent or 1.0) for said in set(headed.values())}
+    norm = [(K1 + 1) / (1 + K1 * (1 - B + B * row.size / average)) for row in rows]
     return {
-        "word": relative(word),
-        "window": relative(window),
-        "near": near,
-        "covered": covered,
-        "pair": pair,
-        "above": [shares[row.head] for row in rows],
+        "word": relative([worth[own] * factor for own, factor in zip(here, norm, strict=True)]),
+        "window": relative(
+            [
+                sum([part / (count + extra) for part, count in counts[key]])
+                for key, extra in zip(around, slack, strict=True)
+            ]
+        ),
+        "near": [shares[key] for key in close],
+        "covered": [covers[own] for own in here],
+        "pair": _pairs(query, pool, here),
+        "above": [above[headed[row.head]] for row in rows],
     }
 
 
-def _pairs(query: Query, pool: Pool) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Return where each two neighbouring words of the question stand."""
-    sets = {posting.term: ids for posting, ids in zip(pool.postings, pool.sets, strict=True)}
-    nothing: frozenset[int] = frozenset()
-    return [(sets.get(a, nothing), sets.get(b, nothing)) for a, b in pairwise(query.core)]
+def _held(rows: list[Row], pool: Pool) -> dict[int, int]:
+    """Return which words each line and its neighbours hold: a digit per word, in the order of the pool."""
+    numbers = [row.id for row in rows]
+    held = dict.fromkeys([number + step for step in (0, -1, 1, -2, 2) for number in numbers], 0)
+    for at, ids in enumerate(pool.sets):
+        digit = 1 << DIGIT * at
+        for number in filter(held.__contains__, ids) if len(ids) < len(held) else filter(ids.__contains__, held):
+            held[number] += digit
+    return held
 
 
-def _named(query: Query, pool: Pool) -> list[tuple[frozenset[int], float]]:
-    """Return where each word of the question stands and how much it tells, names left out."""
-    core = set(query.core)
-    return [(ids, posting.idf) for posting, ids in zip(pool.postings, pool.sets, strict=True) if posting.term in core]
+def _worth(held: int, words: list[tuple[int, float]]) -> float:
+    return sum([weight for digit, weight in words if held & digit])
 
 
-def _headed(
-    rows: list[Row], named: list[tuple[frozenset[int], float]], parents: Parents
-) -> dict[int | None, frozenset[int]]:
-    """Return for each heading which words of the question stand in it, in the headings above it, or in the path."""
-    nothing: frozenset[int] = frozenset()
-    found: dict[int | None, frozenset[int]] = {None: nothing}
-    own: dict[int, frozenset[int]] = {}
-    for head in {row.head for row in rows} - {None}:
-        held, at, level = nothing, head, 0
-        while at is not None and level < LEVELS:
-            if at not in own:
-                own[at] = frozenset([word for word, (ids, _) in enumerate(named) if at in ids])
-            held, at, level = held | own[at] if own[at] else held, parents.get(at), level + 1
+def _share(close: tuple[int, int, int], core: list[tuple[int, float]]) -> float:
+    """Return what words in a line or above it, beside it, and around it are worth for the line."""
+    inside, beside, around = close
+    share = 0.0
+    for digit, weight in core:
+        if digit & inside:
+            share += weight
+        elif around // digit & 7:
+            share += weight * (BESIDE if digit & beside else FAR)
+    return share
+
+
+def _pairs(query: Query, pool: Pool, here: list[int]) -> list[float]:
+    """Return the share of each two neighbouring words of the question of which a line holds both."""
+    digits = {posting.term: 1 << DIGIT * at for at, posting in enumerate(pool.postings)}
+    pairs = list(pairwise(query.core))
+    both = [digits[one] | digits[other] for one, other in pairs if one in digits and other in digits]
+    shares = {own: sum([pair & own == pair for pair in both]) / (len(pairs) or 1) for own in set(here)}
+    return [shares[own] for own in here]
+
+
+def _headed(rows: list[Row], pool: Pool, core: int, parents: Parents) -> dict[int | None, int]:
+    """Return for each heading which words stand in it, in the headings above it, or in the path: a digit per word."""
+    own: dict[int, int] = {}
+    for at, ids in enumerate(pool.sets):
+        digit = 1 << DIGIT * at
+        for number in filter(ids.__contains__, parents) if core & digit else ():
+            own[number] = own.get(number, 0) + digit
+    found: dict[int | None, int] = dict.fromkeys([None, *[row.head for row in rows]], 0)
+    for head in found if own else ():
+        held, above = 0, head
+        for _ in range(LEVELS):
+            if above is None:
+                break
+            held, above = held | own.get(above, 0), parents.get(above)
         found[head] = held
     return found
 
@@ -142,9 +165,10 @@ def _holding(terms: Sequence[str], rows: list[Row], pool: Pool, lines: int) -> l
         for posting, ids in zip(pool.postings, pool.sets, strict=True)
         if posting.term in terms
     ]
-    if not told:
-        return [0.0] * len(rows)
-    return [max([worth for ids, worth in told if row.id in ids], default=0.0) for row in rows]
+    out = [0.0] * len(rows)
+    for ids, worth in sorted(told, key=lambda part: part[1]):  # what tells most has the last word
+        out = [worth if row.id in ids else value for row, value in zip(rows, out, strict=True)]
+    return out
 
 
 def telling(count: int, lines: int) -> float:
@@ -233,7 +257,9 @@ def exact(query: Query, rows: list[Row], covered: list[float], conn: sqlite3.Con
         return out
     texts = read_texts(conn, [rows[index].id for index in full[:QUOTED]])
     for index in full:
-        said = " ".join(plain(texts.get(rows[index].id, "")).split())
+        said = plain(texts.get(rows[index].id, ""))
+        if "  " in said or not said.isprintable():  # most lines have single blanks only
+            said = " ".join(said.split())
         out[index] = 1.0 if query.phrase and query.phrase in said else 0.5
     return out
 
@@ -252,9 +278,3 @@ def relative(values: list[float]) -> list[float]:
     """Return values as a share of the best one."""
     top = max(values, default=0.0)
     return [value / top for value in values] if top > 0 else [0.0] * len(values)
-
-
-def spread(values: list[float]) -> list[float]:
-    """Return values stretched so that the worst is 0 and the best 1: for similarities that never reach either."""
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    return [(value - low) / (high - low) for value in values] if high > low else [0.0] * len(values)

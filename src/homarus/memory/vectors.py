@@ -13,14 +13,16 @@ from array import array
 from functools import cache
 from typing import Any
 
+from msgspec import Struct
+
 from homarus.memory.embed.base import Embedder
 from homarus.memory.flags import QUESTION
 from homarus.memory.lines import body_of
-from homarus.memory.meaning import Meaning, best_sentences
+from homarus.memory.meaning import OWN, Meaning, best_sentences
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query
 from homarus.memory.rows import Row
-from homarus.memory.signals import Columns, spread
+from homarus.memory.signals import Columns
 from homarus.memory.sync import Progress
 from homarus.memory.terms import content_words
 from homarus.memory.veccache import VectorCache
@@ -34,6 +36,15 @@ ASKED = 160  # characters of the question before a line that are embedded with i
 SENTENCES = 8  # of one line that get vectors of their own; the last one holds the rest
 LAYOUT = 2  # how `line_vec` is laid out; another number means that stored vectors are made anew
 IDENTITY = "vectors"
+
+
+class Asked(Struct, frozen=True):
+    """A question as vectors: whole, without its names, and how near every line is to the latter (None: no lines in memory)."""
+
+    whole: Any
+    bare: Any
+    cosines: Any
+    nearest: list[int]
 
 
 class Vectors:
@@ -145,16 +156,19 @@ class Vectors:
             self._fresh = True
         return self._meaning
 
-    def propose(self, conn: sqlite3.Connection, query: Query, keep: int) -> tuple[Any, list[int]]:
-        """Return the question's vectors (whole, and without names) and the lines nearest to it, half of `keep` at most."""
+    def propose(self, conn: sqlite3.Connection, query: Query, keep: int) -> Asked:
+        """Compare the question with every line; the nearest lines are at most half of `keep`."""
         bare = query.bare or query.text
         whole = query.text if self.kind == "model" else bare
-        vectors = self.embedder.encode(list(dict.fromkeys([whole, bare])), query=True)[[0, -1]]
+        vectors = self.embedder.encode(list(dict.fromkeys([whole, bare])), query=True)
         meaning = self._load(conn)
-        return vectors, meaning.nearest(vectors[1], min(PROPOSED, keep // 2)) if meaning else []
+        if meaning is None:
+            return Asked(vectors[0], vectors[-1], None, [])
+        cosines = meaning.cosines(vectors[-1])
+        return Asked(vectors[0], vectors[-1], cosines, meaning.nearest(cosines, min(PROPOSED, keep // 2)))
 
     def columns(
-        self, conn: sqlite3.Connection, query: Query, vectors: Any, rows: list[Row], postings: Postings
+        self, conn: sqlite3.Connection, query: Query, asked: Asked, rows: list[Row], postings: Postings
     ) -> Columns:
         """Return the signals of vectors for these candidates; nothing when they cannot be held in memory."""
         import numpy as np
@@ -162,23 +176,32 @@ class Vectors:
         meaning = self._meaning
         if meaning is None or not rows:
             return {}
-        whole, bare = vectors
-        ids = np.array([row.id for row in rows], dtype=np.int64)
-        line = meaning.lines(ids, bare)
-        together = meaning.together(ids)
-        around = together * meaning.windows(ids, bare) + (1 - together) * line
-        found = {"vector": meaning.lines(ids, whole), "vectors": around}
+        ids = [row.id for row in rows]
+        around = meaning.around(np.array(ids, dtype=np.int64))
+        line = np.where(around.known[:, OWN], asked.cosines[around.at[:, OWN]], 0.0)
+        together = meaning.together(around)
+        found = {
+            "vector": line if self.kind != "model" else meaning.lines(around, asked.whole),
+            "vectors": together * meaning.windows(around, asked.cosines) + (1 - together) * line,
+        }
         if self.wordwise and meaning.words:
             core = [word for word in query.core if word not in query.subject] or list(query.core)
             words = [word for word in core if word.isalpha()] or core
             if words:
                 weights = np.array([postings.weight(word) for word in words], dtype=np.float32)
-                asked = self.embedder.encode_words(words)  # type: ignore[attr-defined]  # `wordwise` says that it is there
-                found["soft"] = meaning.soft(ids, asked, weights)
+                vectors = self.embedder.encode_words(words)  # type: ignore[attr-defined]  # `wordwise` says that it is there
+                found["soft"] = meaning.soft(around, vectors, weights)
         if self.kind == "model":
-            found["sentence"] = best_sentences(conn, [row.id for row in rows], bare, line)
+            found["sentence"] = best_sentences(conn, ids, asked.bare, line)
         plain = {"cosine": line.tolist(), "together": together.tolist()}
-        return plain | {name: spread(column.tolist()) for name, column in found.items()}
+        return plain | {name: _spread(column.astype(np.float64)) for name, column in found.items()}
+
+
+def _spread(values: Any) -> list[float]:
+    """Return values stretched so that the worst is 0 and the best 1: for similarities that never reach either."""
+    low, high = values.min(), values.max()
+    stretched: list[float] = ((values - low) / ((high - low) or 1.0)).tolist()
+    return stretched
 
 
 def _word_ids(conn: sqlite3.Connection, lines: list[list[str]]) -> dict[str, int]:

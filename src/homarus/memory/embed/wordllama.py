@@ -14,6 +14,7 @@ from typing import Any
 from homarus.memory.embed.base import EmbedError
 from homarus.memory.embed.tensors import package_folder, read_tensors, unit_rows
 
+FEW = 16  # texts, as of a question, that are not worth waking other threads for
 CURE = "pip install 'homarus[memory]'"
 
 
@@ -26,6 +27,8 @@ class WordLlama:
     batch = 512
 
     def __init__(self, folder: Path | None = None) -> None:
+        import numpy as np
+
         place = folder or package_folder("wordllama")
         if place is None:
             raise EmbedError("wordllama is not installed", cure=CURE)
@@ -33,7 +36,8 @@ class WordLlama:
         tokenizers = sorted((place / "tokenizers").glob("*tokenizer_config.json"))
         if not weights or not tokenizers:
             raise EmbedError(f"{place} holds no 256-d weights", cure=CURE)
-        self._table = next(iter(read_tensors(weights[0]).values()))
+        # As a plain array: every access to a memmap makes another memmap.
+        self._table = np.asarray(next(iter(read_tensors(weights[0]).values())))
         self._words = tokenizers[0]
         self.dims = int(self._table.shape[1])
         self.model = weights[0].stem
@@ -56,11 +60,16 @@ class WordLlama:
 
         rows = np.zeros((len(texts), self.dims), dtype=np.float32)
         limit = len(self._table)
-        for at, found in enumerate(self._tokenizer.encode_batch(list(texts), add_special_tokens=False)):
+        for at, found in enumerate(self._tokens(texts)):
             ids = [token for token in found.ids if token < limit]
             if ids:
                 rows[at] = self._table[ids].sum(0, dtype=np.float32)  # the mean but for its length, which is made 1
         return unit_rows(rows)
+
+    def _tokens(self, texts: Sequence[str]) -> Any:
+        if len(texts) > FEW:
+            return self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
 
     def encode_words(self, words: Sequence[str]) -> Any:
         """Return one row per word; the leading blank makes it the form that stands inside a sentence."""
