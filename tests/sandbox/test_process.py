@@ -9,7 +9,8 @@ import pytest
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled, ToolError
-from homarus.sandbox.process import Exit, Order, available, marked, run, start
+from homarus.sandbox.marks import marked
+from homarus.sandbox.process import Exit, Order, available, run, start
 from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 

@@ -15,7 +15,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKind, named_session
-from homarus.sandbox.process import available, marked
+from homarus.sandbox.marks import marked
+from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.exec import exec_tools
 from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager, ProcessSettings
@@ -215,7 +216,8 @@ async def test_without_the_process_tool_a_command_is_waited_for(bench: Bench, tm
 async def test_commands_of_a_killed_program_are_found_and_ended(tmp_path: Path) -> None:
     import subprocess
 
-    from homarus.sandbox.process import MARK, end_orphans
+    from homarus.sandbox.leftovers import end_orphans
+    from homarus.sandbox.marks import MARK
 
     env = {**os.environ, MARK: "999999999.1.lost"}
     stray = subprocess.Popen(["sleep", "82"], env=env)

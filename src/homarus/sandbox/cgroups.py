@@ -5,12 +5,13 @@ For an ordinary user the limits that a command inherits are enough, and nothing 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
-import time
 from functools import cache
 from pathlib import Path
 
+from homarus.sandbox.marks import is_orphan, owned
 from homarus.sandbox.spec import Limits
 
 _TOP = Path("/sys/fs/cgroup")
@@ -20,23 +21,28 @@ _PREFIX = "homarus-"
 class Cage:
     """One group, made before its command starts and removed after its end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         self._folder = folder
 
     @property
     def entrance(self) -> str:
         """Return the file into which a process writes its number to enter."""
-        return str(self._folder / "cgroup.procs")
+        return f"{self._folder}/cgroup.procs"
+
+    def processes(self) -> list[int]:
+        """Return who is in it: also what has left the command's session and thrown its mark away."""
+        try:
+            return [int(number) for number in Path(self.entrance).read_text(encoding="ascii").split()]
+        except OSError:
+            return []
 
     def close(self) -> None:
-        """Remove the group. One that a dying process has not left yet is removed with the next."""
-        if not _removed(self._folder):
-            _left.add(self._folder)
+        """Remove the group. One that a dying process has not left yet is removed with the next, or when we end."""
+        _remove(self._folder)
 
 
 # Groups whose last process was still going when its command had ended.
-_left: set[Path] = set()
-_STALE_SECONDS = 60.0
+_left: set[str] = set()
 
 
 def make(mark: str, limits: Limits) -> Cage | None:
@@ -44,22 +50,28 @@ def make(mark: str, limits: Limits) -> Cage | None:
     base = _base(os.getuid())
     if base is None or not limits.processes:
         return None
-    for old in list(_left):
-        if _removed(old):
-            _left.discard(old)
-    folder = base / f"{_PREFIX}{mark}"
+    _remove_left()
+    folder = f"{base}/{_PREFIX}{owned(mark)}"
     try:
-        folder.mkdir()
+        os.mkdir(folder)  # noqa: PTH102 - this runs before every command, and a Path costs as much as the call
         # The wrapping itself takes a few: bubblewrap twice, and the shell that sets the limits.
-        (folder / "pids.max").write_text(str(limits.processes + 4))
-        memory = folder / "memory.max"
-        if limits.memory_bytes and memory.exists():
-            memory.write_text(str(limits.memory_bytes))
+        _put(f"{folder}/pids.max", limits.processes + 4)
+        if limits.memory_bytes:
+            with contextlib.suppress(FileNotFoundError):  # version 1 keeps memory elsewhere
+                _put(f"{folder}/memory.max", limits.memory_bytes)
     except OSError:
         with contextlib.suppress(OSError):
-            folder.rmdir()
+            os.rmdir(folder)  # noqa: PTH106
         return None
     return Cage(folder)
+
+
+def _put(file: str, value: int) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, b"%d" % value)
+    finally:
+        os.close(fd)
 
 
 @cache
@@ -83,17 +95,33 @@ def _base(uid: int) -> Path | None:
     return folder
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what a program that was killed left behind. A young group may be one whose command is about to enter."""
-    for old in folder.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - old.stat().st_ctime > _STALE_SECONDS:
-                _removed(old)
+def sweep() -> None:
+    """Remove the groups of processes of ours that were killed."""
+    base = _base(os.getuid())
+    if base is not None:
+        _sweep(base)
 
 
-def _removed(folder: Path) -> bool:
+def _sweep(base: Path) -> None:
+    for old in base.glob(f"{_PREFIX}*"):
+        if is_orphan(old.name.removeprefix(_PREFIX)):
+            _remove(str(old))
+
+
+def _remove(folder: str) -> None:
+    if not _removed(folder):
+        if not _left:
+            atexit.register(_remove_left)
+        _left.add(folder)
+
+
+def _remove_left() -> None:
+    _left.difference_update([old for old in _left if _removed(old)])
+
+
+def _removed(folder: str) -> bool:
     try:
-        folder.rmdir()  # the kernel refuses while a process is in it
+        os.rmdir(folder)  # noqa: PTH106 - the kernel refuses while a process is in it
     except FileNotFoundError:
         return True
     except OSError:

@@ -6,10 +6,14 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 from homarus.core.errors import ToolError
 from homarus.sandbox.held import memory_file
+from homarus.sandbox.marks import is_orphan, owned
 from homarus.sandbox.spec import Access, SandboxSpec
+
+_LABEL = "homarus.owner"
 
 
 def command(
@@ -26,7 +30,7 @@ def command(
         *(spec.binary or "docker", "run", "--rm", "--interactive", "--init", "--read-only", "--cap-drop", "ALL"),
         *("--security-opt", "no-new-privileges", "--network", "bridge" if spec.network else "none"),
         *("--tmpfs", "/tmp:rw,nosuid,nodev", "--tmpfs", "/run:rw,nosuid,nodev", "--hostname", "sandbox"),  # noqa: S108
-        *("--user", spec.user or "1000:1000"),
+        *("--user", spec.user or "1000:1000", "--label", f"{_LABEL}={_owner()}"),
     ]
     line += ["--name", name] if name else []
     line += ["--tty"] if tty else []
@@ -59,9 +63,36 @@ def variables(env: Mapping[str, str], held: list[int]) -> list[str]:
     return [f"--env-file=/dev/fd/{file}", *(f"--env={name}={value}" for name, value in sorted(whole.items()))]
 
 
-def stop_command(spec: SandboxSpec, name: str) -> list[str]:
-    """Return what ends a container: killing the client alone would leave it running."""
-    return [spec.binary or "docker", "kill", name]
+def stop_command(spec: SandboxSpec, *names: str) -> list[str]:
+    """Return what ends containers: killing the client alone would leave them running, or made and never started."""
+    return [spec.binary or "docker", "rm", "--force", "--", *names]
+
+
+def list_command(spec: SandboxSpec) -> list[str]:
+    """Return what lists our containers, each with its owner: see `left`."""
+    shown = f'{{{{.ID}}}} {{{{.Label "{_LABEL}"}}}}'
+    return [spec.binary or "docker", "ps", "--all", "--filter", f"label={_LABEL}", "--format", shown]
+
+
+def left(listed: str) -> list[str]:
+    """Return the containers in a list whose owner, on this machine, is gone: it was killed before it could end them."""
+    here = _here()
+    pairs = [line.split() for line in listed.splitlines() if len(line.split()) == 2]
+    return [name for name, owner in pairs if owner.rpartition(".")[2] == here and is_orphan(owner)]
+
+
+def _owner() -> str:
+    return owned(_here())
+
+
+@cache
+def _here() -> str:
+    """Return a word for where a number means a process: an engine may serve several machines, and containers in one."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return "nowhere"
 
 
 @cache

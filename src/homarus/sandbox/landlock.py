@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
-import subprocess
+import select
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from homarus.core.errors import ToolError
+from homarus.sandbox import launcher, scratch
+from homarus.sandbox.held import memory_file
 from homarus.sandbox.seccomp import filter_code
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 
-# As a module, and not as a script, the launcher is compiled once and not before every command.
-_START = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import landlock_run; landlock_run.main()"
 _READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/etc/alternatives")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/mime.types", "/etc/ssl/certs")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services")
 
+_PROBE_MS = 10_000
 
-def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
-    """Return the command line that runs `argv` inside the spec: our own small launcher, then the command."""
+
+def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
+    """Return the order for the launcher: what the spec opens, then the command."""
     readable = [*_READABLE, *_FILES, *(_NETWORK if spec.network else ())]
     writable, entries = list(_DEVICES), list[str]()
     for mount in spec.mounts:
@@ -35,12 +40,27 @@ def command(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[st
     order = [f"read={path}" for path in readable] + [f"write={path}" for path in writable]
     order += [f"entry={path}" for path in entries]
     order += [f"filter={filter_code(network=spec.network, isolated=False).hex()}"]
-    # By name alone: on a command line every user of the machine would see the values. The launcher has them itself.
-    order += [f"env={name}" for name in env]
+    order += [f"env={name}={value}" for name, value in env.items()]
     order += [f"network={int(spec.network)}", f"cwd={cwd if spec.can_read(cwd) else ''}"]
     limits = spec.limits
     order += [f"cpu={limits.cpu_seconds}", f"memory={limits.memory_bytes}", f"processes={limits.processes}"]
-    return [sys.executable, "-I", "-S", "-c", _START, *order, "--", *argv]
+    return [*order, "--", *argv]
+
+
+def launch(order: Sequence[str], folder: scratch.Scratch, *, group: str, stdin: int, sink: int) -> int:
+    """Start the command of an order and return its process id; `group` is the control group that it enters, if any."""
+    given = [f"private={folder.path}", f"group={group}", *order]
+    if any("\0" in word for word in given):
+        raise ToolError(
+            "a variable or a path holds a NUL byte", cure="leave it out"
+        )  # it would end one word of the order
+    held: list[int] = []
+    # In memory, where only the process that becomes the command reads it: its variables may be secrets.
+    text = memory_file(os.fsencode("\0".join(given)), held)
+    try:
+        return launcher.launch([text, folder.fd, stdin, sink])
+    finally:
+        os.close(text)
 
 
 def _unlocked(spec: SandboxSpec) -> list[str]:
@@ -60,10 +80,25 @@ def available() -> bool:
     if ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1) < 1:
         return False
     spec = SandboxSpec(Backend.LANDLOCK, "/", Access.NONE)
-    line = command(
-        spec, ["/bin/sh", "-c", "! ls /root /home /proc/1 2>/dev/null"], cwd="/", env={"PATH": "/usr/bin:/bin"}
-    )
+    argv = ["/bin/sh", "-c", "! ls /root /home /proc/1 2>/dev/null"]
+    order = words(spec, argv, cwd="/", env={"PATH": "/usr/bin:/bin"})
     try:
-        return subprocess.run(line, capture_output=True, timeout=10, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
+        folder, nothing = scratch.make(), os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return _waited(launch(order, folder, group="", stdin=nothing, sink=nothing)) == 0
+        finally:
+            os.close(nothing)
+            folder.remove()
+    except OSError:
         return False
+
+
+def _waited(pid: int) -> int:
+    """Return how a child ended; one that does not is ended."""
+    watch = os.pidfd_open(pid)
+    waiting = select.poll()
+    waiting.register(watch, select.POLLIN)
+    if not waiting.poll(_PROBE_MS):
+        os.kill(pid, signal.SIGKILL)
+    os.close(watch)
+    return os.waitpid(pid, 0)[1]

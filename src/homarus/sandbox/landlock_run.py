@@ -1,12 +1,18 @@
-"""The launcher behind the Landlock sandbox: it ties its own hands, then becomes the command.
+"""The launcher behind the Landlock sandbox: it waits for orders, and for each it bears a process that ties its own hands.
 
-It runs as a program of its own (`python -I -S landlock_run.py read=PATH write=PATH env=NAME … -- ARGV…`), imports
-nothing of homarus, and refuses to run the command when any step fails. It runs before every command, so it also loads
-nothing that costs milliseconds: no json, no tempfile, no shutil.
+It runs as a program of its own (`python -I -S -c "… landlock_run.main()" DESCRIPTOR`), imports nothing of homarus, and has
+no variables and no files of ours. What it bears becomes the command, or ends with a reason when any step fails. It is
+started once and not for every command, because starting Python takes far longer than all the rest.
+
+An order is one byte on its socket with five descriptors: the words of the order, the private folder, the command's input and
+output, and a pipe for the answer, which is the number of the process that becomes the command. That process is our owner's
+child and not ours: the owner alone waits for it, and it dies with the owner. Nothing secret passes through the launcher
+itself, since only the new process reads the words.
 """
 
 from __future__ import annotations
 
+import _socket  # what `socket` is made of, without the milliseconds that it takes
 import ctypes
 import os
 import resource
@@ -24,55 +30,73 @@ _FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # what a rule on a 
 _NET = 1 << 0 | 1 << 1  # bind and connect over TCP
 _SCOPES = 1 << 0 | 1 << 1  # abstract sockets and signals
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 38, 22, 1, 24, 47
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_CLONE_PARENT, _SIGCHLD = 0x8000, 17
+_IGNORED = 13, 25  # SIGPIPE and SIGXFSZ, which Python ignores: a command does not expect that
 
-_libc = ctypes.CDLL(None, use_errno=True)
+# Without letting go of the interpreter around a call: a process that is born in the middle of one must find it as it was.
+_libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Read the order, tie everything down, and become the command; exit 126 with a reason when that fails."""
-    order, argv = _order(sys.argv[1:])
+    """Serve orders until the owner closes its end."""
+    _prctl(_PR_SET_PDEATHSIG, 9)
+    channel = _socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(channel.fileno(), False)
+    clone = _CLONE[os.uname().machine]
+    space = _socket.CMSG_SPACE(5 * 4)
+    while True:
+        said, packed, _, _ = channel.recvmsg(1, space, _socket.MSG_CMSG_CLOEXEC)
+        if not said or not packed:
+            os._exit(0)
+        given = struct.unpack("5i", packed[0][2])
+        born = _libc.syscall(clone, _CLONE_PARENT | _SIGCHLD, 0, 0, 0, 0)
+        if born == 0:
+            try:
+                _become(*given)
+            finally:
+                os._exit(126)  # whatever happened, this process must not go on as a launcher
+        for fd in given:
+            os.close(fd)
+
+
+def _become(words: int, folder: int, source: int, sink: int, answer: int) -> None:
+    """Tie everything down and become the command; exit 126 with a reason when that fails."""
+    argv = [""]
     try:
+        os.setsid()
         _prctl(_PR_SET_PDEATHSIG, 9)
-        private = f"/tmp/homarus-sandbox-{os.urandom(8).hex()}"  # noqa: S108 - made new, for us alone
-        os.mkdir(private, 0o700)  # noqa: PTH102 - pathlib costs more than the rest of this program
+        # Nobody listens any more: the order was taken back, or its owner is dead.
+        os.write(answer, b"%d" % os.getpid())
+        for number, fd in enumerate((source, sink, sink)):
+            os.dup2(fd, number)
+        for ignored in _IGNORED:
+            _libc.signal(ignored, None)
+        order, argv = _order(os.fsdecode(os.pread(words, os.fstat(words).st_size, 0)).split("\0"))
+        if order["group"]:
+            _enter(order["group"])
+        private = order["private"]
         # A file that exists and cannot be opened stops git; it does without the system's.
         env = {**order["env"], "HOME": private, "TMPDIR": private, "GIT_CONFIG_NOSYSTEM": "1"}
         _limit(order)
-        os.chdir(order["cwd"] or private)
+        os.chdir(order["cwd"] or folder)
         program = _which(argv[0], env.get("PATH", ""))
-        if os.fork():  # the parent stays outside, to remove the private folder at the end
-            _, status = os.wait()
-            _remove(private)
-            _end_like(status)
-        _prctl(_PR_SET_PDEATHSIG, 9)
         _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        _landlock(order, private)
+        _landlock(order, folder)
         _drop_powers()
         _seccomp(order["filter"])
         os.execve(program, argv, env)  # noqa: S606 - becoming the command is this program's whole purpose
     except FileNotFoundError:
-        sys.stderr.write(f"{argv[0]}: command not found\n")
+        os.write(2, os.fsencode(f"{argv[0]}: command not found\n"))
         os._exit(127)
     except (OSError, ValueError, KeyError) as problem:
-        sys.stderr.write(f"sandbox: {problem}\n")
-        os._exit(126)
+        os.write(2, os.fsencode(f"sandbox: {problem}\n"))
 
 
 def _order(words: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Read the command line up to `--`; what follows is the command."""
+    """Read the words up to `--`; what follows is the command."""
     at = words.index("--")
-    order: dict[str, Any] = {
-        "read": [],
-        "write": [],
-        "env": {},
-        "network": False,
-        "filter": b"",
-        "entry": [],
-        "cwd": "",
-        "cpu": 0,
-        "memory": 0,
-        "processes": 0,
-    }
+    order: dict[str, Any] = {"read": [], "write": [], "entry": [], "env": {}, "filter": b""}
     for word in words[:at]:
         name, _, value = word.partition("=")
         if name in {"read", "write", "entry"}:
@@ -80,12 +104,18 @@ def _order(words: list[str]) -> tuple[dict[str, Any], list[str]]:
         elif name == "filter":
             order[name] = bytes.fromhex(value)
         elif name == "env":
-            order["env"][value] = os.environ.get(value, "")
-        elif name == "network":
-            order[name] = value == "1"
+            variable, _, value = value.partition("=")
+            order["env"][variable] = value
         else:
-            order[name] = value if name == "cwd" else int(value)
+            order[name] = value if name in {"cwd", "private", "group"} else int(value)
     return order, words[at + 1 :]
+
+
+def _enter(group: str) -> None:
+    """Enter the control group whose file this is."""
+    fd = os.open(group, os.O_WRONLY | os.O_CLOEXEC)
+    os.write(fd, b"%d" % os.getpid())
+    os.close(fd)
 
 
 def _which(name: str, path: str) -> str:
@@ -97,19 +127,6 @@ def _which(name: str, path: str) -> str:
         if folder and os.access(found, os.X_OK) and not os.path.isdir(found):  # noqa: PTH112
             return found
     return name
-
-
-def _remove(folder: str) -> None:
-    try:
-        os.rmdir(folder)  # noqa: PTH106
-    except OSError:  # something was left in it
-        import shutil
-
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _end_like(status: int) -> None:
-    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
 def _limit(order: dict[str, Any]) -> None:
@@ -144,7 +161,7 @@ def _prctl(*args: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl failed")
 
 
-def _landlock(order: dict[str, Any], private: str) -> None:
+def _landlock(order: dict[str, Any], folder: int) -> None:
     abi = _libc.syscall(444, None, 0, 1)
     if abi < 1:
         raise OSError("this kernel has no Landlock")
@@ -157,8 +174,10 @@ def _landlock(order: dict[str, Any], private: str) -> None:
         raise OSError(ctypes.get_errno(), "Landlock refused the ruleset")
     for path in order["read"]:
         _allow(ruleset, path, _READ & rights)
-    for path in [*order["write"], private, "/proc/self"]:
-        _allow(ruleset, path, (_READ if path == "/proc/self" else rights) & rights)
+    _allow(ruleset, "/proc/self", _READ & rights)
+    for path in order["write"]:
+        _allow(ruleset, path, rights)
+    _rule(ruleset, folder, rights, order["private"])
     for path in order["entry"]:
         # It was no link when it was looked at; one that became a link meanwhile opens nothing.
         _allow(ruleset, path, rights, os.O_NOFOLLOW)
@@ -173,16 +192,19 @@ def _allow(ruleset: int, path: str, rights: int, flags: int = 0) -> None:
     except OSError:
         return  # what does not exist needs no rule
     try:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISLNK(mode):
-            return
-        if not stat.S_ISDIR(mode):
-            rights &= _FILE_RIGHTS
-        record = struct.pack("<Qi", rights, fd)
-        if _libc.syscall(445, ruleset, 1, record, 0) != 0:
-            raise OSError(ctypes.get_errno(), f"Landlock refused the rule for {path}")
+        _rule(ruleset, fd, rights, path)
     finally:
         os.close(fd)
+
+
+def _rule(ruleset: int, fd: int, rights: int, path: str) -> None:
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISLNK(mode):
+        return
+    if not stat.S_ISDIR(mode):
+        rights &= _FILE_RIGHTS
+    if _libc.syscall(445, ruleset, 1, struct.pack("<Qi", rights, fd), 0) != 0:
+        raise OSError(ctypes.get_errno(), f"Landlock refused the rule for {path}")
 
 
 def _seccomp(code: bytes) -> None:
@@ -204,7 +226,3 @@ def _drop_powers() -> None:
     header, none = struct.pack("<Ii", 0x20080522, 0), bytes(24)
     if _libc.capset(header, none) != 0:
         raise OSError(ctypes.get_errno(), "capabilities could not be dropped")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,93 @@
+"""The mark in the environment of every command, by which it and all that it starts are found, wherever they went.
+
+It also says whose command it is: our process and the moment when that began. Linux only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+MARK = "HOMARUS_COMMAND"
+_BLOCK = 65536
+_MAX_PIDS = 4096
+# Up to this many numbers are looked at one by one; beyond that the list of all processes is shorter.
+_MAX_SPAN = 256
+
+
+def owned(mark: str) -> str:
+    """Return a mark that also says whose command it is."""
+    return f"{_self(os.getpid())}.{mark}"
+
+
+def is_orphan(value: str) -> bool:
+    """Say whether the owner that a mark names is gone."""
+    owner, _, rest = value.partition(".")
+    started = rest.rpartition(".")[0]
+    return owner.isdigit() and bool(started) and start_of(int(owner)) != started
+
+
+def marked(mark: str, since: int = 0) -> list[int]:
+    """Return the processes of ours whose environment carries this mark.
+
+    `since` is the process that began it: whatever came of it is younger.
+    """
+    return [pid for pid, value in all_marked(since) if value.rpartition(".")[2] == mark]
+
+
+def all_marked(since: int = 0) -> list[tuple[int, str]]:
+    """Return every process that carries a mark, and the mark."""
+    needle = f"{MARK}=".encode()
+    found: list[tuple[int, str]] = []
+    for pid in _pids(since):
+        data = _slurp(f"/proc/{pid}/environ")
+        if needle in data:
+            values = (part[len(needle) :] for part in data.split(b"\x00") if part.startswith(needle))
+            found += [(pid, value.decode("utf-8", "replace")) for value in values]
+        if len(found) >= _MAX_PIDS:
+            break
+    return found
+
+
+def start_of(pid: int) -> str:
+    """Return the moment when a process began, in the kernel's count: with its number, this names one process for good."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "0"
+
+
+@cache
+def _self(pid: int) -> str:
+    return f"{pid}.{start_of(pid)}"
+
+
+def _pids(since: int) -> Sequence[int]:
+    """Return the numbers under which processes may be found: those that were given out since one began, if that is few."""
+    if since:
+        newest = _slurp("/proc/loadavg").rpartition(b" ")[2].strip()
+        if newest.isdigit() and since <= int(newest) < since + _MAX_SPAN:
+            return range(since, int(newest) + 1)
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib costs more than the rest
+    except OSError:
+        return ()
+
+
+def _slurp(path: str) -> bytes:
+    """Return the content of a small file of the kernel's, nothing if it is gone meanwhile or not ours."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        data = b""
+        while block := os.read(fd, _BLOCK):
+            data += block
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

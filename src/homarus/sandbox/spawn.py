@@ -1,0 +1,80 @@
+"""Start a process and learn of its end: by a descriptor that the kernel gives for it, and by a thread only where it has none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+
+class Process:
+    """A child of ours. Until it is reaped, its number and its group's belong to nobody else."""
+
+    def __init__(self, pid: int, reap: Callable[[], int]) -> None:
+        self.pid = pid
+        self.ended = asyncio.Event()
+        self._reap = reap
+        self._code: int | None = None
+        self._then: list[Callable[[], object]] = []
+        self._loop = asyncio.get_running_loop()
+        try:
+            watch = os.pidfd_open(pid)
+        except (AttributeError, OSError):  # macOS, an old kernel, or no descriptor is left
+            threading.Thread(target=self._outwait, daemon=True).start()
+        else:
+            self._loop.add_reader(watch, self._readable, watch)
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call this at the end, at once if that was already."""
+        if self.ended.is_set():
+            call()
+        else:
+            self._then.append(call)
+
+    def reap(self) -> int:
+        """Return the exit code, or the negative number of a signal. Only for a process that has ended."""
+        if self._code is None:
+            self._code = self._reap()
+        return self._code
+
+    def _readable(self, watch: int) -> None:
+        self._loop.remove_reader(watch)
+        os.close(watch)
+        self._gone()
+
+    def _gone(self) -> None:
+        self.ended.set()
+        calls, self._then = self._then, []
+        for call in calls:
+            call()
+
+    def _outwait(self) -> None:
+        self._code = self._reap()
+        try:
+            self._loop.call_soon_threadsafe(self._gone)
+        except RuntimeError:  # the loop has ended before
+            return
+
+
+def spawn(
+    line: Sequence[str], *, stdin: int, sink: int, cwd: str, env: Mapping[str, str] | None, held: Sequence[int]
+) -> Process:
+    """Start a program in a session of its own, both its outputs in `sink`; only `held` is passed on besides."""
+    process = subprocess.Popen(
+        line, stdin=stdin, stdout=sink, stderr=sink, cwd=cwd, env=env, start_new_session=True, pass_fds=held
+    )
+    return Process(process.pid, process.wait)
+
+
+def adopt(pid: int) -> Process:
+    """Return a child of ours that somebody else has made for us."""
+
+    def reap() -> int:
+        try:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        except ChildProcessError:  # the program around us waits for every child itself
+            return 255
+
+    return Process(pid, reap)
