@@ -84,7 +84,14 @@ async def test_a_mount_is_as_wide_as_it_says(backend: Backend, workspace: Path, 
 
 @pytest.mark.parametrize("backend", ENFORCED)
 async def test_there_is_no_network_unless_allowed(backend: Backend, workspace: Path) -> None:
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    heard = asyncio.Event()
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        await writer.wait_closed()
+        heard.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     probe = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo through"
     async with server:
@@ -93,6 +100,7 @@ async def test_there_is_no_network_unless_allowed(backend: Backend, workspace: P
             order = shell(spec, f"exec bash -c '{probe}'")
             output, _ = await run(spec, order, limit=1000, seconds=20, cancel=Cancel())
             assert (b"through" in output) is network
+        await heard.wait()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
