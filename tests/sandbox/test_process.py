@@ -9,7 +9,7 @@ import pytest
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled, ToolError
-from homarus.sandbox.marks import marked
+from homarus.sandbox.marks import MARK, marked
 from homarus.sandbox.process import Exit, Order, available, run, start
 from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
@@ -185,3 +185,18 @@ async def test_no_variable_stands_on_a_command_line_that_others_can_see(backend:
     finally:
         await child.kill()
         child.close()
+
+
+async def test_the_same_mark_in_another_process_of_ours_is_not_swept(workspace: Path) -> None:
+    spec = SandboxSpec(Backend.OFF, str(workspace))
+    order = shell(spec, "read go", stdin=True)
+    child = await start(spec, order)
+    theirs = await asyncio.create_subprocess_exec("sleep", "60", env={MARK: f"1.0.{order.mark}"})
+    try:
+        await child.write(b"go\n", eof=True)
+        await child.wait()
+        await asyncio.sleep(0.05)
+        assert theirs.returncode is None
+    finally:
+        theirs.kill()
+        await theirs.wait()

@@ -30,11 +30,11 @@ def is_orphan(value: str) -> bool:
 
 
 def marked(mark: str, since: int = 0) -> list[int]:
-    """Return the processes of ours whose environment carries this mark.
+    """Return the processes of a command that this process of ours has started.
 
     `since` is the process that began it: whatever came of it is younger.
     """
-    return [pid for pid, value in all_marked(since) if value.rpartition(".")[2] == mark]
+    return [pid for pid, value in all_marked(since) if value == owned(mark)]
 
 
 def all_marked(since: int = 0) -> list[tuple[int, str]]:
