@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ def main() -> int:
         return 0
     if unknown := [name for name in options.names if name not in known]:
         parser.error(f"no such measurement: {', '.join(unknown)} (there are: {', '.join(known)})")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the folder goes then, too
     started = datetime.now(UTC).isoformat(timespec="seconds")
     rows: list[Row] = []
     for name in options.names or known:

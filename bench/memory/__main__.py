@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder in which indexes and vectors stay for the next run")
     parser.add_argument("--without", nargs="*", default=[], help="signals to leave out, to see what each is worth")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the folder goes then, too
     with tempfile.TemporaryDirectory(prefix="homarus-bench-") as scratch:
         folder = (options.keep or Path(scratch)) / options.provider
         if options.data:

@@ -21,11 +21,13 @@ def environment(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
     (tmp_path / "bin").mkdir()
+    (tmp_path / "tmp").mkdir()
     script = tmp_path / "bin" / "homarus"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m homarus "$@"\n')
     script.chmod(0o755)
     return {
         "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path / "tmp"),  # a reader's folder stays; ours goes with the test
         "PATH": f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(Path(homarus.__file__).parent.parent),
         "LANG": "C.UTF-8",
