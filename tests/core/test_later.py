@@ -39,3 +39,37 @@ def test_a_service_is_made_once_and_only_when_it_is_asked() -> None:
     assert service.upper() == "A TEXT"
     assert service.title() == "A Text"
     assert made == ["made"]
+
+
+def in_a_fresh_process(code: str) -> list[str]:
+    start = (
+        "import sys; from homarus.core.later import postpone; kind = lambda name: type(sys.modules[name]).__name__; "
+    )
+    done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_postponed_module_is_loaded_with_its_first_use_by_anybody() -> None:
+    seen = in_a_fresh_process(
+        "postpone('colorsys'); import colorsys; print(kind('colorsys')); "
+        "print(colorsys.ONE_THIRD < 1, kind('colorsys')); import colorsys as again; print(again is colorsys)"
+    )
+    assert seen == ["_Postponed", "True", "module", "False"]
+    assert in_a_fresh_process("postpone('colorsys'); from colorsys import ONE_SIXTH; print(kind('colorsys'))") == [
+        "module"
+    ]
+
+
+def test_what_is_set_on_a_postponed_module_everybody_sees() -> None:
+    assert in_a_fresh_process(
+        "postpone('colorsys'); import colorsys as early; early.ONE_THIRD = 3; import colorsys; print(colorsys.ONE_THIRD)"
+    ) == ["3"]
+
+
+def test_what_is_loaded_already_is_left_alone() -> None:
+    assert in_a_fresh_process("import colorsys; postpone('colorsys'); print(kind('colorsys'))") == ["module"]
+
+
+def test_a_part_of_a_package_can_be_postponed() -> None:
+    code = "postpone('msgspec.toml'); import msgspec; print(kind('msgspec.toml')); print(msgspec.toml.decode('a = 1')['a'])"
+    assert in_a_fresh_process(code) == ["_Postponed", "1"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -32,7 +35,9 @@ def answer(app: App, asked: Asked) -> int:
     """Run the turn, print what it answers, and return the exit code."""
     import asyncio
 
-    return _finish(app, asked, asyncio.run(_turn(app, asked)))
+    with _Interrupts() as interrupts:
+        done = asyncio.run(_turn(app, asked, interrupts))
+    return _finish(app, asked, done)
 
 
 def open_agent(app: App, agent_id: str, session: str) -> Agent:
@@ -46,7 +51,7 @@ def open_agent(app: App, agent_id: str, session: str) -> Agent:
     return Agent(runtime, runtime.store(name).key(session))
 
 
-async def _turn(app: App, asked: Asked) -> Turned:
+async def _turn(app: App, asked: Asked, interrupts: _Interrupts) -> Turned:
     from homarus.cli.reply import Collector
     from homarus.sessions.row import SessionEntry
 
@@ -56,38 +61,56 @@ async def _turn(app: App, asked: Asked) -> Turned:
         # A program that reads JSON gets the figures as figures.
         collector = Collector(str(agent.session), None if asked.as_json else row.response_usage)
         printer = _printer(app, row, as_json=asked.as_json) if asked.stream else None
-        with _stops_on_interrupt(agent) as interrupted:
+        with interrupts.stopping(agent):
             async for event in agent.run(asked.text, children="all", **asked.options):
                 collector.take(event)
                 if printer is not None:
                     printer(event)
-        return collector.done(interrupted=bool(interrupted))
+        return collector.done(interrupted=interrupts.heard)
 
 
-class _stops_on_interrupt:  # noqa: N801 - reads as a phrase where it is used
-    """While it holds, the first Ctrl-C ends the turn cleanly; a second one ends the program."""
+class _Interrupts:
+    """While a turn runs, the first Ctrl-C ends it cleanly; a second one, and any other, ends the program.
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self._seen: list[int] = []
+    It is there before the event loop, which then leaves the signal alone: the loop's own way loads the tools for looking into code.
+    """
 
-    def __enter__(self) -> list[int]:
-        import asyncio
+    def __init__(self) -> None:
+        self.heard = False
+        self._stop: Callable[[], object] | None = None
+
+    def __enter__(self) -> Self:
         import signal
 
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_signal_handler(signal.SIGINT, self._heard)
-        return self._seen
-
-    def _heard(self) -> None:
-        if self._seen or not self._agent.stop("interrupted"):
-            raise KeyboardInterrupt
-        self._seen.append(1)
+        self._before = signal.signal(signal.SIGINT, self._signalled)
+        return self
 
     def __exit__(self, *_: object) -> None:
         import signal
 
-        self._loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, self._before)
+
+    @contextmanager
+    def stopping(self, agent: Agent) -> Iterator[None]:
+        """Stop this agent's turn when the signal comes."""
+        import asyncio
+
+        def stop() -> None:
+            if self.heard or not agent.stop("interrupted"):
+                raise KeyboardInterrupt
+            self.heard = True
+
+        loop = asyncio.get_running_loop()
+        self._stop = partial(loop.call_soon_threadsafe, stop)
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    def _signalled(self, *_: object) -> None:
+        if self._stop is None:
+            raise KeyboardInterrupt
+        self._stop()
 
 
 def _printer(app: App, row: SessionEntry, *, as_json: bool) -> Any:

@@ -10,12 +10,15 @@ Static checkers are shown a plain import of such a module, so types and layers h
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 from typing import TypeVar, cast
 
 T = TypeVar("T")
+_one_at_a_time = Lock()
 
 
 class _Later(ModuleType):
@@ -30,6 +33,33 @@ class _Later(ModuleType):
 def later(name: str) -> ModuleType:
     """Return a module that is imported with its first use. Not for what every turn uses: then a plain import is cheaper."""
     return _Later(name)
+
+
+class _Postponed(ModuleType):
+    """Stands among the loaded modules for one that others import and hardly anybody uses; its first use loads it."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real(), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._real(), name, value)
+
+    def _real(self) -> ModuleType:
+        with _one_at_a_time:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+        return import_module(self.__name__)
+
+
+def postpone(*names: str) -> None:
+    """Let the next import of each of these modules, by anybody, wait until something of it is used.
+
+    For a command that answers once and must start quickly. Whoever uses such a module does not notice; only a module that is
+    not there at all would not be missed before its first use.
+    """
+    for name in names:
+        if name not in sys.modules:
+            sys.modules[name] = _Postponed(name)
 
 
 class _Made:
