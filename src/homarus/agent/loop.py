@@ -155,7 +155,8 @@ class Loop:
 
     def _store(self, reply: Assistant) -> None:
         # Calls that only read may run again after a power cut: the sync of their first result then serves both.
-        self._run.session.append_message(reply, durable=not self._run.batch.may_run_again(reply.calls))
+        again = bool(reply.calls) and self._run.batch.may_run_again(reply.calls)
+        self._run.session.append_message(reply, durable=not again)
         self._text = reply.text or self._text
         self._run.emit(MessageEnded(reply))
 
