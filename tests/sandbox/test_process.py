@@ -200,3 +200,23 @@ async def test_the_same_mark_in_another_process_of_ours_is_not_swept(workspace: 
     finally:
         theirs.kill()
         await theirs.wait()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_more_input_than_a_pipe_holds(backend: Backend, workspace: Path) -> None:
+    spec = SandboxSpec(backend, str(workspace))
+    child = await start(spec, shell(spec, "sleep 0.1; tr -d '\\n' | wc -c", stdin=True))
+    await asyncio.gather(*(child.write(b"x" * 300_000) for _ in range(3)))
+    await child.write(b"\n", eof=True)
+    assert b"".join([block async for block in child.output()]).split() == [b"900000"]
+    assert (await child.wait()).ok
+
+
+async def test_input_that_nobody_reads_any_more(workspace: Path) -> None:
+    """The command has ended, and what it left behind keeps its input open."""
+    spec = SandboxSpec(Backend.OFF, str(workspace))
+    child = await start(spec, shell(spec, "exec 3<&0; sleep 60 <&3 & sleep 0.1", stdin=True))
+    async with asyncio.timeout(10):
+        await child.write(b"x" * 1_000_000)
+    assert not child.running
+    await child.kill()

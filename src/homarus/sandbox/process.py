@@ -90,6 +90,7 @@ class Child:
         self._order = order
         self._spec = spec
         self._things = things
+        self._feeding = asyncio.Lock()
         self._killed = False
         self._exit: Exit | None = None
 
@@ -138,22 +139,25 @@ class Child:
             return
         if self._things.stdin < 0:
             raise ToolError("this command takes no input", cure="start it with input or a terminal")
-        with contextlib.suppress(ConnectionError):
-            await self._feed(data)
+        async with self._feeding:
+            with contextlib.suppress(ConnectionError):
+                await self._feed(data)
         if eof and self._things.stdin >= 0:
             os.close(self._things.stdin)
             self._things.stdin = -1
 
     async def _feed(self, data: bytes) -> None:
-        """Write all of it, as fast as the command reads."""
-        loop, pipe, room = asyncio.get_running_loop(), self._things.stdin, asyncio.Event()
-        while data and self._things.stdin == pipe:
+        """Write all of it, as fast as the command reads, or what it takes until its end."""
+        loop, pipe, room, rest = asyncio.get_running_loop(), self._things.stdin, asyncio.Event(), memoryview(data)
+        self._process.then(room.set)
+        while rest and self._things.stdin == pipe:
             try:
-                data = data[os.write(pipe, data) :]
+                rest = rest[os.write(pipe, rest) :]
             except BlockingIOError:
+                if not self.running:
+                    return
                 room.clear()
                 loop.add_writer(pipe, room.set)
-                self._process.then(room.set)
                 try:
                     await room.wait()
                 finally:
