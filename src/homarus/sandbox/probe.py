@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,10 +13,12 @@ from msgspec.structs import replace
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import HomarusError
+from homarus.sandbox import scratch
 from homarus.sandbox.process import Order, run
 from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Access, SandboxSpec
 
+_PREFIX = ".homarus-probe-"
 # Each line prints one word if the thing that must not work does work. It really opens: asking whether one may is answered
 # by the permissions of a file, which a sandbox does not change.
 _SCRIPT = r"""
@@ -108,11 +109,15 @@ def try_out(spec: SandboxSpec, outer: Mapping[str, str]) -> Finding:
     """Run the probe with a secret of its own, in the agent's workspace or, where that is not made yet, in a spare one."""
     # Below the home if possible: a private /tmp hides what lies in ours, whatever else it shows.
     home = outer.get("HOME", "")
-    beside = home if home and os.access(home, os.W_OK) and not spec.can_read(home) else None
-    with (
-        tempfile.NamedTemporaryFile(prefix=".homarus-probe-", dir=beside) as secret,
-        tempfile.TemporaryDirectory() as spare,
-    ):
+    top = home if home and os.access(home, os.W_OK) and not spec.can_read(home) else scratch.TOP
+    scratch.sweep(top, _PREFIX)  # of a probe that was killed
+    folder = scratch.make(top, _PREFIX)
+    try:
+        secret, spare = Path(folder.path, "secret"), Path(folder.path, "spare")
+        secret.touch()
         if not Path(spec.workspace).is_dir():
-            spec = replace(spec, workspace=spare)
-        return asyncio.run(probe(spec, outer, Path(secret.name)))
+            spare.mkdir()
+            spec = replace(spec, workspace=str(spare))
+        return asyncio.run(probe(spec, outer, secret))
+    finally:
+        folder.remove()

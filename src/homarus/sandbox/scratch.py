@@ -1,4 +1,4 @@
-"""The private folder of one command, below /tmp. It is locked while its owner lives; what is not locked was left behind.
+"""The private folder of one command, mostly below /tmp. It is locked while its owner lives; what is not locked was left behind.
 
 A lock ends with its process whatever ends that. So what a killed process left behind can be told from what is in use,
 by every other process of ours, and only by the user whose folders they are.
@@ -51,10 +51,10 @@ class Scratch:
             os.close(fd)
 
 
-def make(top: str = TOP) -> Scratch:
+def make(top: str = TOP, prefix: str = PREFIX) -> Scratch:
     """Make a folder that nobody else can look into. Its name cannot be known before, and what exists is never taken."""
     for _ in range(_TRIES):
-        path = f"{top}/{PREFIX}{os.urandom(8).hex()}"
+        path = f"{top}/{prefix}{os.urandom(8).hex()}"
         os.mkdir(path, 0o700)  # noqa: PTH102
         with suppress(BlockingIOError, FileNotFoundError):  # somebody who sweeps was faster than our lock
             if (found := _locked(path)) is not None:
@@ -62,11 +62,11 @@ def make(top: str = TOP) -> Scratch:
     raise OSError(f"a folder in {top} does not stay ours")
 
 
-def sweep(top: str = TOP) -> list[str]:
+def sweep(top: str = TOP, prefix: str = PREFIX) -> list[str]:
     """Remove what processes that are gone left behind and return the names; folders of other users are not touched."""
     gone = []
     with os.scandir(top) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
+        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
     for name in names:
         with suppress(OSError):
             if (found := _locked(f"{top}/{name}")) is not None:
