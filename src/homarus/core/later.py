@@ -52,14 +52,18 @@ class _Postponed(ModuleType):
 
 
 def postpone(*names: str) -> None:
-    """Let the next import of each of these modules, by anybody, wait until something of it is used.
+    """Let the next import of each of these modules, by anybody, wait until something of it is used; packages of parts are loaded.
 
     For a command that answers once and must start quickly. Whoever uses such a module does not notice; only a module that is
     not there at all would not be missed before its first use.
     """
-    for name in names:
-        if name not in sys.modules:
-            sys.modules[name] = _Postponed(name)
+    postponed = [name for name in names if name not in sys.modules]
+    for name in postponed:
+        sys.modules[name] = _Postponed(name)
+    for name in postponed:
+        package, _, part = name.rpartition(".")
+        if package:
+            setattr(import_module(package), part, sys.modules[name])
 
 
 class _Made:
