@@ -25,6 +25,7 @@ UNUSED = {
     *("homarus.gateway.offers.peers", "homarus.gateway.offers.views", "homarus.gateway.offers.cards"),
     *("homarus.gateway.subagents.attic", "homarus.gateway.subagents.reports", "homarus.gateway.subagents.spawning"),
     *("homarus.hooks.events", "homarus.models.arguments", "homarus.models.failover", "homarus.skills.audit"),
+    *("homarus.prompt.kept", "homarus.prompt.report"),
     *("homarus.memory.memory", "homarus.memory.results", "homarus.memory.redact"),
     *("homarus.sandbox.process", "homarus.sandbox.docker", "homarus.sandbox.landlock", "homarus.sandbox.seccomp"),
     *(

@@ -20,7 +20,7 @@ from homarus.core.later import later
 from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.gateway.agentfacts import AgentFacts, agent_facts
-from homarus.prompt.build import PrefixCache, Prompt, build
+from homarus.prompt.build import PrefixCache, Prompt, build, digest
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
 from homarus.prompt.gather import docs_path, find_zone, machine, text_path, today, zone_name
 from homarus.prompt.guard import inert
@@ -98,6 +98,15 @@ class Composed(Struct, frozen=True):
     def carrier(self, said: Said) -> tuple[str, dict[str, str]]:
         """Return what rides on the next user turn, given what was said before, and what will have been said."""
         return render_volatile(self.prompt.volatile, said)
+
+    @property
+    def mark(self) -> str:
+        """Return what tells this prompt, with all that a report says of it, from any other. It costs a tenth of the report."""
+        request, agent, context = self.request, self.agent, self.context
+        files = [replace(file, text="") for file in (*context.files, *context.dynamic)]
+        sandbox = (agent.sandbox_mode, request.sandbox is not None and request.sandbox.enforced)
+        named = (str(self.session), request.session_id, self.facts.turn.runtime.model, self.facts.stable.workspace)
+        return digest((self.prompt.system.text, request.tools, files, agent.settings.limits, sandbox, named)).hex()
 
 
 class Composer:

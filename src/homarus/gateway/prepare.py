@@ -294,11 +294,13 @@ class Preparer:
         made = (composed.prompt.system, request.tools, request.session_id, composed.facts.turn.runtime.model)
         if kept and self._reported.get(key) == made:
             return kept
-        from homarus.prompt.kept import keep, same_prompt
-
         self._reported.put(key, made)
-        report = self._composer.report_for(composed)
-        return kept if same_prompt(kept, report) else keep(report)
+        mark = composed.mark
+        if isinstance(kept, dict) and kept.get("inputsSha256") == mark:
+            return kept
+        from homarus.prompt.kept import keep  # most runs are told what the one before was told
+
+        return {**keep(self._composer.report_for(composed)), "inputsSha256": mark}
 
 
 def command_env(config: Config, skills: Snapshot, sandbox: SandboxSpec, outer: Mapping[str, str]) -> RunEnv:

@@ -116,7 +116,7 @@ class PrefixCache:
 
     def stable(self, facts: StableFacts, mode: Mode) -> Stable:
         """Return the stable part, rendered at most once while its inputs are remembered."""
-        key = _digest((mode, facts))
+        key = digest((mode, facts))
         kept = self._kept.get(key)
         if kept is not None:
             self.hits += 1
@@ -142,7 +142,8 @@ def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCach
     return Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
 
 
-def _digest(inputs: object) -> bytes:
+def digest(inputs: object) -> bytes:
+    """Return what tells these values from all others."""
     try:
         return sha256(msgspec.msgpack.encode(inputs)).digest()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The report that a session keeps of its last run: OpenClaw's own `systemPromptReport`, written small and read leniently.
 
-Pure. A row of the index is written after every turn, so what is kept is figures alone, and the same figures as before
-are the same object.
+Pure. A row of the index is written after every turn, so what is kept is figures alone. A run that is told what the one
+before was told keeps that one's report: `inputsSha256`, which its caller adds, says so.
 """
 
 from __future__ import annotations
@@ -128,12 +128,6 @@ def recall(stored: Any) -> Report | None:
         near_limit=(),
         omitted=0,
     )
-
-
-def same_prompt(stored: Any, now: Report) -> bool:
-    """Say whether a kept report says the same as a fresh one, whenever each of them was made."""
-    made = stored.get("generatedAt") if isinstance(stored, dict) else None
-    return isinstance(made, int) and stored == {**keep(now), "generatedAt": made}
 
 
 def last_run(stored: Any, now: Report) -> Report:
