@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -115,6 +116,18 @@ async def test_its_folder_goes_with_the_command(
     assert not marked(child._order.mark)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_command_that_nobody_holds_any_more_is_ended(tmp_path: Path, backend: Backend) -> None:
+    spec = SandboxSpec(backend, str(tmp_path))
+    child = await start(spec, order(spec, f'echo "$HOME"; {MESS if spec.enforced else ""} exec sleep 60'))
+    home, pid = await told(child), child.pid
+    del child
+    gc.collect()
+    while os.path.exists(f"/proc/{pid}"):
+        await asyncio.sleep(0.02)
+    assert backend is not Backend.LANDLOCK or await gone(home)
+
+
 @needs_landlock
 async def test_a_timeout_and_a_stop_leave_nothing(tmp_path: Path) -> None:
     spec = SandboxSpec(Backend.LANDLOCK, str(tmp_path))
@@ -193,7 +206,7 @@ from homarus.sandbox.spec import Backend, SandboxSpec
 async def main():
     spec = SandboxSpec(Backend(sys.argv[1]), sys.argv[2])
     script = 'mkdir "$HOME/d"; setsid sleep 62 & echo "$HOME" > home.new; mv home.new home; sleep 62'
-    await start(spec, Order(("/bin/sh", "-c", script), sys.argv[2], {"PATH": "/usr/bin:/bin"}, sys.argv[3]))
+    child = await start(spec, Order(("/bin/sh", "-c", script), sys.argv[2], {"PATH": "/usr/bin:/bin"}, sys.argv[3]))
     await asyncio.sleep(60)
 asyncio.run(main())
 """

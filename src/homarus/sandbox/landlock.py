@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import select
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ _FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/mime
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services")
 
-_PROBE_MS = 10_000
+_PROBE_SECONDS, _PROBE_TRIES = 0.002, 5_000
 
 
 def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
@@ -95,10 +95,10 @@ def available() -> bool:
 
 def _waited(pid: int) -> int:
     """Return how a child ended; one that does not is ended."""
-    watch = os.pidfd_open(pid)
-    waiting = select.poll()
-    waiting.register(watch, select.POLLIN)
-    if not waiting.poll(_PROBE_MS):
-        os.kill(pid, signal.SIGKILL)
-    os.close(watch)
+    for _ in range(_PROBE_TRIES):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(_PROBE_SECONDS)
+    os.kill(pid, signal.SIGKILL)
     return os.waitpid(pid, 0)[1]

@@ -83,7 +83,7 @@ class Things(Struct):
 
 
 class Child:
-    """A command that was started. Read `output` to its end, then `wait`; `kill` may come at any moment, `close` must."""
+    """A command that was started. Read `output` to its end, then `wait`; `kill` may come at any moment, `close` at the end."""
 
     def __init__(self, process: Process, order: Order, spec: SandboxSpec, things: Things) -> None:
         self._process = process
@@ -91,8 +91,14 @@ class Child:
         self._spec = spec
         self._things = things
         self._feeding = asyncio.Lock()
-        self._killed = False
+        self._killed = self._closed = False
         self._exit: Exit | None = None
+
+    def __del__(self) -> None:
+        """End a command that nobody can end any more."""
+        if not self._closed and self._exit is None:
+            self._sweep(signal.SIGKILL)
+            self.close()
 
     @property
     def pid(self) -> int:
@@ -196,6 +202,7 @@ class Child:
 
     def close(self) -> None:
         """Let go of its output and its input, and of all the rest as soon as it has ended."""
+        self._closed = True
         self._things.let_go()
         self._process.then(self._finish)
 

@@ -9,10 +9,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 
+def _watched(pid: int) -> int:
+    return os.pidfd_open(pid)
+
+
 class Process:
     """A child of ours. Until it is reaped, its number and its group's belong to nobody else."""
 
-    def __init__(self, pid: int, reap: Callable[[], int]) -> None:
+    def __init__(self, pid: int, reap: Callable[[], int], watched: Callable[[int], int] = _watched) -> None:
         self.pid = pid
         self.ended = asyncio.Event()
         self._reap = reap
@@ -20,7 +24,7 @@ class Process:
         self._then: list[Callable[[], object]] = []
         self._loop = asyncio.get_running_loop()
         try:
-            watch = os.pidfd_open(pid)
+            watch = watched(pid)
         except (AttributeError, OSError):  # macOS, an old kernel, or no descriptor is left
             threading.Thread(target=self._outwait, daemon=True).start()
         else:
