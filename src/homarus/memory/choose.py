@@ -10,7 +10,7 @@ from math import log
 from homarus.memory.pack import cost
 from homarus.memory.rank import Ranked
 from homarus.memory.results import parse_citation
-from homarus.memory.rows import FileRow, Row, read_texts
+from homarus.memory.rows import FileRow, Lines, Row
 from homarus.memory.terms import plain
 from homarus.memory.weights import PRICE
 
@@ -19,16 +19,17 @@ VALUED = 300  # lines whose price is looked at
 
 
 class Texts:
-    """Texts of lines, read in groups and once."""
+    """Texts of lines for one answer, read in groups."""
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
+    def __init__(self, conn: sqlite3.Connection, lines: Lines) -> None:
         self._conn = conn
+        self._lines = lines
         self._known: dict[int, str] = {}
 
     def prefetch(self, ids: Sequence[int]) -> None:
         """Read what is not known yet, in one go."""
         missing = [number for number in ids if number not in self._known]
-        self._known.update(read_texts(self._conn, missing))
+        self._known.update(self._lines.texts(self._conn, missing))
 
     def get(self, number: int) -> str:
         """Return a line's text."""

@@ -162,17 +162,18 @@ class Engine:
         if request.budget is None and self._ranks_chunks:
             return self._chunks(conn, request)
         ranked = self.rank(conn, request)
-        texts = Texts(conn)
+        texts = Texts(conn, self.known.lines)
         files = self.known.lines.files(conn, {row.file for row in ranked.rows})
         strength = self._strength(ranked)
         order = self._admitted(ranked, request, strength, files, texts)
-        texts.prefetch([ranked.rows[index].id for index in order[: 4 * request.limit + 20]])
         if request.budget is not None:
             order = by_value(ranked, order, texts)
+        else:
+            order = order[: 2 * request.limit]  # only lines that compete for a place may join a range
+            texts.prefetch([ranked.rows[index].id for index in order])
         scores = ranked.scores if request.budget is None else None
         packer = Packer(ranked.rows, texts.get, k=request.limit, budget=request.budget or UNBOUNDED, scores=scores)
-        # Without a budget only lines that compete for a place may join a range.
-        packer.fill(order if request.budget is not None else order[: 2 * request.limit])
+        packer.fill(order)
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
         hits = tuple(self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
@@ -228,7 +229,7 @@ class Engine:
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
         """Return the best lines one by one."""
         ranked = self.rank(conn, request)
-        texts = Texts(conn)
+        texts = Texts(conn, self.known.lines)
         order = ranked.order[: request.limit]
         texts.prefetch([ranked.rows[index].id for index in order])
         files = self.known.lines.files(conn, {ranked.rows[index].file for index in order})
@@ -298,11 +299,12 @@ class Engine:
         top = max((ranked.scores[index] for index in ranked.order[:1]), default=0.0)
         if top <= 0:
             return [0.0] * len(ranked.rows)
-        near = ranked.columns["near"]
-        if "cosine" in ranked.columns:  # a paraphrase shares no word, but points the same way
-            near = [max(close, angle * 1.2) for close, angle in zip(near, ranked.columns["cosine"], strict=True)]
-        best = min(1.0, max(near[index] for index in ranked.order[:5]))
-        return [max(0.0, best * score / top) for score in ranked.scores]
+        near, angles = ranked.columns["near"], ranked.columns.get("cosine")
+        best = max(near[index] for index in ranked.order[:5])
+        if angles is not None:  # a paraphrase shares no word, but points the same way
+            best = max(best, *(angles[index] * 1.2 for index in ranked.order[:5]))
+        best = min(1.0, best)
+        return [best * score / top if score > 0 else 0.0 for score in ranked.scores]
 
     def _hit(self, ranked: Ranked, group: Range, files: dict[int, FileRow], texts: Texts, strength: list[float]) -> Hit:
         rows = [ranked.rows[index] for index in group.members]

@@ -51,12 +51,14 @@ class Meaning:
         meaning = cls(ids, singles(halves))
         highest = conn.execute("SELECT max(id) FROM word_vec").fetchone()[0]
         if highest is not None:
+            words = conn.execute("SELECT id, vec FROM word_vec").fetchall()
             meaning._table = np.zeros((highest + 1, dims), dtype=np.float16)
-            for number, blob in conn.execute("SELECT id, vec FROM word_vec"):
-                meaning._table[number] = np.frombuffer(blob, dtype=np.float16)
+            vectors = np.frombuffer(b"".join(row[1] for row in words), dtype=np.float16)
+            meaning._table[[row[0] for row in words]] = vectors.reshape(-1, dims)
             lengths = np.array([len(row[2] or b"") // 4 for row in found], dtype=np.int64)
             meaning._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-            meaning._words = np.frombuffer(b"".join(row[2] or b"" for row in found), dtype=np.uint32)
+            # In the width that numpy wants of an index: else it would be widened at every use.
+            meaning._words = np.frombuffer(b"".join(row[2] or b"" for row in found), dtype=np.uint32).astype(np.intp)
         return meaning
 
     @property
@@ -108,16 +110,32 @@ class Meaning:
         return np.where(around.known[:, OWN], total / self._norms[around.at[:, OWN]], 0.0)
 
     def _window_norms(self) -> Any:
+        """Return the length of each window's sum, from the products of lines at most four apart: no window is built."""
         import numpy as np
 
-        norms = np.ones(len(self.ids), dtype=np.float32)
+        norms = np.zeros(len(self.ids), dtype=np.float32)
+        apart = self._products()
         for start in range(0, len(self.ids), _BLOCK):
-            part = self.around(self.ids[start : start + _BLOCK])
-            total = np.zeros((len(part.at), self.rows.shape[1]), dtype=np.float32)
-            for step in range(len(REACH)):
-                total += self.rows[part.at[:, step]] * part.known[:, step, None]
-            norms[start : start + len(total)] = np.maximum(np.linalg.norm(total, axis=1), 1e-6)
-        return norms
+            at, known = self.around(self.ids[start : start + _BLOCK])
+            total = norms[start : start + _BLOCK]
+            for one in range(len(REACH)):
+                total += np.where(known[:, one], apart[0][at[:, one]], 0.0)
+                for other in range(one + 1, len(REACH)):
+                    both = known[:, one] & known[:, other]
+                    total += 2 * np.where(both, apart[other - one][at[:, one]], 0.0)
+        return np.sqrt(np.maximum(norms, 1e-12))
+
+    def _products(self) -> Any:
+        """Return for each line its product with itself and with the lines one to four after it, 0 where there is none."""
+        import numpy as np
+
+        apart = np.zeros((len(REACH), len(self.ids)), dtype=np.float32)
+        for step in range(min(len(REACH), len(self.ids))):
+            count = len(self.ids) - step
+            distance = self.ids[step:] - self.ids[:count]  # where a line has no vector, the next is further away
+            near = np.flatnonzero(distance < len(REACH))
+            apart[distance[near], near] = np.vecdot(self.rows[:count], self.rows[step:])[near]
+        return apart
 
     def together(self, around: Around) -> Any:
         """Return how far the lines around each line belong to it: 1 in a conversation, 0 in a list of unrelated facts.
@@ -171,8 +189,8 @@ class Meaning:
             lines = np.searchsorted(begins, hits, side="right") - 1
             first = np.flatnonzero(np.diff(lines, prepend=-1))
             best[:, lines[first]] = np.maximum.reduceat(near[:, rows[hits]], first, axis=1)
-        place = np.where(around.known, np.searchsorted(wide, around.at), len(wide))
-        found = (best[:, place] * np.array(NEARBY, dtype=np.float32)).max(2)
+        place = np.where(around.known, np.searchsorted(wide, around.at), len(wide)).T
+        found = (best[:, place] * np.array(NEARBY, dtype=np.float32)[:, None]).max(1)
         return (weights[:, None] * found).sum(0) / max(float(weights.sum()), 1e-9)
 
     def _said(self, places: Any) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -63,8 +64,9 @@ class Ranked(Struct):
 
     def reasons(self, index: int) -> list[tuple[str, float]]:
         """Return what each signal added to a line's score, the strongest first."""
-        parts = [(name, self.weights.get(name, 0.0) * column[index]) for name, column in self.columns.items()]
-        return sorted((part for part in parts if abs(part[1]) >= 0.005), key=lambda part: -abs(part[1]))
+        weights = self.weights
+        parts = [(name, weights[name] * column[index]) for name, column in self.columns.items() if name in weights]
+        return sorted([part for part in parts if abs(part[1]) >= 0.005], key=lambda part: -abs(part[1]))
 
 
 class Known(Struct):
@@ -94,15 +96,15 @@ def rank(
     pool = gather(conn, postings, query, kinds=filters.kinds, extra=asked.nearest if asked else (), keep=keep)
     rows = [row for row in lines.rows(conn, pool.ids) if filters.keeps(row)]
     average = postings.words / max(1, postings.lines)
-    parents = _parents(conn, lines, rows)
-    columns = signals.lexical(query, rows, pool, average, parents)
+    above = lines.above(conn, {row.head for row in rows if row.head is not None})
+    columns = signals.lexical(query, rows, pool, average, above)
     columns["name"] = signals.names(query, rows, pool, postings.lines)
     columns["mention"] = signals.mentions(query, rows, pool, postings.lines)
     columns["date"] = signals.dates(query, rows)
     columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
     columns |= signals.support(rows, columns["word"])
-    columns["exact"] = signals.exact(query, rows, columns["covered"], conn)
+    columns["exact"] = signals.exact(query, rows, columns["covered"], partial(lines.texts, conn))
     if filters.superseded:
         columns["superseded"] = [float((row.file, row.line) in filters.superseded) for row in rows]
     if vectors and asked:
@@ -123,16 +125,3 @@ def combine(columns: signals.Columns, table: Mapping[str, float], count: int) ->
         if weight and any(column):
             totals = [total + weight * value for total, value in zip(totals, column, strict=True)]
     return totals
-
-
-def _parents(conn: sqlite3.Connection, lines: Lines, rows: list[Row]) -> signals.Parents:
-    """Return each heading's own heading, up to the path."""
-    known: signals.Parents = {row.id: row.head for row in rows if row.kind == "heading"}
-    wanted = {row.head for row in rows if row.head is not None} - known.keys()
-    for _ in range(signals.LEVELS):
-        if not wanted:
-            break
-        found = {row.id: row.head for row in lines.rows(conn, sorted(wanted))}
-        known.update(found)
-        wanted = {head for head in found.values() if head is not None} - known.keys()
-    return known

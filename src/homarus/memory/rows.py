@@ -10,6 +10,8 @@ from msgspec import Struct
 _COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
 _STEP = 500
 KEPT = 20_000  # lines in memory, and files; about 9 MB
+KEPT_CHARS = 4_000_000  # of their texts
+LEVELS = 6  # of headings, counted from a line
 
 
 class Row(Struct):
@@ -46,11 +48,17 @@ class Lines:
     def __init__(self) -> None:
         self._rows: dict[int, Row | None] = {}
         self._files: dict[int, FileRow] = {}
+        self._above: dict[int, tuple[int, ...]] = {}
+        self._texts: dict[int, str] = {}
+        self._chars = 0
 
     def clear(self) -> None:
         """Forget everything: ids may mean other lines now."""
         self._rows.clear()
         self._files.clear()
+        self._above.clear()
+        self._texts.clear()
+        self._chars = 0
 
     def rows(self, conn: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
         """Return the lines with these ids, in their order; ids without a line are skipped."""
@@ -59,18 +67,51 @@ class Lines:
         if len(kept) + len(missing) > KEPT:
             kept.clear()
             missing = list(ids)
-        kept.update(dict.fromkeys(missing))
+        found: dict[int, Row | None] = dict.fromkeys(missing)
         for start in range(0, len(missing), _STEP):
             part = missing[start : start + _STEP]
             marks = ",".join("?" * len(part))
             rows = conn.execute(f"SELECT {_COLUMNS} FROM lines WHERE id IN ({marks})", part)  # noqa: S608 - constants
-            kept.update((row[0], Row(*row)) for row in rows)
+            found.update((row[0], Row(*row)) for row in rows)
+        kept.update(found)
         return [row for number in ids if (row := kept[number]) is not None]
+
+    def above(self, conn: sqlite3.Connection, heads: set[int]) -> dict[int, tuple[int, ...]]:
+        """Return for each heading itself and those above it, up to the path."""
+        kept = self._above
+        if missing := heads.difference(kept):
+            if len(kept) + len(missing) > KEPT:
+                kept.clear()
+                missing = heads
+            chains: dict[int, tuple[int, ...]] = {head: (head,) for head in missing}
+            wanted = missing
+            for _ in range(LEVELS - 1):
+                found = {row.id: row.head for row in self.rows(conn, sorted(wanted)) if row.head is not None}
+                for head, chain in chains.items():
+                    if chain[-1] in found:
+                        chains[head] = (*chain, found[chain[-1]])
+                wanted = set(found.values())
+            kept.update(chains)
+        return {head: kept[head] for head in heads}
+
+    def texts(self, conn: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
+        """Return the text of lines by id."""
+        kept = self._texts
+        found = {number: kept[number] for number in ids if number in kept}
+        if len(found) < len(ids):
+            new = read_texts(conn, [number for number in ids if number not in kept])
+            self._chars += sum(map(len, new.values()))
+            if self._chars > KEPT_CHARS:
+                kept.clear()
+                self._chars = sum(map(len, new.values()))
+            kept.update(new)
+            found |= new
+        return found
 
     def files(self, conn: sqlite3.Connection, ids: set[int]) -> dict[int, FileRow]:
         """Return files by id."""
         kept = self._files
-        missing = ids - kept.keys()
+        missing = ids.difference(kept)
         if len(kept) + len(missing) > KEPT:
             kept.clear()
             missing = ids

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
 from math import exp, log, log1p
 
 from homarus.memory.candidates import Pool
 from homarus.memory.flags import FIRST, HEADING, LABELS, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.query import Query
-from homarus.memory.rows import Row, read_texts
+from homarus.memory.rows import Row
 from homarus.memory.terms import plain, words
 
 K1, B = 1.2, 0.75
@@ -21,16 +20,15 @@ HALF_LIFE = 180.0
 QUOTED = 60  # lines with all words that are compared with the question letter by letter, short ones first
 
 BESIDE, FAR = 0.6, 0.3  # what a word counts for a line that stands beside it, or two lines away
-LEVELS = 6  # of headings above a line
 DIGIT = 3  # bits that count a word within five lines
 
 ODDS = 2.0  # how much likelier, as a logarithm, an answer comes from the one asked about: from the weight of `name`
 
 Columns = dict[str, list[float]]
-Parents = dict[int, int | None]  # each heading's own heading
+Above = dict[int, tuple[int, ...]]  # each heading and those above it
 
 
-def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: Parents) -> Columns:
+def lexical(query: Query, rows: list[Row], pool: Pool, average: float, above: Above) -> Columns:
     """Return the signals of words: in the line, around it, in the headings above it, as pairs, and how much is covered.
 
     `near` counts a word in a heading above like one in the line: below "# Billing" no line needs to say "billing". The words of a
@@ -42,7 +40,7 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: 
     total = sum([weight for _, weight in core]) + pool.absent or 1.0
     average = max(average, 1.0)
     held = _held(rows, pool)
-    headed = _headed(rows, pool, sum([digit for digit, _ in core]), parents)
+    headed = _headed(pool, sum([digit for digit, _ in core]), above)
     here = [held[row.id] for row in rows]
     beside = [held[row.id - 1] | held[row.id + 1] for row in rows]
     around = [
@@ -59,7 +57,7 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: 
         key: [(weight * n * (K1 + 1), n) for digit, weight in core if (n := key // digit & 7)] for key in set(around)
     }
     slack = [K1 * (1 - B + B * row.around / (5 * average)) for row in rows]
-    above = {said: _worth(said, core) / (total - pool.absent or 1.0) for said in set(headed.values())}
+    inherited = {said: _worth(said, core) / (total - pool.absent or 1.0) for said in set(headed.values())}
     norm = [(K1 + 1) / (1 + K1 * (1 - B + B * row.size / average)) for row in rows]
     return {
         "word": relative([worth[own] * factor for own, factor in zip(here, norm, strict=True)]),
@@ -72,7 +70,7 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float, parents: 
         "near": [shares[key] for key in close],
         "covered": [covers[own] for own in here],
         "pair": _pairs(query, pool, here),
-        "above": [above[headed[row.head]] for row in rows],
+        "above": [inherited[headed[row.head]] for row in rows],
     }
 
 
@@ -112,21 +110,19 @@ def _pairs(query: Query, pool: Pool, here: list[int]) -> list[float]:
     return [shares[own] for own in here]
 
 
-def _headed(rows: list[Row], pool: Pool, core: int, parents: Parents) -> dict[int | None, int]:
+def _headed(pool: Pool, core: int, above: Above) -> dict[int | None, int]:
     """Return for each heading which words stand in it, in the headings above it, or in the path: a digit per word."""
+    every = set(chain.from_iterable(above.values()))
     own: dict[int, int] = {}
     for at, ids in enumerate(pool.sets):
         digit = 1 << DIGIT * at
-        for number in filter(ids.__contains__, parents) if core & digit else ():
-            own[number] = own.get(number, 0) + digit
-    found: dict[int | None, int] = dict.fromkeys([None, *[row.head for row in rows]], 0)
-    for head in found if own else ():
-        held, above = 0, head
-        for _ in range(LEVELS):
-            if above is None:
-                break
-            held, above = held | own.get(above, 0), parents.get(above)
-        found[head] = held
+        for head in filter(ids.__contains__, every) if core & digit else ():
+            own[head] = own.get(head, 0) + digit
+    found: dict[int | None, int] = dict.fromkeys([None, *above], 0)
+    if own:
+        for head, heads in above.items():
+            for one in heads:
+                found[head] |= own.get(one, 0)
     return found
 
 
@@ -244,7 +240,9 @@ def support(rows: list[Row], base: list[float]) -> Columns:
     return {"answer": answer, "day": [best[row.file] for row in rows]}
 
 
-def exact(query: Query, rows: list[Row], covered: list[float], conn: sqlite3.Connection) -> list[float]:
+def exact(
+    query: Query, rows: list[Row], covered: list[float], read: Callable[[list[int]], dict[int, str]]
+) -> list[float]:
     """Return 1 for lines that hold the question word for word, and half for those with all of its words.
 
     A single word is no quotation: it counts half. Texts are read only for lines that hold all words.
@@ -255,13 +253,17 @@ def exact(query: Query, rows: list[Row], covered: list[float], conn: sqlite3.Con
         for index in full:
             out[index] = 0.5
         return out
-    texts = read_texts(conn, [rows[index].id for index in full[:QUOTED]])
+    texts = read([rows[index].id for index in full[:QUOTED]])
     for index in full:
-        said = plain(texts.get(rows[index].id, ""))
-        if "  " in said or not said.isprintable():  # most lines have single blanks only
-            said = " ".join(said.split())
-        out[index] = 1.0 if query.phrase and query.phrase in said else 0.5
+        out[index] = 1.0 if query.phrase and _says(plain(texts.get(rows[index].id, "")), query.phrase) else 0.5
     return out
+
+
+def _says(text: str, phrase: str) -> bool:
+    """Say whether a text holds a phrase, however its words are set apart."""
+    if phrase in text:
+        return True
+    return phrase.partition(" ")[0] in text and phrase in " ".join(text.split())
 
 
 def alone(columns: Columns) -> Columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from homarus.memory.terms import forms, plain, stem
 
@@ -35,13 +36,17 @@ def spans(text: str, terms: Iterable[str]) -> list[tuple[int, int]]:
     folded = plain(text)
     if len(folded) != len(text):  # something was composed or expanded: places must be those of the text
         folded = "".join([low if len(low := char.lower()) == 1 else char for char in text])
-    stems = {stem(form) for term in terms for form in forms(term)}
-    found = sorted((start, -end) for word in stems for start, end in _places(folded, word))
+    found = sorted([(start, -end) for word in _stems(tuple(terms)) for start, end in _places(folded, word)])
     kept: list[tuple[int, int]] = []
     for start, end in found:
         if not kept or start >= kept[-1][1]:
             kept.append((start, -end))
     return kept
+
+
+@lru_cache(maxsize=256)
+def _stems(terms: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(stem(form) for term in terms for form in forms(term))
 
 
 def _places(text: str, word: str) -> Iterator[tuple[int, int]]:

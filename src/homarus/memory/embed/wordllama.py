@@ -6,8 +6,8 @@ two files are read directly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -73,4 +73,13 @@ class WordLlama:
 
     def encode_words(self, words: Sequence[str]) -> Any:
         """Return one row per word; the leading blank makes it the form that stands inside a sentence."""
-        return self.encode([" " + word for word in words])
+        if len(words) > FEW:
+            return self.encode([" " + word for word in words])
+        import numpy as np
+
+        return np.array([self._word(word) for word in words], dtype=np.float32)
+
+    @cached_property
+    def _word(self) -> Callable[[str], Any]:
+        """Return what encodes a word of a question; people ask about the same things again."""
+        return lru_cache(maxsize=1024)(lambda word: self.encode([" " + word])[0])
