@@ -10,7 +10,7 @@ GARBAGE_AFTER = 300_000
 
 # What the libraries of a turn import and no plain turn uses, a tenth of what a turn costs in all.
 POSTPONED = (
-    *("base64", "inspect", "ipaddress", "linecache", "locale", "textwrap", "tokenize"),
+    *("base64", "inspect", "ipaddress", "json", "linecache", "locale", "textwrap", "tokenize"),
     *("asyncio.sslproto", "asyncio.staggered", "importlib.util"),
     *("msgspec.inspect", "msgspec.toml", "msgspec.yaml"),
 )

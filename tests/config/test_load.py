@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from typing import Annotated
 
@@ -115,6 +116,20 @@ def test_the_last_good_content_stands_in_for_a_broken_file(home) -> None:
     assert config.problems[0].line == 1
     assert not remember_good(config, home.env, explicit=True)
     assert home.file.read_text() == "{ a: 2"
+
+
+def test_the_copy_follows_the_file_and_what_it_includes(home) -> None:
+    home.write("{ c: 2 }", "b.json5")
+    text = '{ b: { $include: "b.json5" } }'
+    assert remember_good(home.load(text), home.env, explicit=True)
+    assert not remember_good(home.load(), home.env)
+    home.write("{ c: 3 }", "b.json5")
+    os.utime(home.folder / "b.json5", (1, 1))  # as a copy from a backup has it
+    assert remember_good(home.load(), home.env)
+    assert json.loads(last_good_path(home.paths).read_text()) == {"b": {"c": 3}}
+    home.file.unlink()
+    assert remember_good(home.load("{ d: 4 }"), home.env)
+    assert json.loads(last_good_path(home.paths).read_text()) == {"d": 4}
 
 
 @pytest.mark.parametrize("name", ["openclaw.json.last-good", "openclaw.json.bak"])

@@ -7,7 +7,7 @@ Reading changes no byte. A copy of the last good content is kept in the folder `
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +105,16 @@ def remember_good(config: Config, env: Mapping[str, str], *, explicit: bool = Fa
 
     Without `explicit` nothing is created in a home where nothing of ours lives yet. Variables stay as they were written.
     """
+    target = last_good_path(config.paths)
+    if config.fallback is not None or not (explicit or config.paths.own_dir.is_dir()):
+        return False
+    if config.source is not None and _is_younger(target, [source.path for source in config.source.all()]):
+        return False
+    # Only where something changed: a turn asks each time.
     import json
 
     from homarus.storage.atomic import ensure_dir, write_atomic
 
-    target = last_good_path(config.paths)
-    if config.fallback is not None or not (explicit or config.paths.own_dir.is_dir()):
-        return False
     reader = reader_for(config.paths, env)
     source, document = reader.main(config.paths.config_path)
     if source is None or not isinstance(document, dict) or any(p.severity == "error" for p in reader.problems):
@@ -125,3 +128,12 @@ def remember_good(config: Config, env: Mapping[str, str], *, explicit: bool = Fa
     except (OSError, StorageError):
         return False
     return True
+
+
+def _is_younger(copy: Path, files: Iterable[Path]) -> bool:
+    """Say whether a copy was made after all of these files came to be what they are."""
+    try:
+        made = copy.stat().st_ctime_ns
+        return all(max(file.stat().st_ctime_ns, file.lstat().st_ctime_ns) < made for file in files)
+    except OSError:
+        return False

@@ -8,9 +8,10 @@ Offsets count characters of the text that was given.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
+
+import msgspec
 
 from homarus.config.keypath import KeyPath
 from homarus.core.patterns import late
@@ -96,7 +97,7 @@ def _plain(text: str) -> Any:
     """Read what is JSON in the narrow sense, as programs write it, without loading the reader of JSON5."""
     if "\\u" in text or "-0" in text or text.count("{") + text.count("[") > MAX_DEPTH:
         raise ValueError("left to the other reader, whose limits and halves of characters are its own")
-    return json.loads(text, parse_constant=_decode)
+    return msgspec.json.decode(text)
 
 
 def _decode(text: str) -> Any:

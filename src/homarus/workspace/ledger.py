@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from homarus.core.clock import iso_ms
 from homarus.core.errors import StorageError
 from homarus.storage.atomic import ensure_dir, write_atomic
@@ -49,7 +51,7 @@ def note_complete(folder: Path, workspace: Path, now: datetime) -> None:
 def _load(folder: Path) -> dict[str, Any]:
     # A record that cannot be read protects nothing, and must not keep anybody from working either.
     try:
-        found = json.loads((folder / _NAME).read_bytes())
+        found = msgspec.json.decode((folder / _NAME).read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from homarus.core.clock import iso_ms
@@ -94,7 +95,7 @@ def _parse(got: Guarded) -> dict[str, Any] | None:
     if got.kind != "ok" or got.truncated:
         return None
     try:
-        document = json.loads(got.data.decode("utf-8-sig"))
+        document = msgspec.json.decode(got.data.removeprefix(b"\xef\xbb\xbf"))
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
