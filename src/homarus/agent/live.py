@@ -57,9 +57,9 @@ class Live:
             self.entry, self._stamp = (info.entry if info else self.entry), stamp
         return self.entry
 
-    def update(self, **fields: Any) -> None:
-        """Change the row, durably."""
-        self.entry = self.store.update(self.key, **fields)
+    def update(self, *, lasting: bool = True, **fields: Any) -> None:
+        """Change the row, durably; without `lasting` a power cut may take the change back."""
+        self.entry = self.store.update(self.key, lasting=lasting, **fields)
         self._stamp = self.store.index.stamp
 
     @property

@@ -241,7 +241,7 @@ class TurnRunner:
         if not turn.heartbeat:
             fields["last_interaction_at"] = now
             fields["system_prompt_report"] = speech.report(entry.system_prompt_report)
-        live.update(**fields)
+        live.update(lasting=False, **fields)  # counts, which the next turn adds to
         prepared.meter.took(outcome.spent.seconds)
 
 

@@ -59,16 +59,16 @@ class SessionIndex:
             found = next((name for name in rows if _same(name, key, self.agent_id)), None)
         return (found, _copy(rows[found])) if found is not None and isinstance(rows[found], dict) else None
 
-    def put(self, key: SessionKey, changed: Json) -> Json:
+    def put(self, key: SessionKey, changed: Json, *, lasting: bool = True) -> Json:
         """Merge fields into a row (None removes one), making it if need be, and return the row."""
 
         def merge(row: Json) -> Json:
             merged = {**row, **changed}
             return {name: value for name, value in merged.items() if value is not None}
 
-        return self.replace(key, merge)
+        return self.replace(key, merge, lasting=lasting)
 
-    def replace(self, key: SessionKey, change: Callable[[Json], Json]) -> Json:
+    def replace(self, key: SessionKey, change: Callable[[Json], Json], *, lasting: bool = True) -> Json:
         """Give a row a new value, computed from its present one inside the lock.
 
         Every turn ends here, so it costs what one row costs: the others are neither read nor written out again as long
@@ -86,7 +86,7 @@ class SessionIndex:
             if form != "object" or text != texts.get(name):
                 self._put_aside(form)
                 rows, texts = {**rows, name: _copy(done)}, {**texts, name: text}
-                write_atomic(self.path, _joined(texts))
+                write_atomic(self.path, _joined(texts), lasting=lasting)
             self._cached = _Known(self.stamp, rows, texts)
         return done
 
@@ -127,11 +127,15 @@ class SessionIndex:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _known(self) -> _Known | None:
-        """Return the file as it was last seen if it is certainly still that: a young one may have changed within a tick."""
-        stamp = self.stamp
-        if self._cached is None or stamp is None or self._cached.stamp != stamp:
+        """Return the file as it was last seen if it is certainly still that."""
+        stamp, known = self.stamp, self._cached
+        if known is None or stamp is None or known.stamp != stamp:
             return None
-        return self._cached if epoch_ms(self._clock.now()) - stamp[0] // 1_000_000 >= _TICK_MS else None
+        if epoch_ms(self._clock.now()) - stamp[0] // 1_000_000 >= _TICK_MS:
+            return known
+        # A young file may have changed within a tick: then its bytes tell.
+        with explained("read", self.path):
+            return known if self.path.read_bytes() == _joined(known.texts) else None
 
     def _load(self) -> Rows:
         stamp = self.stamp

@@ -122,10 +122,10 @@ class SessionStore:
             left_behind, self.problem = (), str(error)
         return kept + [Place(self.agent_id, ident, Kind.DATABASE, self.database) for ident in left_behind]
 
-    def update(self, key: SessionKey, **fields: Any) -> SessionEntry:
-        """Change fields of a row; None removes one. `updated_at` is set unless it is given."""
+    def update(self, key: SessionKey, *, lasting: bool = True, **fields: Any) -> SessionEntry:
+        """Change fields of a row; None removes one. `updated_at` is set unless it is given. `lasting`: see `write_atomic`."""
         given = {"updated_at": epoch_ms(self.clock.now()), **fields}
-        return to_entry(self.index.put(key, changes(**given)))
+        return to_entry(self.index.put(key, changes(**given), lasting=lasting))
 
     def open_writer(self, key: SessionKey, *, cwd: str = "", window: int = WINDOW) -> SessionWriter:
         """Open a session for writing, making it if need be. Its row is on disk before its first message can be."""

@@ -135,18 +135,21 @@ def _pour(fd: int, content: Content) -> None:
     write_all(fd, b"".join(held))
 
 
-def replace_at(folder: int, name: str, data: Content, *, mode: int) -> None:
+def replace_at(folder: int, name: str, data: Content, *, mode: int, lasting: bool = True) -> None:
     """Replace a file of an open folder; the building block for callers that already hold its descriptor."""
     old = _regular_or_none(folder, name)
     with Staged(folder) as temp:
         _pour(temp.fd, data)
         temp.seal(mode, old)
         temp.replace(name)
-    sync_folder(folder)
+    if lasting:
+        sync_folder(folder)
 
 
-def write_atomic(path: Path, data: Content, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: Content, *, mode: int = 0o600, lasting: bool = True) -> None:
     """Replace a file: afterwards it is new and durable, or this raised `StorageError` and it is as it was.
+
+    Without `lasting` a power cut may bring the old file back, as whole as it was: for what the next turn says again.
 
     Only if the last step, the sync of the folder, is what failed, the new content is there and may not survive a power cut.
     An existing file keeps its permissions and owner; a symbolic link stays, and the file it points to is replaced.
@@ -154,7 +157,7 @@ def write_atomic(path: Path, data: Content, *, mode: int = 0o600) -> None:
     with explained("write", path):
         target = _through_links(path)
         with open_folder(os.path.dirname(target)) as folder:
-            replace_at(folder, os.path.basename(target), data, mode=mode)
+            replace_at(folder, os.path.basename(target), data, mode=mode, lasting=lasting)
 
 
 def create_new(path: Path, data: Content, *, mode: int = 0o600) -> bool:

@@ -74,6 +74,8 @@ class JsonlWriter:
     @property
     def size(self) -> int:
         """Bytes in the file now."""
+        if self._size >= 0:
+            return self._size
         with explained("read", self._path):
             return os.fstat(self._fd).st_size
 
