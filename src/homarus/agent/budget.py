@@ -89,8 +89,9 @@ class Meter:
 
     def reached(self, seconds: float = 0.0) -> Exceeded | None:
         """Return the first bound that is reached: of this run with its sub-agents, of the day, or of the run above."""
-        spent = self.spent.plus(self._below).after(seconds)
-        found = exceeded(spent, self.budgets.run, whose="this run's")
+        found = None
+        if self.budgets.run != UNBOUNDED:
+            found = exceeded(self.spent.plus(self._below).after(seconds), self.budgets.run, whose="this run's")
         if found is None and self.budgets.day != UNBOUNDED:
             found = exceeded(self.today(), self.budgets.day, whose="today's")
         return found or (self._above.reached() if self._above is not None else None)

@@ -189,18 +189,23 @@ class SessionWindow:
         messages = self._session.history(self._facts.rules)
         if self._session.has_images:
             messages = media.fade_images(messages)
+        if not self._ports.host.is_default or self._addition or self._may_overflow:
+            messages = await self._engine_view(messages)
+        if self._facts.pruning.mode != "off":
+            now, window = epoch_ms(self._ports.clock.now()), self._facts.budget.window
+            self._prune(decide(messages, self._pruned, self._facts.pruning, window=window, now=now))
+        return project(messages, self._pruned)
+
+    async def _engine_view(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return what an engine makes of the history, and put where it belongs what it wants said besides."""
         assembled = await self._ports.host.assemble(replace(self._facts.call, messages=messages))
         self._may_overflow = assembled.authority == "preassembly_may_overflow"
         if assembled.addition != self._addition:
             self._addition = assembled.addition
             self._ports.add(assembled.addition)
-        if assembled.messages is not messages:
-            # What an engine made of the history must still be one: a result without its call ends a session.
-            assembled = replace(assembled, messages=repair(assembled.messages, self._facts.rules))
-        now = epoch_ms(self._ports.clock.now())
-        state = decide(assembled.messages, self._pruned, self._facts.pruning, window=self._facts.budget.window, now=now)
-        self._prune(state)
-        return project(assembled.messages, state)
+        # What an engine made of the history must still be one: a result without its call ends a session.
+        changed = assembled.messages is not messages
+        return repair(assembled.messages, self._facts.rules) if changed else messages
 
     def _prune(self, state: PruneState) -> bool:
         """Remember what is shortened from now on, durably, and return whether that is news."""

@@ -58,11 +58,20 @@ class AuthStore:
 
     def credentials(self, provider: str) -> list[Credential]:
         """Return the stored profiles of a provider, those of the main agent after this agent's own where they are shared."""
+        profiles = self._read().get("profiles")
+        found: list[Credential] = []
+        if profiles and isinstance(profiles, dict):
+            found = self._profiles(provider, profiles)
+        if self._parent is not None:
+            own = {item.id for item in found}
+            found += [item for item in self._parent.credentials(provider) if item.id not in own]
+        return found
+
+    def _profiles(self, provider: str, profiles: dict[str, Any]) -> list[Credential]:
         from homarus.models.ref import normalize_provider
 
-        profiles = self._read().get("profiles")
         found = []
-        for name, raw in profiles.items() if isinstance(profiles, dict) else ():
+        for name, raw in profiles.items():
             if not isinstance(raw, dict) or normalize_provider(str(raw.get("provider", ""))) != provider:
                 continue
             kind = str(raw.get("type", "api_key"))
@@ -71,9 +80,6 @@ class AuthStore:
             if text:
                 expires = raw.get("expires")
                 found.append(Credential(name, provider, kind, text, expires if isinstance(expires, int) else 0))
-        if self._parent is not None:
-            own = {item.id for item in found}
-            found += [item for item in self._parent.credentials(provider) if item.id not in own]
         return found
 
     def stored_order(self, provider: str) -> list[str] | None:

@@ -33,6 +33,7 @@ class Watch:
         self._last = 0.0
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         self.moved()
         self._arm(self._warn)
         return self
@@ -45,15 +46,15 @@ class Watch:
 
     def moved(self, *, began: int = 0) -> None:
         """Note that something happened; `began` is 1 for a tool that starts to work and -1 for one that is done."""
-        self._last = asyncio.get_running_loop().time()
+        self._last = self._loop.time()
         self._tools += began
 
     def _arm(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+        self._timer = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         """Look how long nothing has happened. Looking is cheap, so a turn that moves only costs a look now and then."""
-        still = asyncio.get_running_loop().time() - self._last
+        still = self._loop.time() - self._last
         if still < self._warn:
             self._arm(self._warn - still)
         elif still < self._abort or self._tools > 0:
