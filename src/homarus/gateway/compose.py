@@ -39,7 +39,7 @@ from homarus.workspace.loader import WorkspaceLoader
 
 if TYPE_CHECKING:
     from homarus.hooks.registry import HookRegistry
-    from homarus.prompt.report import About, Report
+    from homarus.prompt.report import About, Report, ToolSizes
     from homarus.workspace import prelude
 else:
     prelude = later("homarus.workspace.prelude")
@@ -131,6 +131,7 @@ class Composer:
         self._docs = docs_path()
         self._agents: dict[str, AgentFacts] = {}
         self._noted: tuple[tuple[ToolSpec, ...], tuple[ToolNote, ...]] | None = None
+        self._sized: tuple[tuple[ToolSpec, ...], ToolSizes] | None = None
         self._offers = machine_facts(config, env)
         self._snapshots = Snapshots(SkillLibrary(settings_of(config).limits), str(config.paths.home))
 
@@ -168,7 +169,7 @@ class Composer:
 
     def report_for(self, composed: Composed, *, about: About | None = None, said: Said | None = None) -> Report:
         """Measure a prompt; `about` holds what is known of the model's window and of the conversation so far."""
-        from homarus.prompt.report import About, measure
+        from homarus.prompt.report import About, measure, size_tools
 
         request, agent = composed.request, composed.agent
         named = composed.facts.turn.runtime.model
@@ -187,7 +188,9 @@ class Composer:
             sandbox_mode=agent.sandbox_mode,
         )
         carrier, _ = composed.carrier(said or {})
-        return measure(composed.prompt, filled, context=composed.context, tools=request.tools, carrier=carrier)
+        if self._sized is None or self._sized[0] != request.tools:
+            self._sized = (request.tools, size_tools(request.tools))
+        return measure(composed.prompt, filled, context=composed.context, tools=self._sized[1], carrier=carrier)
 
     def _stable(self, request: PromptRequest, agent: AgentFacts, context: BootstrapContext) -> StableFacts:
         return StableFacts(

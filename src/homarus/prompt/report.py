@@ -176,18 +176,32 @@ class Report(Struct, frozen=True, rename="camel", kw_only=True):
         }
 
 
+class ToolSizes(Struct, frozen=True):
+    """What tools take: as a list in the prompt, as schemas beside it, and each of them."""
+
+    listed: Size
+    schemas: Size
+    rows: tuple[ToolRow, ...]
+
+
+def size_tools(tools: Sequence[ToolSpec]) -> ToolSizes:
+    """Measure tools; they are the same for many prompts."""
+    listed = "\n".join(tool_line(note) for note in tool_notes(tools))
+    return ToolSizes(Size.of(listed), Size.of(schema_text(tools)), _tool_rows(tools))
+
+
 def measure(
     prompt: Prompt,
     about: About,
     *,
     context: BootstrapContext | None = None,
-    tools: Sequence[ToolSpec] = (),
+    tools: Sequence[ToolSpec] | ToolSizes = (),
     carrier: str = "",
 ) -> Report:
     """Measure a prompt with the tools that go with it and the carrier that rides on the next turn."""
     context = context or BootstrapContext()
     texts = {section.name: section.text for section in prompt.sections}
-    rows = _tool_rows(tools)
+    sizes = tools if isinstance(tools, ToolSizes) else size_tools(tools)
     return Report(
         about=about,
         system=Size.of(prompt.system.text),
@@ -196,8 +210,8 @@ def measure(
         turn=Size.of(carrier),
         project=Size.of(texts.get("Project Context", "")),
         skills=Size.of(texts.get("Skills", "")),
-        tool_list=Size.of("\n".join(tool_line(note) for note in tool_notes(tools))),
-        tool_schemas=Size.of(schema_text(tools)),
+        tool_list=sizes.listed,
+        tool_schemas=sizes.schemas,
         stable_sha256=sha256(prompt.system.stable.encode("utf-8", "replace")).hexdigest(),
         files=_file_rows(context),
         sections=tuple(
@@ -205,7 +219,7 @@ def measure(
             for section in (*prompt.sections, *prompt.volatile)
         ),
         skill_rows=tuple(_skill_rows(texts.get("Skills", ""))),
-        tool_rows=rows,
+        tool_rows=sizes.rows,
         near_limit=context.near_limit,
         omitted=context.omitted,
     )
