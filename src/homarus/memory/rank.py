@@ -31,14 +31,18 @@ class Filters(Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
     superseded: dict[tuple[int, int], int] = {}  # (file, line) -> the day on which a later fact replaced it
 
+    def kept(self, rows: list[Row]) -> list[Row]:
+        """Return the lines that may be shown."""
+        if self.kinds or self.since or self.until or self.as_of:
+            return [row for row in rows if self.keeps(row)]
+        return [row for row in rows if row.kind != "path"]
+
     def keeps(self, row: Row) -> bool:
         """Say whether a line is within the limits; a line without a day has no place in a time range."""
         if self.kinds and row.kind not in self.kinds:
             return False
         if row.kind == "path" or (row.kind == "heading" and (self.kinds or self.since or self.until)):
             return False
-        if self.since is None and self.until is None and self.as_of is None:
-            return True
         if self.as_of is not None and (
             (row.day is not None and row.day > self.as_of.toordinal())
             or self.superseded.get((row.file, row.line), LATER) <= self.as_of.toordinal()
@@ -94,7 +98,7 @@ def rank(
     postings, lines = known.postings, known.lines
     asked = vectors.propose(conn, query, keep) if vectors else None
     pool = gather(conn, postings, query, kinds=filters.kinds, extra=asked.nearest if asked else (), keep=keep)
-    rows = [row for row in lines.rows(conn, pool.ids) if filters.keeps(row)]
+    rows = filters.kept(lines.rows(conn, pool.ids))
     average = postings.words / max(1, postings.lines)
     above = lines.above(conn, {row.head for row in rows if row.head is not None})
     columns = signals.lexical(query, rows, pool, average, above)

@@ -78,9 +78,10 @@ def _held(rows: list[Row], pool: Pool) -> dict[int, int]:
     """Return which words each line and its neighbours hold: a digit per word, in the order of the pool."""
     numbers = [row.id for row in rows]
     held = dict.fromkeys([number + step for step in (0, -1, 1, -2, 2) for number in numbers], 0)
+    wide = set(held)
     for at, ids in enumerate(pool.sets):
         digit = 1 << DIGIT * at
-        for number in filter(held.__contains__, ids) if len(ids) < len(held) else filter(ids.__contains__, held):
+        for number in ids & wide:
             held[number] += digit
     return held
 
@@ -116,7 +117,7 @@ def _headed(pool: Pool, core: int, above: Above) -> dict[int | None, int]:
     own: dict[int, int] = {}
     for at, ids in enumerate(pool.sets):
         digit = 1 << DIGIT * at
-        for head in filter(ids.__contains__, every) if core & digit else ():
+        for head in ids & every if core & digit else ():
             own[head] = own.get(head, 0) + digit
     found: dict[int | None, int] = dict.fromkeys([None, *above], 0)
     if own:
