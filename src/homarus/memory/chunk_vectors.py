@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from homarus.memory.embed.base import Embedder
+from homarus.memory.meaning import singles
 from homarus.memory.sync import Progress
 from homarus.memory.veccache import VectorCache
 from homarus.storage.sqlite import transaction
@@ -62,7 +63,7 @@ class ChunkVectors:
         vector = self.embedder.encode([text], query=True)[0]
         best: list[tuple[str, float]] = []
         for ids, matrix in self._blocks(conn):
-            scores: Any = matrix.astype(np.float32) @ vector
+            scores: Any = np.vecdot(singles(matrix), vector)
             lead = np.argsort(-scores, kind="stable")[:count]
             best += [(ids[at], float(scores[at])) for at in lead]
         return sorted(best, key=lambda item: -item[1])[:count]
