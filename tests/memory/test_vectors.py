@@ -6,7 +6,8 @@ import pytest
 from tests.memory.fakes import FakeEmbedder, FakeModel, FakeWords
 
 from homarus.memory.settings import EmbeddingCache, MemorySettings
-from homarus.memory.vectors import SENTENCES, sentences
+from homarus.memory.store import empty_index
+from homarus.memory.vectors import SENTENCES, Vectors, sentences
 
 
 def fill(notes):
@@ -46,6 +47,27 @@ def test_a_fresh_line_has_a_vector_at_once(notes):
     memory.search("yacht")
     notes.write("memory/c.md", "Bob drives an automobile\n")
     assert memory.search("vehicle")[0].citation == "memory/c.md#L1"
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_lines_are_looked_over_again_only_when_they_changed(remote):
+    conn = empty_index()
+    conn.execute("INSERT INTO lines VALUES(4, 1, 1, 0, 0, 0, '', 'note', 0, 1, 1, 0, '', 'a ship', NULL)")
+    embedder = FakeEmbedder()
+    embedder.remote = remote
+    vectors = Vectors(embedder)
+    left = vectors.fill(conn, 0, quick=True)
+    assert left == (1 if remote else 0)
+    asked: list[str] = []
+    conn.set_trace_callback(asked.append)
+    assert vectors.fill(conn, 0, quick=True) == left
+    assert asked == []
+    conn.execute("INSERT INTO lines VALUES(5, 1, 2, 0, 0, 0, '', 'note', 0, 1, 1, 0, '', 'a boat', NULL)")
+    vectors.forget()
+    assert vectors.fill(conn, 0, quick=True) == (2 if remote else 0)
+    assert vectors.fill(conn, 0) == 0
+    assert conn.execute("SELECT count(*) FROM line_vec").fetchone() == (2,)
+    conn.close()
 
 
 @pytest.mark.parametrize("other", [FakeEmbedder(model="m2"), FakeEmbedder(dims=16)])

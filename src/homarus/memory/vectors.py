@@ -59,6 +59,7 @@ class Vectors:
         self.cache = VectorCache(embedder, enabled=cache and not self.static, max_entries=cache_entries)
         self._meaning: Meaning | None = None
         self._fresh = False
+        self._missing: int | None = None  # lines without a vector; None: look again
 
     @property
     def identity(self) -> str:
@@ -69,26 +70,36 @@ class Vectors:
     def forget(self) -> None:
         """The lines changed: compare with the table again before the next use."""
         self._fresh = False
+        self._missing = None
 
     def fill(
         self, conn: sqlite3.Connection, now_ms: int, progress: Progress | None = None, *, quick: bool = False
     ) -> int:
         """Embed lines that have no vector yet and return how many still have none."""
+        if self._missing is not None and (not self._missing or (quick and self._is_long(self._missing))):
+            return self._missing
         self._claim(conn)
         missing = conn.execute(
             "SELECT lines.id, lines.text, asked.text FROM lines LEFT JOIN line_vec ON line_vec.id = lines.id"
             " LEFT JOIN lines asked ON asked.id = lines.id - 1 AND asked.flags & ? WHERE line_vec.id IS NULL AND lines.kind != 'path'",
             (QUESTION,),
         ).fetchall()
-        if quick and (self.embedder.remote or len(missing) > QUICK[self.static]):
+        self._missing = len(missing)
+        if quick and self._is_long(len(missing)):
             return len(missing)
+        self._missing = None
         for start in range(0, len(missing), self.embedder.batch):
             part = missing[start : start + self.embedder.batch]
             self._store(conn, part, now_ms)
             self._fresh = False
             if progress:
                 progress(min(len(missing), start + len(part)), len(missing), f"vectors ({self.embedder.provider})")
+        self._missing = 0
         return 0
+
+    def _is_long(self, lines: int) -> bool:
+        """Say whether embedding so many lines is more than a search can wait for."""
+        return bool(lines) and (self.embedder.remote or lines > QUICK[self.static])
 
     def _claim(self, conn: sqlite3.Connection) -> None:
         """Drop vectors of another model: numbers of two models must never be compared."""
