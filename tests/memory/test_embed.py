@@ -11,7 +11,7 @@ from homarus.memory.embed.base import EmbedError
 from homarus.memory.embed.gguf import Gguf
 from homarus.memory.embed.remote import SERVICES, RemoteEmbedder
 from homarus.memory.embed.resolve import choose
-from homarus.memory.embed.tensors import read_tensors
+from homarus.memory.embed.tensors import read_tensors, unit_rows
 from homarus.memory.settings import Batch, Local, MemorySettings, Remote
 
 np = pytest.importorskip("numpy")
@@ -240,3 +240,9 @@ def test_wordllama_without_its_files(tmp_path):
 
     with pytest.raises(EmbedError, match="256-d"):
         WordLlama(tmp_path)
+
+
+def test_what_is_no_number_counts_as_zero():
+    rows = unit_rows(np.array([[3.0, 4.0], [np.nan, 2.0], [np.inf, np.nan], [0.0, 0.0]], dtype=np.float32))
+    assert rows.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 1], [0, 0], [0, 0]]
+    assert rows.dtype == np.float32

@@ -33,9 +33,10 @@ def read_tensors(path: Path) -> dict[str, Any]:
 
 
 def unit_rows(rows: Any) -> Any:
-    """Return rows scaled to length 1; a row of zeros stays."""
+    """Return rows scaled to length 1; a row of zeros stays, and what is no number counts as zero: it would poison every sum."""
     import numpy as np
 
+    rows = np.where(np.isfinite(rows), rows, 0.0)
     return (rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-9)).astype(np.float32)
 
 
