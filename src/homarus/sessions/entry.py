@@ -225,20 +225,25 @@ def to_header(data: Any) -> Header | None:
     return Header(data["id"], number, _str(data.get("timestamp")), _str(data.get("cwd")), data)
 
 
-def read_entry(raw: bytes, offset: int = -1, *, lean: bool = False) -> Entry | None:
-    """Return the entry in a line of the usual form, or None where `to_entry` must look at what the line holds."""
+def read_entry(
+    raw: bytes, offset: int = -1, *, lean: bool = False, known: tuple[str, str | None] | None = None
+) -> Entry | None:
+    """Return the entry in a line of the usual form, or None where `to_entry` must look at what the line holds.
+
+    `known` are the ids that the line was made with: a branch of thousands holds each of them once and not three times.
+    """
     row = read_row(raw)
     if row is None or row.type == "session" or not row.id.strip():
         return None
     parent, said = row.parentId, row.said if row.type == "message" else None
-    above = None if parent is UNSET else parent or None
+    ident, above = known or (row.id, None if parent is UNSET else parent or None)
     linked, side = parent is not UNSET, row.appendMode == "side"
     weight = _weigh(row.type, raw, said)
     if row.type == "message":
         kept = b"" if lean and said is not None and not _pictured(raw) else raw
-        where = (row.id, above, row.timestamp, kept, offset)
+        where = (ident, above, row.timestamp, kept, offset)
         return MessageEntry(*where, "message", linked, side, weight, row.role, said)
-    common = (row.id, above, row.timestamp, raw, offset, row.type, linked, side, weight)
+    common = (ident, above, row.timestamp, raw, offset, row.type, linked, side, weight)
     if row.type in _NAMING:
         make, field = _NAMING[row.type]
         return make(*common, getattr(row, field) or "")
@@ -270,7 +275,7 @@ def new_entry(kind: str, ident: str, parent: str | None, timestamp: str, fields:
     """Return a new entry with its bytes; fields that are None are left out."""
     data: Json = {"type": kind, "id": ident, "parentId": parent, "timestamp": timestamp}
     raw = encode(data | {name: value for name, value in fields.items() if value is not None})
-    made = read_entry(raw) or to_entry(decode(raw)[0], raw)
+    made = read_entry(raw, known=(ident, parent or None)) or to_entry(decode(raw)[0], raw)
     assert made is not None, "a new entry has a type and an id"
     return made
 
