@@ -38,7 +38,7 @@ class _Day:
         self.offset = 0
         self._writer: JsonlWriter | None = None
 
-    def append(self, line: object) -> None:
+    def append(self, line: bytes) -> None:
         """Add a line. The first one of a day takes the files of days long gone away."""
         if self._writer is None:
             ensure_dir(self.path.parent)
@@ -77,13 +77,13 @@ class Spending:
     def add(self, agent_id: str, spent: Spent) -> None:
         """Count a call. A disk that takes nothing more must not end the turn that was paid for."""
         known = self._day(agent_id)
-        line = msgspec.to_builtins(_Line(agent_id, spent))
+        line = _Line(agent_id, spent)
         try:
-            known.append(line)
+            known.append(msgspec.json.encode(line))
         except StorageError as problem:
             known.close()
             _log.warning("today's spending could not be written down: %s", problem)
-            _count(known.sums, line)
+            known.sums[agent_id] = known.sums.get(agent_id, Spent()).plus(spent)
 
     def close(self) -> None:
         """Let go of the files."""

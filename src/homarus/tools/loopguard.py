@@ -86,10 +86,17 @@ class LoopGuard:
         self._past: deque[_Past] = deque(maxlen=max(settings.history_size, settings.global_circuit_breaker_threshold))
         self._since_compaction: list[_Past] | None = None
         self._last: tuple[ToolCall, str] | None = None
+        # As long as there were fewer calls, no detector can find anything.
+        self._least = min(
+            settings.warning_threshold,
+            settings.critical_threshold,
+            settings.unknown_tool_threshold,
+            settings.global_circuit_breaker_threshold,
+        )
 
     def check(self, call: ToolCall, *, known: bool) -> Verdict:
         """Judge a call before it runs; the most serious verdict wins."""
-        if not self._on:
+        if not self._on or len(self._past) + 1 < self._least:
             return FINE
         now = self._signed(call)
         detectors: tuple[Callable[[ToolCall, str, bool], Verdict], ...] = (

@@ -11,7 +11,6 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -117,15 +116,12 @@ def _below(path: str, root: str) -> str:
     return path[len(inside) :] if path.startswith(inside) else ""
 
 
-@contextmanager
-def opened(spot: Spot) -> Iterator[Root]:
-    """Hold the root of a spot while something is done below it."""
+def opened(spot: Spot) -> Root:
+    """Return the root of a spot, to be held by `with` while something is done below it."""
     try:
-        root = Root(spot.root)
+        return Root(spot.root)
     except OSError as problem:
         raise ToolError(f"cannot open {spot.root}: {problem}", cure="check the path") from None
-    with root:
-        yield root
 
 
 def put(context: ToolContext, root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> None:
