@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct
+
 from homarus.models.connection import Connection, HttpError
 from homarus.models.proxy import NO_PROXY, Proxies, connect_request
 
@@ -149,6 +151,18 @@ async def _connect(host: str, port: int, context: ssl.SSLContext | None) -> Conn
     return connection
 
 
+class _Way(Struct, frozen=True):
+    """A request but for its body: where it goes, through what, and its head up to the length."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    target: SplitResult
+    proxy: str
+    key: str
+    head: bytes
+
+
 class HttpClient:
     """Connections to model servers. One per process; it follows the running event loop."""
 
@@ -156,6 +170,8 @@ class HttpClient:
         self._proxies = proxies
         self._connect = connect or _connect
         self._idle: dict[str, list[Connection]] = {}
+        # Where the last request went: a conversation asks the same address in the same words each time.
+        self._way: _Way | None = None
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Sequence[bytes] = ()
@@ -165,24 +181,31 @@ class HttpClient:
         Raises OSError (no connection), TimeoutError (no connection in time) and HttpError. A kept connection that the server
         had closed in the meantime is replaced once; nothing else is ever sent twice.
         """
-        target = urlsplit(url)
-        if target.scheme not in {"http", "https"} or not target.hostname:
-            raise HttpError(f"'{url}' is no http address")
-        proxy = self._proxies.find(target)
-        head = _head(method, target, headers or {}, sum(map(len, body)), through=proxy)
-        key = f"{target.scheme}://{target.netloc}|{proxy}"
+        way = self._way
+        if way is None or (way.method, way.url) != (method, url) or way.headers != (headers or {}):
+            way = self._way = self._plan(method, url, dict(headers or {}))
+        size = sum(map(len, body))
+        length = b"content-length: %d\r\n\r\n" % size if size or method == "POST" else b"\r\n"
         while True:
-            connection = self._take(key) or await self._open(key, target, proxy)
+            connection = self._take(way.key) or await self._open(way.key, way.target, way.proxy)
             try:
-                return await self._exchange(connection, [head, *body])
+                return await self._exchange(connection, [way.head, length, *body])
             except (ConnectionError, asyncio.IncompleteReadError) as problem:
                 connection.close()
                 began = isinstance(problem, asyncio.IncompleteReadError) and problem.partial
                 if began or not connection.used:
-                    raise HttpError(f"{target.netloc} closed the connection without a reply") from problem
+                    raise HttpError(f"{way.target.netloc} closed the connection without a reply") from problem
             except BaseException:
                 connection.close()
                 raise
+
+    def _plan(self, method: str, url: str, headers: dict[str, str]) -> _Way:
+        target = urlsplit(url)
+        if target.scheme not in {"http", "https"} or not target.hostname:
+            raise HttpError(f"'{url}' is no http address")
+        proxy = self._proxies.find(target)
+        key = f"{target.scheme}://{target.netloc}|{proxy}"
+        return _Way(method, url, headers, target, proxy, key, _head(method, target, headers, through=proxy))
 
     async def _exchange(self, connection: Connection, parts: list[bytes]) -> Response:
         await connection.send(parts)
@@ -269,19 +292,18 @@ def _number(text: str, base: int) -> int:
     return value
 
 
-def _head(method: str, target: SplitResult, headers: Mapping[str, str], size: int, *, through: str) -> bytes:
+def _head(method: str, target: SplitResult, headers: Mapping[str, str], *, through: str) -> bytes:
     path = (target.path or "/") + (f"?{target.query}" if target.query else "")
     fields = {"host": target.netloc.rpartition("@")[2], "accept-encoding": "identity"}
     fields |= {name.lower(): value for name, value in headers.items()}
-    if size or method == "POST":
-        fields["content-length"] = str(size)
+    fields.pop("content-length", None)
     origin = f"{target.scheme}://{fields['host']}" if through and target.scheme == "http" else ""
     lines = [f"{name}: {value}" for name, value in fields.items()]
     for line in lines:
         if "\r" in line or "\n" in line or "\0" in line:
             raise HttpError(f"header '{line.partition(':')[0][:40]}' holds a line break")
     try:
-        return "\r\n".join([f"{method} {origin}{path} HTTP/1.1", *lines, "", ""]).encode("latin-1")
+        return "\r\n".join([f"{method} {origin}{path} HTTP/1.1", *lines, ""]).encode("latin-1")
     except UnicodeEncodeError as problem:
         raise HttpError("a header holds a character that HTTP cannot carry (check the API key)") from problem
 

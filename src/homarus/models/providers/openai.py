@@ -29,23 +29,18 @@ class OpenAIProvider:
         self._wire: WireCache[Fragment] = WireCache(partial(encode_message, quirks=endpoint.quirks, info=info), size_of)
         self._joined = Joined(endpoint.quirks)
         self._openings = Openings(partial(opening, endpoint=endpoint, info=info))
+        self._url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
+        self._headers = _headers(endpoint)
 
     def call(self, request: ModelRequest) -> Call:
         """Return the request as it goes out."""
         fragments = self._wire.fragments(request.session_id, request.messages)
         messages = self._joined.split(request.session_id, fragments)
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        if self.endpoint.key:
-            if self.endpoint.auth == "x-api-key":
-                headers["x-api-key"] = self.endpoint.key
-            else:
-                headers["authorization"] = f"Bearer {self.endpoint.key}"
-        headers |= dict(self.endpoint.headers)
         return Call(
             endpoint=self.endpoint,
             model=request.model,
-            url=f"{self.endpoint.base_url.rstrip('/')}/chat/completions",
-            headers=headers,
+            url=self._url,
+            headers=self._headers,
             body=body(self._openings.of(request), messages, request, self.endpoint, self.info),
             idle=request.idle_timeout or self.endpoint.idle_timeout,
         )
@@ -54,3 +49,13 @@ class OpenAIProvider:
         """Ask the model; see `ModelProvider`."""
         decoder = OpenAIDecoder(self.info.price, fallback_id=f"call_{len(request.messages)}")
         return run(self.call(request), decoder, http=self._http, clock=self._clock, cancel=cancel)
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    if endpoint.key:
+        if endpoint.auth == "x-api-key":
+            headers["x-api-key"] = endpoint.key
+        else:
+            headers["authorization"] = f"Bearer {endpoint.key}"
+    return headers | dict(endpoint.headers)
