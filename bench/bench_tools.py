@@ -12,13 +12,11 @@ import os
 import resource
 import statistics
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.measure import Ctx, Row
+from bench.mock_model import serving
 from homarus.config.paths import resolve_paths
 from homarus.core.events import ToolEnded
 from homarus.gateway.app import Runtime
@@ -34,7 +32,7 @@ READ, SHELL, SANDBOXED = 1.0, 4.0, 20.0
 def run(ctx: Ctx) -> list[Row]:
     """Measure turns of twenty calls of each kind, the median of several; the bare command stands beside them."""
     bare = statistics.median(_bare() for _ in range(max(3, ctx.runs // 3)))
-    with model() as port:
+    with serving() as port:
         off = {"sandbox": {"mode": "off"}}, {"exec": {"mode": "full"}}
         rows = [_row("file read", _turns(ctx, port, "read", "tools", *off), READ)]
         shell = _turns(ctx, port, "shell", "exec", *off)
@@ -45,20 +43,6 @@ def run(ctx: Ctx) -> list[Row]:
                 taken = _turns(ctx, port, backend.value, "exec", *held)
                 rows.append(_row(f"shell call in {backend.value}", taken, SANDBOXED))
     return rows
-
-
-@contextmanager
-def model() -> Iterator[int]:
-    """Run the model and return its port."""
-    script = Path(__file__).with_name("mock_model.py")
-    with subprocess.Popen(
-        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        try:
-            yield int(child.stdout.readline())
-        finally:
-            child.communicate("")
 
 
 def _row(item: str, seconds: float, limit: float) -> Row:

@@ -7,14 +7,13 @@ import json
 import re
 import resource
 import statistics
-import threading
 import time
 from collections.abc import AsyncIterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from bench.measure import Ctx, Row
+from bench.mock_model import serving
 from homarus.config.paths import resolve_paths
 from homarus.context.audit import HEADINGS
 from homarus.core.cancel import Cancel
@@ -133,8 +132,13 @@ def run(ctx: Ctx) -> list[Row]:
         agent = open_agent(home(folder / "compacted", window, compacted=True), model=model)
         early, most = asyncio.run(_compacted(agent, model, last))
         rows.append(Row(f"most memory in {last:,} compacted turns", most, "MB", "at turn 1,000", most / early, 1.25))
-    with Server() as server:
-        provider = {"baseUrl": server.url, "api": "openai-completions", "apiKey": "k", "models": [{"id": "m"}]}
+    with serving() as port:
+        provider = {
+            "baseUrl": f"http://127.0.0.1:{port}/v1",
+            "api": "openai-completions",
+            "apiKey": "k",
+            "models": [{"id": "m"}],
+        }
         over, _ = asyncio.run(_turns(open_agent(home(folder / "http", provider)), AT))
         rows.append(_one_shot(ctx, home(folder / "once", provider)))
     return rows + [
@@ -152,40 +156,3 @@ def _one_shot(ctx: Ctx, env: dict[str, str]) -> Row:
 
 def _row(item: str, seconds: float, limit: float) -> Row:
     return Row(item, seconds * 1e3, "ms", f"{limit:g} ms", seconds * 1e3 / limit, 1.0)
-
-
-class Server:
-    """A chat-completions server on loopback, in a thread of its own so that its work is not counted."""
-
-    def __enter__(self) -> Self:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
-        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    events = (
-        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "All is well, "}}]},
-        {"choices": [{"index": 0, "delta": {"content": "and noted for later."}}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
-        {"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 9, "total_tokens": 909}},
-    )
-    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("content-length", str(len(self.body)))
-        self.end_headers()
-        self.wfile.write(self.body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""

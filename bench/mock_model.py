@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _MARK = re.compile(r"\[\[(tools|exec):(\d+)\]\]")
@@ -59,6 +62,19 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(b"HTTP/1.1 200 OK\r\n" + kind + b"content-length: %d\r\n\r\n" % len(data) + data)
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    """Run the model in a process of its own and return its port."""
+    with subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        try:
+            yield int(child.stdout.readline())
+        finally:
+            child.communicate("")
 
 
 async def main() -> None:

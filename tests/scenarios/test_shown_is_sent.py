@@ -60,6 +60,7 @@ async def test_a_run_leaves_its_figures_with_the_session(tmp_path: Path) -> None
     async with house.agent() as agent:
         assert "System prompt (estimate):" in (await agent.ask("/context list")).text
         await agent.ask("hello")
+        agent.runtime.rows.close()  # else it is written a moment later
         kept = house.row()["systemPromptReport"]
         assert kept["source"] == "run"
         assert (kept["provider"], kept["model"]) == ("script", "model")
@@ -70,6 +71,7 @@ async def test_a_run_leaves_its_figures_with_the_session(tmp_path: Path) -> None
         ]
         house.clock.advance(3600)
         await agent.ask("again")
+        agent.runtime.rows.close()
         assert house.row()["systemPromptReport"] == kept
         shown = (await agent.ask("/context detail")).text
         assert f"System prompt (run): {kept['systemPrompt']['chars']:,} chars" in shown

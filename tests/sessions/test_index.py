@@ -232,3 +232,62 @@ def test_a_settled_file_is_not_read_again_and_a_young_one_is(path):
         file.write(path.read_bytes().replace(b'"n": 2', b'"n": 3'))
     os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
     assert young.put(MAIN, {"x": 1}) == {"n": 3, "x": 1}
+
+
+def test_what_was_noted_is_seen_at_once_and_written_by_flush(path):
+    rows = index(path)
+    rows.put(MAIN, {"sessionId": "a", "inputTokens": 1})
+    before = path.read_bytes()
+    assert rows.note(MAIN, {"inputTokens": 2, "label": None})["inputTokens"] == 2
+    assert path.read_bytes() == before
+    assert rows.get(MAIN)[1]["inputTokens"] == rows.rows()["agent:main:main"]["inputTokens"] == 2
+    rows.flush()
+    assert json.loads(path.read_bytes())["agent:main:main"] == {"sessionId": "a", "inputTokens": 2}
+    written = path.stat().st_mtime_ns
+    rows.flush()
+    assert path.stat().st_mtime_ns == written
+
+
+def test_what_was_noted_goes_with_the_next_change_of_any_row(path):
+    rows, other = index(path), SessionKey.parse("agent:main:telegram:direct:7")
+    rows.put(MAIN, {"sessionId": "a"})
+    rows.put(other, {"sessionId": "b"})
+    rows.note(MAIN, {"inputTokens": 2})
+    rows.put(other, {"label": "x"})
+    assert json.loads(path.read_bytes())["agent:main:main"] == {"sessionId": "a", "inputTokens": 2}
+    rows.note(MAIN, {"inputTokens": 3})
+    rows.remove([str(other)])
+    assert json.loads(path.read_bytes()) == {"agent:main:main": {"sessionId": "a", "inputTokens": 3}}
+
+
+def test_what_was_noted_joins_what_another_process_wrote_meanwhile(path):
+    ours, theirs = index(path), index(path)
+    ours.put(MAIN, {"sessionId": "a"})
+    ours.note(MAIN, {"inputTokens": 2})
+    theirs.put(MAIN, {"label": "named", "inputTokens": 1})
+    ours.flush()
+    assert theirs.get(MAIN)[1] == {"sessionId": "a", "label": "named", "inputTokens": 2}
+
+
+def test_a_note_about_a_row_that_is_gone_brings_nothing_back(path):
+    ours, theirs = index(path), index(path)
+    ours.put(MAIN, {"sessionId": "a"})
+    ours.note(MAIN, {"inputTokens": 2})
+    theirs.remove(["agent:main:main"])
+    ours.flush()
+    assert ours.rows() == {}
+
+
+def test_a_note_about_a_row_that_was_never_there_makes_it(path):
+    index(path).note(MAIN, {"sessionId": "a"})
+    assert index(path).get(MAIN)[1] == {"sessionId": "a"}
+
+
+def test_what_could_not_be_written_stays_noted(path):
+    rows = index(path, wait=0.0)
+    rows.put(MAIN, {"sessionId": "a"})
+    rows.note(MAIN, {"inputTokens": 2})
+    with own(path, NOW), pytest.raises(Locked):
+        rows.flush()
+    rows.flush()
+    assert index(path).get(MAIN)[1]["inputTokens"] == 2

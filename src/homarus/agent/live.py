@@ -6,10 +6,12 @@ bounded, and a session that is closed is only slower to open.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from homarus.core.errors import StorageError
 from homarus.core.later import later
 from homarus.core.messages import User
 from homarus.core.routes import SessionKey
@@ -28,6 +30,7 @@ else:
 
 
 MAX_OPEN = 32
+_log = logging.getLogger(__name__)
 
 
 class Live:
@@ -57,10 +60,14 @@ class Live:
             self.entry, self._stamp = (info.entry if info else self.entry), stamp
         return self.entry
 
-    def update(self, *, lasting: bool = True, **fields: Any) -> None:
-        """Change the row, durably; without `lasting` a power cut may take the change back."""
-        self.entry = self.store.update(self.key, lasting=lasting, **fields)
+    def update(self, **fields: Any) -> None:
+        """Change the row, durably."""
+        self.entry = self.store.update(self.key, **fields)
         self._stamp = self.store.index.stamp
+
+    def note(self, **fields: Any) -> None:
+        """Change the row soon, and at the latest when the session is closed: for counts, which transcripts have, too."""
+        self.entry = self.store.note(self.key, **fields)
 
     @property
     def said(self) -> dict[str, str]:
@@ -108,8 +115,13 @@ class Live:
         return max(self.entry.compaction_count, self._number)
 
     def close(self) -> None:
-        """Give up the right to write."""
-        self.writer.close()
+        """Give up the right to write. What was noted of the row is there before anybody else can take the session up."""
+        try:
+            self.store.index.flush()
+        except StorageError as problem:
+            _log.warning("the index of sessions could not be brought up to date: %s", problem)
+        finally:
+            self.writer.close()
 
 
 def _ends(note: Entry) -> bool:

@@ -241,7 +241,8 @@ class TurnRunner:
         if not turn.heartbeat:
             fields["last_interaction_at"] = now
             fields["system_prompt_report"] = speech.report(entry.system_prompt_report)
-        live.update(lasting=False, **fields)  # counts, which the next turn adds to
+        keep = live.note if outcome.ok else live.update  # how it failed is known at once, also after a crash
+        keep(**fields)
         prepared.meter.took(outcome.spent.seconds)
 
 

@@ -31,6 +31,7 @@ from homarus.gateway.lanes import Lanes
 from homarus.gateway.marks import lane_of, route_of
 from homarus.gateway.offers.fill import offers_of
 from homarus.gateway.prepare import Preparer
+from homarus.gateway.rows import Rows
 from homarus.gateway.setup import seed_agent
 from homarus.gateway.spending import Spending
 from homarus.gateway.subagents.children import Children
@@ -73,6 +74,7 @@ class Runtime(Home):
         self._alone: dict[SessionKey, asyncio.Lock] = {}
         self._errands: dict[SessionKey, Cancel] = {}
         self.followers = Followers(self.memory)
+        self.rows = Rows()
         self._answered = False
         most = config.block("agents.defaults", TurnSettings).max_concurrent
         places = {"main": most, "subagent": self.children.places}
@@ -203,6 +205,7 @@ class Runtime(Home):
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
+        self.rows.close()
         await self._close_offers()
         await self.children.aclose()
         await self.close_engines()
@@ -225,6 +228,7 @@ class Runtime(Home):
             with Watch(str(key), given.cancel) as watch:
                 emit = watched(watch, self.emitter(key))
                 outcome = await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, emit))
+            self.rows.soon(self.store(key.agent_id).index)
             lane = self.lanes.get(key)
             more = bool(given.mailbox) or (lane is not None and bool(lane.waiting))
             await self.children.ended(key, outcome, more=more)

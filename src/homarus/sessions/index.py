@@ -46,49 +46,81 @@ class SessionIndex:
         self._clock = clock
         self._wait = wait
         self._cached: _Known | None = None
+        # Fields that are written with the next write, or by `flush`: by the spelling of their row.
+        self._pending: dict[str, Json] = {}
 
     def rows(self) -> dict[str, Json]:
         """Return all rows by key, as it is spelled in the file."""
-        return {key: _copy(row) for key, row in self._load().items() if isinstance(row, dict)}
+        return {key: _copy(row) for key, row in self._present(self._load()).items() if isinstance(row, dict)}
 
     def get(self, key: SessionKey) -> tuple[str, Json] | None:
         """Return the row of a session and the spelling of its key there, or None."""
-        rows = self._load()
+        rows = self._present(self._load())
         found = next((name for name in key.spellings if name in rows), None)
         if found is None:
             found = next((name for name in rows if _same(name, key, self.agent_id)), None)
         return (found, _copy(rows[found])) if found is not None and isinstance(rows[found], dict) else None
 
-    def put(self, key: SessionKey, changed: Json, *, lasting: bool = True) -> Json:
+    def put(self, key: SessionKey, changed: Json) -> Json:
         """Merge fields into a row (None removes one), making it if need be, and return the row."""
+        return self.replace(key, lambda row: _merged(row, changed))
 
-        def merge(row: Json) -> Json:
-            merged = {**row, **changed}
-            return {name: value for name, value in merged.items() if value is not None}
+    def note(self, key: SessionKey, changed: Json) -> Json:
+        """Merge fields into a row that is written soon: with the next change of any row, or by `flush`.
 
-        return self.replace(key, merge, lasting=lasting)
+        For what many turns say one after another, and what a crash may take back: the file is written whole each time.
+        """
+        rows = self._load()
+        name = next((text for text in key.spellings if text in rows), None)
+        if name is None or not isinstance(rows[name], dict):
+            return self.put(key, changed)
+        self._pending[name] = {**self._pending.get(name, {}), **changed}
+        return _merged(_copy(rows[name]), self._pending[name])
 
-    def replace(self, key: SessionKey, change: Callable[[Json], Json], *, lasting: bool = True) -> Json:
+    def flush(self) -> None:
+        """Write what was noted."""
+        if self._pending:
+            self._write(None, lambda row: row)
+
+    def replace(self, key: SessionKey, change: Callable[[Json], Json]) -> Json:
         """Give a row a new value, computed from its present one inside the lock.
 
         Every turn ends here, so it costs what one row costs: the others are neither read nor written out again as long
         as nobody else changed the file.
         """
+        return self._write(key, change)
+
+    def _write(self, key: SessionKey | None, change: Callable[[Json], Json]) -> Json:
+        """Write what was noted, and one row's new value with it. Only what nobody waits for need not last at once."""
         ensure_dir(self.path.parent)
         with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
             known = self._known()
             rows, form = (known.rows, "object") if known else self._read()
             texts = known.texts if known else _row_texts(rows)
-            name = next((text for text in key.spellings if text in rows), str(key))
-            old = rows.get(name)
-            done = change(_copy(old) if isinstance(old, dict) else {})
-            text = _row_text(name, done)
-            if form != "object" or text != texts.get(name):
+            new = {name: self._present(rows)[name] for name in self._pending if name in rows}
+            done: Json = {}
+            if key is not None:
+                name = next((text for text in key.spellings if text in rows), str(key))
+                old = new.get(name, rows.get(name))
+                done = change(_copy(old) if isinstance(old, dict) else {})
+                new[name] = _copy(done)
+            fresh = {name: _row_text(name, row) for name, row in new.items()}
+            if form != "object" or any(text != texts.get(name) for name, text in fresh.items()):
                 self._put_aside(form)
-                rows, texts = {**rows, name: _copy(done)}, {**texts, name: text}
-                write_atomic(self.path, _joined(texts), lasting=lasting)
+                rows, texts = {**rows, **new}, {**texts, **fresh}
+                write_atomic(self.path, _joined(texts), lasting=key is not None)
+            self._pending.clear()
             self._cached = _Known(self.stamp, rows, texts)
         return done
+
+    def _present(self, rows: Rows) -> Rows:
+        """Return rows with what was noted and is not written yet."""
+        if not self._pending:
+            return rows
+        noted = {
+            name: _merged(rows[name], more) for name, more in self._pending.items() if isinstance(rows.get(name), dict)
+        }
+        return {**rows, **noted}
 
     def remove(self, keys: list[str]) -> None:
         """Take rows out, by the spelling they have in the file."""
@@ -105,12 +137,13 @@ class SessionIndex:
         with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
             rows, form = self._read()
             before = _text(rows)
+            rows = self._present(rows)
             change(rows)
-            if form == "object" and _text(rows) == before:
-                return
-            self._put_aside(form)
-            write_atomic(self.path, _joined(_row_texts(rows)))
-            self._cached = None
+            if form != "object" or _text(rows) != before:
+                self._put_aside(form)
+                write_atomic(self.path, _joined(_row_texts(rows)))
+                self._cached = None
+            self._pending.clear()
 
     @property
     def form(self) -> str:
@@ -174,6 +207,10 @@ class SessionIndex:
         for number in range(1000):
             if create_new(beside(self.path, ".array.bak" + (f".{number}" if number else "")), data):
                 return
+
+
+def _merged(row: Json, changed: Json) -> Json:
+    return {name: value for name, value in {**row, **changed}.items() if value is not None}
 
 
 def _copy(value: T) -> T:

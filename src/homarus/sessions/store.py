@@ -6,7 +6,7 @@ listed beside them and copied into the folder when they are continued.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import tzinfo
 from itertools import chain
 from pathlib import Path
@@ -122,10 +122,16 @@ class SessionStore:
             left_behind, self.problem = (), str(error)
         return kept + [Place(self.agent_id, ident, Kind.DATABASE, self.database) for ident in left_behind]
 
-    def update(self, key: SessionKey, *, lasting: bool = True, **fields: Any) -> SessionEntry:
-        """Change fields of a row; None removes one. `updated_at` is set unless it is given. `lasting`: see `write_atomic`."""
-        given = {"updated_at": epoch_ms(self.clock.now()), **fields}
-        return to_entry(self.index.put(key, changes(**given), lasting=lasting))
+    def update(self, key: SessionKey, **fields: Any) -> SessionEntry:
+        """Change fields of a row; None removes one. `updated_at` is set unless it is given."""
+        return to_entry(self.index.put(key, self._given(fields)))
+
+    def note(self, key: SessionKey, **fields: Any) -> SessionEntry:
+        """Change fields of a row soon, see `SessionIndex.note`."""
+        return to_entry(self.index.note(key, self._given(fields)))
+
+    def _given(self, fields: Mapping[str, Any]) -> Json:
+        return changes(**{"updated_at": epoch_ms(self.clock.now()), **fields})
 
     def open_writer(self, key: SessionKey, *, cwd: str = "", window: int = WINDOW) -> SessionWriter:
         """Open a session for writing, making it if need be. Its row is on disk before its first message can be."""
