@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -33,8 +34,8 @@ class Size(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, text: str) -> Size:
-        """Measure a text."""
-        return cls(len(text), estimate_tokens(text))
+        """Measure a text. Most of a prompt is the same in all sessions."""
+        return _size(text)
 
     def __add__(self, other: Size) -> Size:
         return Size(self.chars + other.chars, self.tokens + other.tokens)
@@ -81,6 +82,11 @@ class FileRow(Struct, frozen=True, rename="camel"):
         if self.missing:
             return "MISSING"
         return "UNREADABLE" if self.unreadable else "TRUNCATED" if self.truncated else "OK"
+
+
+@lru_cache(64)
+def _size(text: str) -> Size:
+    return Size(len(text), estimate_tokens(text))
 
 
 class SectionRow(Struct, frozen=True, rename="camel"):

@@ -115,7 +115,7 @@ def transcript_path(folder: Path, session_id: str, session_file: str | None = No
     if named and named.suffix == ".jsonl":
         inside = folder.parent.parent in named.parents and ".." not in named.parts
         candidates = [folder / named.name, *([named] if inside else []), *candidates]
-    return next((path for path in candidates if path.is_file()), fresh)
+    return next((path for path in dict.fromkeys(candidates) if path.is_file()), fresh)
 
 
 def files_in(folder: Path, agent_id: str) -> Iterator[Place]:
