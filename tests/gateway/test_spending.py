@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from homarus.agent.budget import Spent
 from homarus.core.messages import Cost, Usage
-from homarus.gateway.spending import KEPT_DAYS, Spending
+from homarus.gateway.spending import KEPT_DAYS, Spending, Tally
 
 TODAY = date(2026, 3, 5)
 CALL = Spent(1, Usage(input=100, output=20, cost=Cost(input=0.01)), 0.5)
@@ -58,3 +58,15 @@ def test_a_folder_that_takes_nothing_stops_nobody(tmp_path: Path) -> None:
     stuck = spending(tmp_path / "file" / "spending")
     stuck.add("main", CALL)
     assert stuck.today("main") == CALL
+
+
+def test_with_a_budget_each_call_counts_at_once_and_without_one_the_turn_does(tmp_path: Path) -> None:
+    call, end = Spent(1, Usage(input=100)), Spent(seconds=2.0)
+    for at_once in (True, False):
+        kept = spending(tmp_path / str(at_once))
+        tally = Tally(kept, ("main", "work"), at_once=at_once)
+        tally(call)
+        tally(call)
+        assert kept.today("main") == (call.plus(call) if at_once else Spent())
+        tally(end)
+        assert kept.today("main") == kept.today("work") == call.plus(call).plus(end)

@@ -115,6 +115,9 @@ class SessionWindow:
         self._gave_up = False
         self._addition = ""
         self._may_overflow = False
+        # Transcripts of this many bytes are compacted, and have memory saved from them; zero means none.
+        self._heavy = parse_bytes(facts.compaction.max_active_transcript_bytes)
+        self._forced = parse_bytes(facts.compaction.memory_flush.force_flush_transcript_bytes)
         # The summary of a compaction within this turn.
         self._summary = ""
         session.carry = self._carry
@@ -138,10 +141,10 @@ class SessionWindow:
         tokens = self._measure(messages)
         if self._may_overflow:
             tokens = max(tokens, self._measure(self._session.history(self._facts.rules)))
-        await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
-        limit = self._facts.budget.compact_above
-        heavy = parse_bytes(self._facts.compaction.max_active_transcript_bytes)
-        full = tokens > limit or (heavy and self._session.size >= heavy)
+        size = self._session.size
+        if tokens >= self._facts.budget.flush_at or (self._forced and size >= self._forced):
+            await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
+        full = tokens > self._facts.budget.compact_above or (self._heavy and size >= self._heavy)
         if self._facts.compaction.enabled and full and not self._hopeless(tokens):
             await self._shrink("threshold", tokens, cancel)
             messages = await self._view()

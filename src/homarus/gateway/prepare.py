@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.agent.budget import Meter, Spent, retry_limit
+from homarus.agent.budget import UNBOUNDED, Meter, retry_limit
 from homarus.agent.choice import stored_override
 from homarus.agent.deadline import Deadline
 from homarus.agent.services import ComposeRequest, Prepared, Speech
@@ -25,7 +25,7 @@ from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.gateway.compose import Composed, Composer, PromptRequest
 from homarus.gateway.home import Home
-from homarus.gateway.spending import Spending
+from homarus.gateway.spending import Spending, Tally
 from homarus.gateway.toolkit import Toolkit, wish_of
 from homarus.models.access import Models
 from homarus.models.levels import speed
@@ -192,13 +192,11 @@ class Preparer:
         child = self._children.bounds(turn.session)
         agents = {turn.agent_id, *(child.run.lineage[:1] if child else ())}
 
-        def note(spent: Spent) -> None:
-            for agent in agents:
-                self._spending.add(agent, spent)
-
-        budgets = self._home.config.agent(turn.agent_id).block("", TurnSettings).budget
+        allowed = {agent: self._home.config.agent(agent).block("", TurnSettings).budget for agent in agents}
+        bounded = any(budgets.day != UNBOUNDED for budgets in allowed.values())
+        tally = Tally(self._spending, agents, at_once=bounded)
         today = partial(self._spending.today, turn.agent_id)
-        meter = Meter(note, today, budgets=budgets, above=child.meter if child else None)
+        meter = Meter(tally, today, budgets=allowed[turn.agent_id], above=child.meter if child else None)
         self._children.meters[turn.session] = meter
         return meter
 

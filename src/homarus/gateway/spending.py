@@ -1,13 +1,13 @@
-"""What each agent used today: one line per model call in a file per day, so that restarts and other processes count, too.
+"""What each agent used today: lines in a file per day, so that restarts and other processes count, too.
 
-The budgets of a day are held against it. What a conversation used stands in its transcript; nothing is lost with these
+The budgets of a day are held against it: where there is one, each model call is a line, otherwise each turn. What a conversation used stands in its transcript; nothing is lost with these
 files but today's bound.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 
@@ -97,6 +97,24 @@ class Spending:
                 self._days.pop(known).close()
             self._days[day] = _Day(day, self._folder)
         return self._days[day]
+
+
+class Tally:
+    """Writes down what one turn used, for all agents that answer for it."""
+
+    def __init__(self, spending: Spending, agents: Iterable[str], *, at_once: bool) -> None:
+        self._spending = spending
+        self._agents = tuple(agents)
+        self._at_once = at_once
+        self._held = Spent()
+
+    def __call__(self, spent: Spent) -> None:
+        """Count a call, or the time that the turn took at its end."""
+        self._held = self._held.plus(spent)
+        if self._at_once or spent.seconds:
+            held, self._held = self._held, Spent()
+            for agent in self._agents:
+                self._spending.add(agent, held)
 
 
 def _count(sums: dict[str, Spent], record: object) -> None:

@@ -5,7 +5,6 @@ OpenClaw has these detectors off by default; a night of identical calls costs re
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
@@ -65,10 +64,10 @@ class _Past:
         self.call = call
         self.known = known
         self._result: ToolResult | None = result
-        self._outcome = ""
+        self._outcome = 0
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> int:
         if self._result is not None:
             self._outcome, self._result = outcome(self._result), None
         return self._outcome
@@ -217,19 +216,18 @@ def signature(call: ToolCall) -> str:
     return f"{call.name}:{_digest(call.arguments)}"
 
 
-def outcome(result: ToolResult) -> str:
+def outcome(result: ToolResult) -> int:
     """Return what makes two results the same; durations, process ids and random marks do not count."""
     details = {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
     text = _TIMING.sub("", _NONCE.sub("", result.text))
     return _digest([result.is_error, details, text])
 
 
-def _digest(value: Any) -> str:
-    encoded = msgspec.json.encode(value, order="deterministic", enc_hook=str)
-    return hashlib.sha256(encoded).hexdigest()[:24]
+def _digest(value: Any) -> int:
+    return hash(msgspec.json.encode(value, order="deterministic", enc_hook=str))
 
 
-def _identity(past: _Past) -> tuple[str, str, str]:
+def _identity(past: _Past) -> tuple[str, str, int]:
     return past.tool, past.call, past.outcome
 
 
