@@ -1,12 +1,14 @@
 """What a tool call costs in CPU in a turn of twenty, through the library: the model's answer, the call, the durable result.
 
-The model runs in a process of its own and is not counted; commands that a call starts are. Every turn has a session of
-its own, and what is shown is the CPU of the whole turn, divided by its calls.
+The model runs in a process of its own and is not counted; commands that a call starts are. The turns follow each other in
+one session, and what is shown is the CPU of the whole turn, divided by its calls. Beside it stands the least that can do
+the same: a loop of twenty lines, a bare command.
 """
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import resource
@@ -34,7 +36,8 @@ def run(ctx: Ctx) -> list[Row]:
     bare = statistics.median(_bare() for _ in range(max(3, ctx.runs // 3)))
     with serving() as port:
         off = {"sandbox": {"mode": "off"}}, {"exec": {"mode": "full"}}
-        rows = [_row("file read", _turns(ctx, port, "read", "tools", *off), READ)]
+        read = _turns(ctx, port, "read", "tools", *off)
+        rows = [_row(f"file read (bare: {_loop(ctx, port) * 1000:.2f} ms)", read, READ)]
         shell = _turns(ctx, port, "shell", "exec", *off)
         rows.append(_row(f"shell call, no sandbox (bare: {bare * 1000:.1f} ms)", shell, SHELL))
         for backend in (Backend.BWRAP, Backend.LANDLOCK):
@@ -71,8 +74,8 @@ def _turns(ctx: Ctx, port: int, name: str, marker: str, defaults: dict[str, Any]
 async def _measured(env: dict[str, str], marker: str, runs: int) -> float:
     runtime = Runtime.open(resolve_paths(env), env)
     taken = []
+    agent = Agent(runtime, runtime.store("main").key("bench"))
     for number in range(runs + 1):
-        agent = Agent(runtime, runtime.store("main").key(f"bench-{number}"))
         before = _cpu()
         calls = [
             event async for event in agent.run(f"[[{marker}:{CALLS}]] Go through it.") if isinstance(event, ToolEnded)
@@ -98,6 +101,35 @@ def _launcher() -> float:
         if b"landlock_run" in Path(f"/proc/{pid}/cmdline").read_bytes():
             taken += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     return taken
+
+
+def _loop(ctx: Ctx, port: int) -> float:
+    """Return what a call costs in a loop that does the least: ask, read the file, keep both lines durably."""
+    folder = ctx.folder("tools-bare")
+    notes, log = folder / "NOTES.md", os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    notes.write_text("".join(f"line {number} of the notes\n" for number in range(200)))
+    taken = []
+    for number in range(ctx.runs):
+        server = http.client.HTTPConnection("127.0.0.1", port)
+        messages: list[dict[str, Any]] = [{"role": "user", "content": f"[[tools:{CALLS}]] Go through it."}]
+        before = _cpu()
+        for _ in range(CALLS):
+            body = json.dumps({"model": "m", "stream": True, "tools": [{}], "messages": messages})
+            server.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
+            events = server.getresponse().read().split(b"\n\n")
+            call = json.loads(events[0].removeprefix(b"data: "))["choices"][0]["delta"]["tool_calls"][0]
+            wanted = json.loads(call["function"]["arguments"])
+            lines = notes.read_text().splitlines()[wanted["offset"] - 1 :][: wanted["limit"]]
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": "\n".join(lines)})
+            for message in messages[-2:]:
+                os.write(log, json.dumps(message).encode() + b"\n")
+            os.fdatasync(log)
+        if number:
+            taken.append(_cpu() - before)
+        server.close()
+    os.close(log)
+    return statistics.median(taken) / CALLS
 
 
 def _bare() -> float:
