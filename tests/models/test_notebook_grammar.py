@@ -114,3 +114,22 @@ def test_words():
     assert content_words("Meeting") == {"meet"}
     assert content_words("Peter's parties") == {"peter", "party"}
     assert content_words("what do you know?") == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remember that my dentist is Dr. Molar on Friday at 3",
+        "Note: Mrs. Smith and Prof. Jones meet at St. Mary, e.g. on Monday, ca. 5 pm",
+        "Merke dir: Termin z.B. am Montag, Zimmer Nr. 4",
+    ],
+)
+def test_a_short_form_ends_no_sentence(text: str):
+    (found,) = read_message(text)
+    assert found.kind is Kind.KEEP
+    assert found.text.split()[-1] == text.split()[-1]
+
+
+def test_a_full_stop_ends_a_sentence():
+    kinds = [intent.kind for intent in read_message("My cat is Tom. Where does Dr. Molar work?")]
+    assert kinds == [Kind.KEEP, Kind.ASK]

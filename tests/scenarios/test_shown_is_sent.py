@@ -109,3 +109,12 @@ async def test_the_command_line_shows_the_last_run_or_an_estimate(
     assert chars("--estimate")[0] == chars("--mode", "minimal")[0] == "estimate"
     assert chars("--estimate")[1] < sent
     assert chars("--session", "agent:main:telegram:group:1")[0] == "estimate"
+
+
+async def test_a_row_says_how_full_the_window_was(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with house.agent() as agent:
+        await agent.ask("hello")
+    row = house.row()
+    assert row["totalTokens"] == row["inputTokens"] + row["cacheRead"] + row["cacheWrite"] > 0
+    assert row["totalTokensFresh"] is True

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import StorageError
 from homarus.core.later import later
-from homarus.core.messages import User
+from homarus.core.messages import Assistant, User
 from homarus.core.routes import SessionKey
 from homarus.prompt.volatile import said_in
-from homarus.sessions.entry import Compaction, Custom, Entry, Reset
+from homarus.sessions.entry import Compaction, Custom, Entry, MessageEntry, Reset
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project
@@ -68,6 +68,13 @@ class Live:
     def note(self, **fields: Any) -> None:
         """Change the row soon, and at the latest when the session is closed: for counts, which transcripts have, too."""
         self.entry = self.store.note(self.key, **fields)
+
+    @property
+    def context_size(self) -> int:
+        """Return how many tokens the newest request had that a provider counted; 0 where none did."""
+        said = (entry.message for entry in reversed(self.writer.branch) if isinstance(entry, MessageEntry))
+        counted = (message.usage.prompt for message in said if isinstance(message, Assistant))
+        return next((size for size in counted if size), 0)
 
     @property
     def said(self) -> dict[str, str]:

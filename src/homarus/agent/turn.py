@@ -238,6 +238,8 @@ class TurnRunner:
             "model": ref.model,
             "skills_snapshot": speech.skills,
         }
+        if size := live.context_size:
+            fields |= {"total_tokens": size, "total_tokens_fresh": True}
         if not turn.heartbeat:
             fields["last_interaction_at"] = now
             fields["system_prompt_report"] = speech.report(entry.system_prompt_report)

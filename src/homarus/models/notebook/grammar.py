@@ -43,6 +43,11 @@ class Intent(Struct, frozen=True):
 
 MAX_INTENTS = 6
 _END = late(r"(?<=[.!?？。！؟])\s+|\n+")
+# A full stop that ends a short form, and no sentence.
+_SHORT = late(
+    r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|ca|approx|e\.g|i\.e|z\.b|d\.h|bzw|nr|hr|fr|tel)\.$",
+    re.IGNORECASE,
+)
 
 _QUESTION_WORDS = (
     "what|what's|whats|when|when's|where|where's|who|who's|whom|whose|which|why|how|how's|do|does|did|is|are|am|was|were|"
@@ -149,7 +154,7 @@ def read_message(text: str) -> tuple[Intent, ...]:
     if _FLUSH.search(text) and _FLUSH_TOPIC.search(text):
         return (Intent(Kind.SILENT),)
     whole = read_sentence(text)
-    sentences = [part.strip() for part in _END.split(text) if part.strip()]
+    sentences = _sentences(text)
     if len(sentences) == 1 or whole.kind not in {Kind.KEEP, Kind.ASK}:
         return (whole,)
     found: list[Intent] = []
@@ -159,6 +164,15 @@ def read_message(text: str) -> tuple[Intent, ...]:
             continue
         found.append(intent)
     return tuple(dict.fromkeys(found))[:MAX_INTENTS] or (whole,)
+
+
+def _sentences(text: str) -> list[str]:
+    parts, start = [], 0
+    for end in _END.finditer(text):
+        if "\n" in end[0] or not _SHORT.search(text, start, end.start()):
+            parts.append(text[start : end.start()])
+            start = end.end()
+    return [part.strip() for part in (*parts, text[start:]) if part.strip()]
 
 
 def read_sentence(text: str) -> Intent:
