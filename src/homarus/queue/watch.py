@@ -69,7 +69,8 @@ def watched(watch: Watch, emit: Callable[[RunEvent], None]) -> Callable[[RunEven
     """Return an emitter whose every event counts as a move."""
 
     def told(event: RunEvent) -> None:
-        watch.moved(began=isinstance(event, ToolStarted) - isinstance(event, ToolEnded))
+        kind = type(event)
+        watch.moved(began=1 if kind is ToolStarted else -1 if kind is ToolEnded else 0)
         emit(event)
 
     return told

@@ -196,7 +196,7 @@ class LoopGuard:
 
     def _churn(self, call: ToolCall, now: str, _known: bool) -> Verdict:
         least = self._settings.warning_threshold - 1
-        if sum(past.tool == call.name for past in self._past) < least:
+        if [past.tool for past in self._past].count(call.name) < least:
             return FINE
         row = []
         for past in reversed(self._past):

@@ -69,13 +69,14 @@ def _assistant(message: Assistant, quirks: Quirks, info: ModelInfo) -> Fragment:
     details, extra = unpack(message) if own else ([], {})
     if details:
         wire["reasoning_details"] = details
-    calls = [_call(call, quirks) for call in message.calls]
-    for call, source in zip(calls, message.calls, strict=True):
+    made = message.calls
+    calls = [_call(call, quirks) for call in made]
+    for call, source in zip(calls, made, strict=True):
         if source.id in extra:
             call["extra_content"] = extra[source.id]
     if calls:
         wire["tool_calls"] = calls
-    return Fragment("assistant", encode(wire) if calls or message.text else b"")
+    return Fragment("assistant", encode(wire) if calls or wire["content"] else b"")
 
 
 def _call(call: ToolCall, quirks: Quirks) -> dict[str, Any]:
