@@ -368,6 +368,18 @@ def test_user_messages_in_a_row_go_out_as_one_where_a_template_insists():
     assert joined[1]["content"].endswith("two")
 
 
+def test_a_long_history_is_joined_the_same_at_every_step() -> None:
+    roles = ["user", "assistant", "tool"] * 40
+    fragments = [openai_wire.Fragment(role, b'{"n":%d}' % number) for number, role in enumerate(roles)]
+    joined = openai_wire.Joined(PLAIN)
+    for at in range(1, len(fragments) + 1):
+        earlier, rest = joined.split("s", fragments[:at])
+        assert len(earlier) <= openai_wire.MAX_PIECES
+        assert b",".join([part for part in (b"".join(earlier), *rest) if part]) == b",".join(
+            openai_wire.join_messages(fragments[:at], PLAIN)
+        )
+
+
 @given(st.lists(st.sampled_from(["user", "assistant", "tool", "pictured", "mute"]), max_size=30), st.data())
 def test_joining_what_grew_gives_the_same_bytes_as_joining_everything(roles: list[str], data: st.DataObject) -> None:
     fragments = [
@@ -383,7 +395,7 @@ def test_joining_what_grew_gives_the_same_bytes_as_joining_everything(roles: lis
         at = data.draw(st.integers(at + 1, len(fragments)))
         shown = fragments[:at]
         earlier, rest = joined.split("s", shown)
-        assert b",".join([part for part in (earlier, *rest) if part]) == b",".join(
+        assert b",".join([part for part in (b"".join(earlier), *rest) if part]) == b",".join(
             openai_wire.join_messages(shown, PLAIN)
         )
         if data.draw(st.booleans()):  # an edit of history: everything from there on is made anew

@@ -23,8 +23,10 @@ COMPACTION_LOOP = "compaction_loop_persisted"
 
 _POLLS = {("process", "poll"), ("process", "log")}
 _VOLATILE = frozenset({"durationMs", "pid", "sessionId", "cwd", "messageId", "startedAt", "endedAt", "runId"})
-_NONCE = late(r"\b(?:id|nonce)=[\"']?[0-9a-f]{6,}[\"']?|\b[0-9a-f]{8}-[0-9a-f-]{27}\b")
-_TIMING = late(r"\b\d+(?:\.\d+)? ?(?:ms|s|seconds)\b")
+# What differs between equal outcomes: random marks, and how long something took.
+_PASSING = late(
+    r"\b(?:(?:id|nonce)=[\"']?[0-9a-f]{6,}[\"']?|[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+(?:\.\d+)? ?(?:ms|s|seconds)\b)"
+)
 
 
 class LoopSettings(Struct, frozen=True, rename="camel"):
@@ -219,7 +221,7 @@ def signature(call: ToolCall) -> str:
 def outcome(result: ToolResult) -> int:
     """Return what makes two results the same; durations, process ids and random marks do not count."""
     details = {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
-    text = _TIMING.sub("", _NONCE.sub("", result.text))
+    text = _PASSING.sub("", result.text)
     return _digest([result.is_error, details, text])
 
 

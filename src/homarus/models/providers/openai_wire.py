@@ -34,6 +34,7 @@ _PASSED = {
     "frequencyPenalty": "frequency_penalty",
     "presencePenalty": "presence_penalty",
 }
+MAX_PIECES = 24
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):
@@ -152,30 +153,37 @@ class Joined:
         self._quirks = quirks
         # Servers that want roles to alternate may have neighbours merged across any cut.
         self._whole = quirks.bridge_after_tool or quirks.alternate_roles
-        self._known: BoundedCache[str, _Prefix] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda known: len(known.data))
+        self._known: BoundedCache[str, _Prefix] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda known: known.size)
 
-    def split(self, session: str, fragments: list[Fragment]) -> tuple[bytes, list[bytes]]:
-        """Return what comes before the last words of anybody, joined, and the messages from there on."""
+    def split(self, session: str, fragments: list[Fragment]) -> tuple[tuple[bytes, ...], list[bytes]]:
+        """Return what comes before the last words of anybody, joined but for a few cuts, and the messages from there on."""
         if self._whole or not session:
-            return b"", join_messages(fragments, self._quirks)
+            return (), join_messages(fragments, self._quirks)
         cut = next((at for at in range(len(fragments) - 1, 0, -1) if fragments[at].role != "tool"), 0)
         known = self._known.get(session)
         if known is None or known.count > cut or fragments[known.count - 1] is not known.last:
-            known = _Prefix(0, None, b"")
+            known = _Prefix(0, None, (), 0)
         if cut > known.count:
             more = b",".join(join_messages(fragments[known.count : cut], self._quirks))
-            data = known.data + b"," + more if known.data and more else known.data + more
-            known = _Prefix(cut, fragments[cut - 1], data)
+            pieces = known.pieces
+            if more:
+                # A long history is not copied for each step that it grows by, only for each of many.
+                pieces = (
+                    *(pieces if len(pieces) < MAX_PIECES else (b"".join(pieces),)),
+                    b"," + more if pieces else more,
+                )
+            known = _Prefix(cut, fragments[cut - 1], pieces, known.size + len(more) + 1)
             self._known.put(session, known)
-        return known.data, join_messages(fragments[cut:], self._quirks)
+        return known.pieces, join_messages(fragments[cut:], self._quirks)
 
 
 class _Prefix(msgspec.Struct, frozen=True):
-    """How many fragments are joined, the last of them, and their bytes."""
+    """How many fragments are joined, the last of them, their bytes in a few pieces, and about how many those are."""
 
     count: int
     last: Fragment | None
-    data: bytes
+    pieces: tuple[bytes, ...]
+    size: int
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
@@ -254,7 +262,11 @@ def opening(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> bytes
 
 
 def body(
-    start: bytes, split: tuple[bytes, list[bytes]], request: ModelRequest, endpoint: Endpoint, info: ModelInfo
+    start: bytes,
+    split: tuple[tuple[bytes, ...], list[bytes]],
+    request: ModelRequest,
+    endpoint: Endpoint,
+    info: ModelInfo,
 ) -> list[bytes]:
     """Return the whole request as byte fragments, ready to be sent without being joined.
 
@@ -263,8 +275,10 @@ def body(
     earlier, messages = split
     if messages and _marks(request, endpoint):
         messages[-1] = _marked(messages[-1])
-    parts = [start] + ([b","] if request.system.text and (earlier or messages) else [])
-    parts += [earlier, b","] if earlier and messages else [earlier]
+    told = request.system.stable or request.system.session
+    parts = [start, *([b","] if told and (earlier or messages) else []), *earlier]
+    if earlier and messages:
+        parts.append(b",")
     return [*parts, b",".join(messages), closing(tail(request, endpoint.quirks, info))]
 
 
