@@ -71,10 +71,14 @@ class Live:
 
     @property
     def context_size(self) -> int:
-        """Return how many tokens the newest request had that a provider counted; 0 where none did."""
-        said = (entry.message for entry in reversed(self.writer.branch) if isinstance(entry, MessageEntry))
-        counted = (message.usage.prompt for message in said if isinstance(message, Assistant))
-        return next((size for size in counted if size), 0)
+        """Return how many tokens the newest request of this turn had that a provider counted; 0 where none did."""
+        for entry in reversed(self.writer.branch):
+            message = entry.message if isinstance(entry, MessageEntry) else None
+            if isinstance(message, User):
+                break
+            if isinstance(message, Assistant) and message.usage.prompt:
+                return message.usage.prompt
+        return 0
 
     @property
     def said(self) -> dict[str, str]:

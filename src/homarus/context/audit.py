@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from homarus.core.messages import Assistant, Message, User
 from homarus.core.patterns import late
+from homarus.core.prompt import SUMMARY_HEADINGS
 from homarus.core.text import fold
 
-HEADINGS = ("Decisions", "Open TODOs", "Constraints/Rules", "Pending user asks", "Exact identifiers")
+HEADINGS = SUMMARY_HEADINGS
 MAX_IDENTIFIERS = 12
 MIN_CHARS = 80
 _WORD = late(r"[^\W\d_]{4,}|\w*\d\w*", re.UNICODE)

@@ -11,6 +11,8 @@ from msgspec import Struct
 BOUNDARY = "<!-- OPENCLAW_CACHE_BOUNDARY -->"
 CONTEXT_BEGIN = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 CONTEXT_END = "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+# What a summary of old history is divided into: asked for and checked by `homarus.context`, filled in by a model.
+SUMMARY_HEADINGS = ("Decisions", "Open TODOs", "Constraints/Rules", "Pending user asks", "Exact identifiers")
 
 
 class SystemPrompt(Struct, frozen=True):

@@ -45,13 +45,11 @@ class AuthStore:
         self._memory: dict[str, Stats] = {}
 
     def _read(self) -> dict[str, Any]:
-        stamp: tuple[int, int] | None = None
-        if os.access(self._name, os.F_OK):  # no error to make where there is none, as in most homes: each call looks
-            try:
-                found = os.stat(self._name)  # noqa: PTH116
-                stamp = (found.st_mtime_ns, found.st_ino)
-            except OSError:
-                stamp = None
+        try:
+            found = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs with every call of a model
+            stamp: tuple[int, int] | None = (found.st_mtime_ns, found.st_ino)
+        except OSError:
+            stamp = None
         if not self._loaded or stamp != self._stamp:
             from homarus.models.auth_file import read_document
 

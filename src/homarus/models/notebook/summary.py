@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 
 from homarus.core.patterns import late
+from homarus.core.prompt import SUMMARY_HEADINGS
 from homarus.core.text import single_line
 
-AUDITED = ("Decisions", "Open TODOs", "Constraints/Rules", "Pending user asks", "Exact identifiers")
+AUDITED = SUMMARY_HEADINGS
 MAX_ITEMS, MAX_IDENTIFIERS, MAX_ITEM, MAX_CHARS = 8, 40, 240, 12_000
 
 _SPEAKER = late(r"^\[(User|Assistant|Assistant thinking|Assistant tool calls|Tool result)\]:[ \t]?", re.MULTILINE)
