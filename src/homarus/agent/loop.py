@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 EMPTY_RETRIES = 3
 OVERFLOW_RETRIES = 3
 CLOSING_CALLS = 2
+# Of what a model streams, what others are told at once; a call is told when it begins.
+_TOLD = (TextDelta, ThinkingDelta, ModelCalled, Notice)
 
 
 class LoopSettings(Struct, frozen=True):
@@ -92,6 +94,8 @@ class Loop:
 
     def _take_steering(self) -> None:
         """Put what waits into the session, each message exactly once, at the point where the model will see it."""
+        if not self._run.mailbox:
+            return
         items = self._run.mailbox.take(everything=self._run.settings.take_all)
         items += self._run.mailbox.take_more(lambda item: item.kept)
         for item in items:
@@ -107,7 +111,7 @@ class Loop:
 
     def _interrupted(self) -> bool:
         """Say whether somebody wants to be heard before more calls begin; a report of a sub-agent can wait for them."""
-        return any(not item.kept for item in self._run.mailbox.waiting)
+        return bool(self._run.mailbox) and any(not item.kept for item in self._run.mailbox.waiting)
 
     def _over(self) -> Outcome | None:
         """Return the end of a turn that may not go on: stopped, or out of budget."""
@@ -146,7 +150,7 @@ class Loop:
         async for event in self._run.model.stream(messages, tools=tools, cancel=self._run.cancel):
             if isinstance(event, Stop):
                 stop = event
-            elif isinstance(event, ModelCalled | TextDelta | ThinkingDelta | Notice):
+            elif isinstance(event, _TOLD):
                 self._retries += isinstance(event, ModelCalled) and event.attempt > 1
                 self._run.emit(event)
         assert stop is not None, "a stream ends with one Stop"
@@ -155,7 +159,8 @@ class Loop:
 
     def _store(self, reply: Assistant) -> None:
         # Calls that only read may run again after a power cut: the sync of their first result then serves both.
-        again = bool(reply.calls) and self._run.batch.may_run_again(reply.calls)
+        calls = reply.calls
+        again = bool(calls) and self._run.batch.may_run_again(calls)
         self._run.session.append_message(reply, durable=not again)
         self._text = reply.text or self._text
         self._run.emit(MessageEnded(reply))

@@ -69,7 +69,7 @@ class Runtime(Home):
         self.toolkit = Toolkit(config, env, clock=clock, ids=ids, offers=offers, root_of=self.children.root_of)
         self.spending = Spending(config.paths.own_dir / "spending", self.today)
         self.lanes = Lanes(config.paths.own_dir / "inbox", self._open_lane, self._forget)
-        self._listeners: dict[SessionKey, list[Listener]] = {}
+        self._listeners: dict[SessionKey, tuple[Listener, ...]] = {}
         # One thing at a time in a session: a turn, a compaction by hand, or starting over.
         self._alone: dict[SessionKey, asyncio.Lock] = {}
         self._errands: dict[SessionKey, Cancel] = {}
@@ -149,8 +149,6 @@ class Runtime(Home):
 
     def _forget(self, key: SessionKey) -> None:
         self._alone.pop(key, None)
-        if not self._listeners.get(key):
-            self._listeners.pop(key, None)
 
     @contextmanager
     def opened(self, key: SessionKey) -> Iterator[Live]:
@@ -185,9 +183,17 @@ class Runtime(Home):
 
     def listen(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
         """Tell a listener everything that happens in a session; returns what takes it off again."""
-        listeners = self._listeners.setdefault(key, [])
-        listeners.append(listener)
-        return lambda: listeners.remove(listener) if listener in listeners else None
+        self._listeners[key] = (*self._listeners.get(key, ()), listener)
+
+        def leave() -> None:
+            left = list(self._listeners.get(key, ()))
+            if listener in left:
+                left.remove(listener)
+                self._listeners[key] = tuple(left)
+            if not left:
+                self._listeners.pop(key, None)
+
+        return leave
 
     def rules(self, key: SessionKey, channel: str, inline: Overrides | None = None) -> Rules:
         """Return the queue's rules for a message."""
@@ -263,7 +269,7 @@ class Runtime(Home):
         """Return what tells the listeners of a session."""
 
         def emit(event: RunEvent) -> None:
-            for listener in tuple(self._listeners.get(key, ())):
+            for listener in self._listeners.get(key, ()):
                 listener(event)
 
         return emit

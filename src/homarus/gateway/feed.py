@@ -21,7 +21,8 @@ class EventFeed:
     def put(self, event: RunEvent) -> None:
         """Add an event."""
         self._events.append(event)
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def take(self) -> RunEvent:
         """Return the oldest event; there must be one."""
@@ -29,13 +30,11 @@ class EventFeed:
 
     def wake(self, _cause: object = None) -> None:
         """Let the reader look around, though there may be no event."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def change(self) -> None:
         """Return with the next event or wake-up; what came before this call does not count."""
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        await self._waiter

@@ -24,7 +24,7 @@ from homarus.delivery.directives import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
 from homarus.gateway.feed import EventFeed
-from homarus.gateway.follow import follow_family
+from homarus.gateway.follow import Following
 from homarus.gateway.intake.conversation import Conversation
 from homarus.gateway.intake.handled import Handled
 from homarus.queue.modes import Overrides
@@ -151,7 +151,7 @@ class Agent:
                 return
             lane, owed = self.runtime.lane(self.session), partial(self.runtime.owed, self.session)
             everyone = children == "all"
-            async for event in follow_family(lane, handled.item.key, events, owed, everyone=everyone):
+            async for event in Following(lane, handled.item.key, events, owed, everyone=everyone):
                 yield event
         finally:
             unlisten()

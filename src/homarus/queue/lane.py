@@ -89,7 +89,12 @@ class SessionLane:
     @property
     def busy(self) -> bool:
         """Say whether a turn runs or waits for its place."""
-        return self._task is not None and not self._task.done()
+        return self.task is not None
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """Return the work that goes on until nothing waits; its end is the lane's rest."""
+        return None if self._task is None or self._task.done() else self._task
 
     @property
     def idle_now(self) -> bool:
@@ -165,8 +170,8 @@ class SessionLane:
 
     async def idle(self) -> None:
         """Wait until nothing runs and nothing waits."""
-        while self.busy and self._task is not None:
-            await asyncio.wait([self._task])
+        while task := self.task:
+            await asyncio.wait([task])
 
     def _decide(self, item: Queued) -> Action:
         takes_input = self._mailbox is not None and self._mailbox.is_open

@@ -13,6 +13,7 @@ from homarus.core.events import RunEvent, ToolEnded, ToolStarted
 
 _log = logging.getLogger(__name__)
 WARN_SECONDS = 120.0
+_BEGAN: dict[type[RunEvent], int] = {ToolStarted: 1, ToolEnded: -1}
 
 
 def abort_after(warn: float) -> float:
@@ -44,7 +45,7 @@ class Watch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def moved(self, *, began: int = 0) -> None:
+    def moved(self, began: int = 0) -> None:
         """Note that something happened; `began` is 1 for a tool that starts to work and -1 for one that is done."""
         self._last = self._loop.time()
         self._tools += began
@@ -69,8 +70,7 @@ def watched(watch: Watch, emit: Callable[[RunEvent], None]) -> Callable[[RunEven
     """Return an emitter whose every event counts as a move."""
 
     def told(event: RunEvent) -> None:
-        kind = type(event)
-        watch.moved(began=1 if kind is ToolStarted else -1 if kind is ToolEnded else 0)
+        watch.moved(_BEGAN.get(type(event), 0))
         emit(event)
 
     return told

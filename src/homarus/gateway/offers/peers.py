@@ -22,7 +22,7 @@ from homarus.core.routes import SessionKey, main_session, normalize_agent_id
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
 from homarus.gateway.feed import EventFeed
-from homarus.gateway.follow import follow_family
+from homarus.gateway.follow import Following
 from homarus.gateway.offers.views import Conversations, Stores
 from homarus.gateway.offers.visible import is_foreign
 from homarus.queue.collect import Queued
@@ -115,7 +115,7 @@ class Sent:
         """Wait for the end."""
         ended, tainted = RunEnded("", "aborted"), False
         try:
-            async for event in follow_family(self._lane, self._key, self._events, self._owed, everyone=False):
+            async for event in Following(self._lane, self._key, self._events, self._owed, everyone=False):
                 if isinstance(event, RunEnded):
                     ended = event
                 elif isinstance(event, ToolEnded):
