@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SKIPPED = "Skipped due to queued user message."
 MAX_PARALLEL = 8
+# What only read can read again, so a power cut (never a kill) may take the results of this time: they share one sync.
+SHARED_SYNC_SECONDS = 0.1
 
 
 class BatchEnd(Struct, frozen=True):
@@ -63,6 +65,7 @@ class Batch:
         self._boundary = boundary
         self._warned = 0
         self._room = StepRoom(context.window_tokens, 1)
+        self._synced = float("-inf")
         # The newest result, if it is a failure.
         self.failed: ToolResult | None = None
 
@@ -140,10 +143,11 @@ class Batch:
         return replace(result, details=details)
 
     def _keep(self, call: ToolCall, result: ToolResult, verdict: Verdict) -> str:
-        stuck = self._guard.note(call, result, known=self._box.find(call.name) is not None)
+        tool = self._box.find(call.name)
+        stuck = self._guard.note(call, result, known=tool is not None)
         if verdict.level is Level.WARNING:
             result = replace(result, parts=(*result.parts, Text(f"\n\n{verdict.text}")))
-        self._store(self._room.fit(result, self._context.overflow_dir))
+        self._store(self._room.fit(result, self._context.overflow_dir), again=tool is not None and tool.replay_safe)
         return stuck
 
     def _blocked(self, calls: Sequence[ToolCall], verdict: Verdict) -> BatchEnd:
@@ -161,8 +165,12 @@ class Batch:
                 ToolResult(call.id, call.name, (Text(text),), now, is_error=True, details={"status": "skipped"})
             )
 
-    def _store(self, result: ToolResult) -> None:
-        self._session.append_message(result)
+    def _store(self, result: ToolResult, *, again: bool = False) -> None:
+        now = self._clock.monotonic()
+        durable = not again or now - self._synced >= SHARED_SYNC_SECONDS
+        if durable:
+            self._synced = now
+        self._session.append_message(result, durable=durable)
         self.failed = result if result.is_error else None
         milliseconds = (result.details or {}).get("durationMs", 0)
         self._emit(ToolEnded(result, milliseconds / 1000))
