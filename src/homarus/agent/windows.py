@@ -122,7 +122,7 @@ def _engine_call(scene: Scene) -> EngineCall:
         session_key=str(scene.turn.session),
         session_file=writer.path,
         token_budget=prepared.window_tokens,
-        tools=tuple(spec.name for spec in prepared.specs),
+        tools=tuple([spec.name for spec in prepared.specs]),
         model=prepared.chain.primary.key,
         prompt=scene.turn.text,
         heartbeat=scene.turn.heartbeat,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 
 from homarus.core.messages import User
@@ -38,11 +39,10 @@ def render_volatile(sections: Iterable[Section], said: Said) -> tuple[str, dict[
     parts: list[str] = []
     present: set[str] = set()
     for section in sections:
-        name, text = inline(section.name, 80).removesuffix(_ONCE), _harmless(section.text)
+        name, text, word = _spoken(section)
         if text in {"", WITHDRAWN}:
             continue
         present.add(name)
-        word = _word(text, once=section.once)
         if said.get(name) != word:
             parts.append(_part(name, text, once=section.once))
             now[name] = word
@@ -77,6 +77,13 @@ def said_in_view(view: View) -> dict[str, str]:
     """
     turns = project(View(None, (), view.after))
     return said_in(turn.context for turn in turns if isinstance(turn, User))
+
+
+@lru_cache(maxsize=64)
+def _spoken(section: Section) -> tuple[str, str, str]:
+    """Return a section's name and text as they may be said, and the word for it; most are the same from turn to turn."""
+    text = _harmless(section.text)
+    return inline(section.name, 80).removesuffix(_ONCE), text, _word(text, once=section.once)
 
 
 def _harmless(text: str) -> str:
