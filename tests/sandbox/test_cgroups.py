@@ -16,7 +16,7 @@ async def test_no_group_is_left_behind(tmp_path: Path) -> None:
     probe = cgroups.make("probe-" + os.urandom(4).hex(), Limits())
     if probe is None:
         pytest.skip("groups cannot be made or are not needed here")
-    base = Path(probe.entrance).parent.parent
+    base = Path(probe.entrances[0]).parent.parent
     probe.close()
     spec = SandboxSpec(Backend.BWRAP, str(tmp_path))
     marks = [f"group-{os.urandom(4).hex()}" for _ in range(20)]

@@ -58,7 +58,7 @@ def groups() -> list[str]:
     probe = cgroups.make("probe-" + os.urandom(4).hex(), Limits())
     if probe is None:
         return []
-    base = Path(probe.entrance).parent.parent
+    base = Path(probe.entrances[0]).parent.parent
     probe.close()
     return [path.name for path in base.glob(f"homarus-{os.getpid()}.*")]
 
@@ -236,7 +236,7 @@ def left(mark: str) -> list[int]:
 def of(pid: int) -> list[str]:
     """Return the control groups of a process."""
     top = Path("/sys/fs/cgroup")
-    return [str(path) for base in (top, top / "pids") for path in base.rglob(f"homarus-{pid}.*")]
+    return [str(path) for base in (top, top / "pids", top / "memory") for path in base.rglob(f"homarus-{pid}.*")]
 
 
 @needs_landlock

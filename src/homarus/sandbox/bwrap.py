@@ -21,7 +21,8 @@ else:
     seccomp = later("homarus.sandbox.seccomp")
 
 
-# The system as a program needs it to start, and nothing that says who lives here.
+# The system as a program needs it to start, and nothing that says who lives here. Keys lie beside certificates: as root
+# we could read them.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 _ETC = (
     "/etc/alternatives",
@@ -37,7 +38,10 @@ _ETC = (
     "/etc/fonts",
     "/etc/ssl/certs",
     "/etc/ca-certificates",
-    "/etc/pki",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/openssl.cnf",
 )
 # More than this many things at the top of a locked workspace, and the rest can only be read.
 _MAX_ENTRIES = 300
@@ -51,7 +55,10 @@ _SWITCHES = (
     "/proc/fs",
     "/proc/mtrr",
 )
-_PRIVATE = ("/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own
+_JUST_IT = (
+    getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+)  # the thing itself: neither what it leads to nor its content
+_PRIVATE = ("/dev/shm", "/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
 
@@ -77,6 +84,9 @@ def command(
         line += _system_folder(path)
     for path in _ETC + (_ETC_NETWORK if spec.network else ()):
         line += ["--ro-bind-try", path, path]
+    for path in spec.hidden:
+        # A home or a state folder among the programs, such as that of a service in /opt.
+        line += ["--tmpfs", path, "--remount-ro", path] if within_system(path) else []
     # The order is the nesting: private folders first, then what is shown on top of them.
     line += ["--proc", "/proc", "--dev", "/dev"]
     # Switches of the whole machine. Their owner is root, and root without powers is still their owner: a command could
@@ -86,11 +96,17 @@ def command(
     for path in _PRIVATE:
         # What is written there is memory, and no limit of a process counts it.
         line += [*_sized(spec.limits), "--tmpfs", path]
+    line += ["--remount-ro", "/dev"]
     for mount in spec.mounts:
         line += ["--bind" if mount.writable else "--ro-bind", mount.path, mount.path]
     line += _workspace(spec, held)
     line += ["--remount-ro", "/", "--chdir", cwd if spec.can_read(cwd) else "/tmp", "--", *limited(spec.limits, argv)]  # noqa: S108
     return line
+
+
+def within_system(path: str) -> bool:
+    """Say whether a path lies among the programs that every command sees."""
+    return any(path.startswith(f"{top}/") for top in _SYSTEM)
 
 
 def _sized(limits: Limits) -> list[str]:
@@ -164,11 +180,29 @@ def _workspace(spec: SandboxSpec, held: list[int] | None) -> list[str]:
     if spec.locked:
         return _locked(spec, held)
     line = ["--bind", spec.workspace, spec.workspace]
-    # Git runs what stands in these two, and the next one to run git does it outside the sandbox.
-    if not os.path.islink(f"{spec.workspace}/.git"):  # noqa: PTH114 - this runs before every command
-        for name in ("hooks", "config"):
-            line += _shown("--ro-bind", f"{spec.workspace}/.git/{name}", held)
-    return line
+    # What is run outside of the sandbox: our own hooks by us, and git's by the next one who uses git there.
+    return [*line, *_shown("--ro-bind", f"{spec.workspace}/hooks", held), *_git(f"{spec.workspace}/.git", held)]
+
+
+def _git(folder: str, held: list[int] | None) -> list[str]:
+    """Return the words that keep the programs and settings of a repository as they are.
+
+    The folder itself is shown on top of itself: what something is shown on can be neither renamed nor removed, and so
+    no other folder can be put in its place.
+    """
+    try:
+        top = os.open(folder, _JUST_IT | os.O_DIRECTORY)
+    except NotADirectoryError:
+        return _shown("--ro-bind", folder, held)  # a file that says where the repository is; of a link nothing is shown
+    except OSError:
+        return []
+    try:
+        line = _shown("--bind", folder, held)
+        for name in ("hooks", "config", "config.worktree", "commondir", "modules"):
+            line += _shown("--ro-bind", f"{folder}/{name}", held, top)
+        return line
+    finally:
+        os.close(top)
 
 
 def _locked(spec: SandboxSpec, held: list[int] | None) -> list[str]:
@@ -186,21 +220,22 @@ def _locked(spec: SandboxSpec, held: list[int] | None) -> list[str]:
     return line
 
 
-def _shown(option: str, path: str, held: list[int] | None) -> list[str]:
+def _shown(option: str, path: str, held: list[int] | None, folder: int | None = None) -> list[str]:
     """Return the words that show one thing of the workspace, by descriptor where bubblewrap takes one.
 
-    A command that runs beside this one could put a link in its place between the look and the mount.
+    A command that runs beside this one could put a link in its place between the look and the mount, or in place of
+    its `folder`, which is held open.
     """
-    if held is None or not _takes_descriptors():
-        return [f"{option}-try", path, path]
     try:
-        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path if folder is None else path.rpartition("/")[2], _JUST_IT, dir_fd=folder)
     except OSError:
         return []
-    held.append(fd)
-    if stat.S_ISLNK(os.fstat(fd).st_mode):
-        return []
-    return [f"{option}-fd", str(fd), path]
+    is_link = stat.S_ISLNK(os.fstat(fd).st_mode)
+    if held is not None and not is_link and _takes_descriptors():
+        held.append(fd)
+        return [f"{option}-fd", str(fd), path]
+    os.close(fd)
+    return [] if is_link else [f"{option}-try", path, path]
 
 
 @cache

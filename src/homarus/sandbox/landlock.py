@@ -28,7 +28,8 @@ _PROBE_SECONDS, _PROBE_TRIES = 0.002, 5_000
 
 def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
     """Return the order for the launcher: what the spec opens, then the command."""
-    readable = [*_READABLE, *_FILES, *(_NETWORK if spec.network else ())]
+    system = [shown for path in _READABLE for shown in _without(path, spec.hidden)]
+    readable = [*system, *_FILES, *(_NETWORK if spec.network else ())]
     writable, entries = list(_DEVICES), list[str]()
     for mount in spec.mounts:
         (writable if mount.writable else readable).append(mount.path)
@@ -47,9 +48,9 @@ def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str,
     return [*order, "--", *argv]
 
 
-def launch(order: Sequence[str], folder: scratch.Scratch, *, group: str, stdin: int, sink: int) -> int:
-    """Start the command of an order and return its process id; `group` is the control group that it enters, if any."""
-    given = [f"private={folder.path}", f"group={group}", *order]
+def launch(order: Sequence[str], folder: scratch.Scratch, *, groups: Sequence[str] = (), stdin: int, sink: int) -> int:
+    """Start the command of an order and return its process id; `groups` are the control groups that it enters, if any."""
+    given = [f"private={folder.path}", *(f"group={group}" for group in groups), *order]
     if any("\0" in word for word in given):
         raise ToolError(
             "a variable or a path holds a NUL byte", cure="leave it out"
@@ -61,6 +62,19 @@ def launch(order: Sequence[str], folder: scratch.Scratch, *, group: str, stdin: 
         return launcher.launch([text, folder.fd, stdin, sink])
     finally:
         os.close(text)
+
+
+def _without(path: str, hidden: Sequence[str]) -> list[str]:
+    """Return what is shown of a folder: itself, or all that is in it besides a hidden one. Landlock knows no exceptions."""
+    if path in hidden:
+        return []
+    if not any(each.startswith(f"{path}/") for each in hidden):
+        return [path]
+    try:
+        names = sorted(os.listdir(path))  # noqa: PTH208
+    except OSError:
+        return []
+    return [shown for name in names for shown in _without(f"{path}/{name}", hidden)]
 
 
 def _unlocked(spec: SandboxSpec) -> list[str]:
@@ -85,7 +99,7 @@ def available() -> bool:
     try:
         folder, nothing = scratch.make(), os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
-            return _waited(launch(order, folder, group="", stdin=nothing, sink=nothing)) == 0
+            return _waited(launch(order, folder, stdin=nothing, sink=nothing)) == 0
         finally:
             os.close(nothing)
             folder.remove()

@@ -73,8 +73,8 @@ def _become(words: int, folder: int, source: int, sink: int, answer: int) -> Non
         for ignored in _IGNORED:
             _libc.signal(ignored, None)
         order, argv = _order(os.fsdecode(os.pread(words, os.fstat(words).st_size, 0)).split("\0"))
-        if order["group"]:
-            _enter(order["group"])
+        for group in order["group"]:
+            _enter(group)
         private = order["private"]
         # A file that exists and cannot be opened stops git; it does without the system's.
         env = {**order["env"], "HOME": private, "TMPDIR": private, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -96,10 +96,10 @@ def _become(words: int, folder: int, source: int, sink: int, answer: int) -> Non
 def _order(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Read the words up to `--`; what follows is the command."""
     at = words.index("--")
-    order: dict[str, Any] = {"read": [], "write": [], "entry": [], "env": {}, "filter": b""}
+    order: dict[str, Any] = {"read": [], "write": [], "entry": [], "group": [], "env": {}, "filter": b""}
     for word in words[:at]:
         name, _, value = word.partition("=")
-        if name in {"read", "write", "entry"}:
+        if name in {"read", "write", "entry", "group"}:
             order[name].append(value)
         elif name == "filter":
             order[name] = bytes.fromhex(value)
@@ -107,7 +107,7 @@ def _order(words: list[str]) -> tuple[dict[str, Any], list[str]]:
             variable, _, value = value.partition("=")
             order["env"][variable] = value
         else:
-            order[name] = value if name in {"cwd", "private", "group"} else int(value)
+            order[name] = value if name in {"cwd", "private"} else int(value)
     return order, words[at + 1 :]
 
 

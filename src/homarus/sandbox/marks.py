@@ -51,6 +51,16 @@ def all_marked(since: int = 0) -> list[tuple[int, str]]:
     return found
 
 
+def in_session(session: int, since: int = 0) -> list[int]:
+    """Return the living processes of a session, which no command under Landlock can leave; its leader is not among them."""
+    found = []
+    for pid in _pids(since):
+        if pid != session and (facts := _slurp(f"/proc/{pid}/stat").rpartition(b")")[2].split()):
+            state, _, _, own = facts[:4]
+            found += [pid] if int(own) == session and state not in b"ZX" else []
+    return found
+
+
 def start_of(pid: int) -> str:
     """Return the moment when a process began, in the kernel's count: with its number, this names one process for good."""
     try:

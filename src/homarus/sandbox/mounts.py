@@ -43,3 +43,13 @@ def refusal(path: Path, *, home: Path, state_dir: Path) -> str:
         if place.is_relative_to(path):
             return f"contains {place}, which holds secrets or controls the machine"
     return ""
+
+
+def controls(workspace: Path, home: Path) -> bool:
+    """Say whether a real path lies where work has no place: among what controls the machine, or among a user's keys.
+
+    The home of root is not meant, nor OpenClaw's folder: workspaces lie there.
+    """
+    guarded = [Path(place) for place in _SYSTEM if place != "/root"]
+    guarded += [home / name for name in _SECRETS if name != ".openclaw"]
+    return any(workspace.is_relative_to(place) for place in guarded)

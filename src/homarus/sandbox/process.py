@@ -20,13 +20,15 @@ from msgspec import Struct
 from homarus.core.cancel import Cancel
 from homarus.core.errors import ToolError
 from homarus.sandbox import bwrap, cgroups, docker, landlock, leftovers, scratch
-from homarus.sandbox.marks import MARK, marked, owned
+from homarus.sandbox.marks import MARK, in_session, marked, owned
 from homarus.sandbox.spawn import Process, adopt, spawn
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 
 GRACE_SECONDS = 0.3
 LINGER_SECONDS = 0.2
 _BLOCK = 65536
+_ROUNDS = 100
+_YOUNG_SECONDS = 0.5
 
 
 class Order(Struct, frozen=True):
@@ -218,11 +220,25 @@ class Child:
     def _sweep(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
-        if self._spec.backend in {Backend.OFF, Backend.LANDLOCK}:
-            inside = self._things.cage.processes() if self._things.cage is not None else []
-            for pid in {*marked(self._order.mark, self._process.pid), *inside} - {0, self._process.pid}:
+        if self._spec.backend not in {Backend.OFF, Backend.LANDLOCK}:
+            return
+        # What is being killed may still have started something; whatever is left then is looked for again.
+        for _ in range(_ROUNDS if number == signal.SIGKILL else 1):
+            left = self._left()
+            for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
+            if not left:
+                return
+
+    def _left(self) -> set[int]:
+        """Return the processes of the command besides itself, wherever they went."""
+        own = self._process.pid
+        # In a longer time the numbers of processes may have gone round, and the youngest is not the highest any more.
+        since = own if self._process.age < _YOUNG_SECONDS else 0
+        found = in_session(own, since) if self._spec.backend is Backend.LANDLOCK else marked(self._order.mark, since)
+        inside = self._things.cage.processes() if self._things.cage is not None else []
+        return {*found, *inside} - {0, own}
 
 
 async def start(spec: SandboxSpec, order: Order) -> Child:
@@ -261,17 +277,18 @@ def _begin(spec: SandboxSpec, order: Order, things: Things, lent: ExitStack) -> 
         lent.callback(os.close, stdin)
     if spec.backend in {Backend.BWRAP, Backend.LANDLOCK}:
         things.cage = cgroups.make(order.mark, spec.limits)
-    group = things.cage.entrance if things.cage is not None else ""
+    groups = things.cage.entrances if things.cage is not None else ()
     if spec.backend is Backend.LANDLOCK:
         leftovers.sweep_folders()
         things.folder = scratch.make()
         words = landlock.words(spec, order.argv, cwd=order.cwd, env=env)
-        return adopt(landlock.launch(words, things.folder, group=group, stdin=stdin, sink=sink))
+        return adopt(landlock.launch(words, things.folder, groups=groups, stdin=stdin, sink=sink))
     held: list[int] = []
     lent.callback(_close, held)
     line = command_line(spec, order, env, held)
-    if group:
-        line = ["/bin/sh", "-c", 'echo $$ > "$1" && shift && exec "$@"', "sh", group, *line]
+    if groups:
+        enter = 'echo $$ > "$1" && shift && ' * len(groups)
+        line = ["/bin/sh", "-c", f'{enter}exec "$@"', "sh", *groups, *line]
     cwd = order.cwd if spec.backend is Backend.OFF else "/"
     variables = env if spec.backend is not Backend.DOCKER else None
     return spawn(line, stdin=stdin, sink=sink, cwd=cwd, env=variables, held=held)

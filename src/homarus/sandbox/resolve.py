@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
-from homarus.sandbox.mounts import parse_binds
+from homarus.sandbox.mounts import controls, parse_binds
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
 
@@ -51,13 +51,22 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
         image=settings.docker.image,
         binary=settings.docker.binary,
         user=settings.docker.user,
+        hidden=tuple(sorted({str(place.home.resolve()), str(place.state_dir.resolve())})),
     )
     if settings.mode == "off" or (settings.mode == "non-main" and place.session.is_main):
         return spec
-    if place.state_dir.resolve().is_relative_to(workspace):
-        # Its own rules would lie open to the agent. It gets a sandbox without any folder.
+    if _gives_away(workspace, place):
         spec = replace(spec, access=Access.NONE)
     return replace(spec, backend=_choose(settings, available))
+
+
+def _gives_away(workspace: Path, place: Place) -> bool:
+    """Say whether a workspace would open more than work: then the agent gets a sandbox without any folder.
+
+    In a state folder lie its own rules; in a home, keys and what a shell runs at the next login.
+    """
+    home, state = place.home.resolve(), place.state_dir.resolve()
+    return any(each.is_relative_to(workspace) for each in (home, state)) or controls(workspace, home)
 
 
 def _apart(mounts: tuple[Mount, ...], workspace: Path, settings: SandboxSettings) -> tuple[Mount, ...]:

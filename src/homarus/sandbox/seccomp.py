@@ -84,25 +84,49 @@ _SHARED = {
     "mq_unlink": (241, 181),
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
     "removexattr": (197, 14),
     "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
+    # Landlock does not know it: a watch on a folder tells the names of everything that happens in it.
+    "inotify_add_watch": (254, 27),
 }
-# Modes, owners and times of files by their paths, which Landlock leaves to everybody who owns them. These calls succeed and
-# change nothing: programs such as git and tar give up when they fail.
+# Modes, owners and times of files, which Landlock leaves to everybody who owns them: also through a descriptor that was
+# opened for reading, which for root means every program of the system. These calls succeed and change nothing: programs
+# such as git and tar give up when they fail. The same goes for leaving the session, by which a command's processes are found.
 _IDLE = {
     "chmod": (90, -1),
+    "fchmod": (91, 52),
     "fchmodat": (268, 53),
     "fchmodat2": (452, 452),
     "chown": (92, -1),
     "lchown": (94, -1),
+    "fchown": (93, 55),
     "fchownat": (260, 54),
     "utime": (132, -1),
     "utimes": (235, -1),
     "futimesat": (261, -1),
+    "utimensat": (280, 88),
+    "setsid": (112, 157),
 }
+# Where a call names the mode of a file, by the number of the argument: a program that lends its owner's rights to whoever
+# starts it would do so outside, too. The second list makes files only if its flags (one argument before) say so.
+_MODES = {
+    "chmod": (1, 90, -1),
+    "fchmod": (1, 91, 52),
+    "fchmodat": (2, 268, 53),
+    "fchmodat2": (2, 452, 452),
+    "creat": (1, 85, -1),
+    "mkdir": (1, 83, -1),
+    "mkdirat": (2, 258, 34),
+    "mknod": (1, 133, -1),
+    "mknodat": (2, 259, 33),
+}
+_OPENS = {"open": (2, 2, -1), "openat": (3, 257, 56)}
+_CREATES, _LENT = 0x400040, 0o6000  # O_CREAT or O_TMPFILE; set-user-id or set-group-id
 # What a process may do to itself (argument zero) and not to its neighbours: number of the argument, then the call.
 _OWN_ONLY = {
     "prlimit64": (0, 302, 261),
@@ -113,9 +137,14 @@ _OWN_ONLY = {
     "sched_setaffinity": (0, 203, 122),
     "sched_setattr": (0, 314, 274),
 }
-_SOCKET, _CLONE, _CLONE3, _UTIMENSAT = (41, 198), (56, 220), (435, 435), (280, 88)
-# With a network: IPv4, IPv6, and what names are looked up with. Sockets of this machine's services are none of it.
+_SOCKET, _CLONE, _CLONE3, _OPENAT2, _IOCTL = (41, 198), (56, 220), (435, 435), (437, 437), (16, 29)
+# IPv4, IPv6, and what names are looked up with. Sockets of this machine's services are none of it, nor are those that no
+# namespace of the network holds: a socket with a name in the workspace, or the one to the host of a virtual machine (vsock).
 _FAMILIES = (2, 10, 16)
+# Typing into a terminal; and flags of a file that its owner may change through a descriptor for reading.
+_TYPING, _FLAGS = (0x5412, 0x541C), (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40806685, 0x800C6613)
+# All processes of one's user at once, as setpriority and ioprio_set call them.
+_EVERYBODY = {"setpriority": (2, 141, 140), "ioprio_set": (3, 251, 30)}
 _NAMESPACES = 0x7E020000  # every flag of clone that asks for one
 _KILL, _ALLOW, _EPERM, _ENOSYS, _DONE = 0x80000000, 0x7FFF0000, 0x00050001, 0x00050026, 0x00050000
 Step = tuple[int, int, int, int]
@@ -144,17 +173,24 @@ def filter_code(*, network: bool, isolated: bool) -> bytes:
         ),  # its flags cannot be seen from here; programs fall back to clone
         *_when(_CLONE[column], (0x20, 0, 0, 16), (0x45, 0, 1, _NAMESPACES), (0x06, 0, 0, _EPERM), (0x20, 0, 0, 0)),
     ]
-    if network:
+    # Its mode cannot be seen from here either; programs fall back to openat.
+    steps += _when(_OPENAT2[column], (0x06, 0, 0, _ENOSYS))
+    if network or isolated:
         steps += _when(_SOCKET[column], (0x20, 0, 0, 16), *_one_of(_FAMILIES), (0x20, 0, 0, 0))
     if not isolated:
-        for argument, *numbers in _OWN_ONLY.values():
-            own = (0x20, 0, 0, 16 + 8 * argument), (0x15, 1, 0, 0), (0x06, 0, 0, _EPERM), (0x20, 0, 0, 0)
-            steps += _when(numbers[column], *own)
-        # A time may be set through a descriptor (no path, argument zero): Landlock has let the command open it.
-        times = (0x20, 0, 0, 24), (0x15, 1, 0, 0), (0x06, 0, 0, _DONE), (0x20, 0, 0, 0)
-        steps += _when(_UTIMENSAT[column], *times)
         for idle in sorted(each[column] for each in _IDLE.values() if each[column] >= 0):
             steps += _when(idle, (0x06, 0, 0, _DONE))
+        for everybody, *numbers in _EVERYBODY.values():
+            steps += _when(numbers[column], *_denied_where(0, (0x15, 0, 1, everybody)))
+        for argument, *numbers in _OWN_ONLY.values():
+            steps += _when(numbers[column], *_denied_where(argument, (0x15, 1, 0, 0)))
+    for argument, *numbers in _MODES.values():
+        steps += _when(numbers[column], *_denied_where(argument, (0x45, 0, 1, _LENT)))
+    for argument, *numbers in _OPENS.values():
+        makes = (0x20, 0, 0, 8 + 8 * argument), (0x45, 0, 3, _CREATES)
+        steps += _when(numbers[column], *makes, *_denied_where(argument, (0x45, 0, 1, _LENT)))
+    tests = ((0x15, 0, 1, request) for request in (_TYPING if isolated else _TYPING + _FLAGS))
+    steps += _when(_IOCTL[column], *_denied_where(1, *tests))
     for number in sorted(denied):
         steps += _when(number, (0x06, 0, 0, _EPERM))
     steps.append((0x06, 0, 0, _ALLOW))
@@ -163,7 +199,13 @@ def filter_code(*, network: bool, isolated: bool) -> bytes:
 
 def _when(number: int, *steps: Step) -> list[Step]:
     """Return steps that run only for one call; the call's number is loaded before and must be loaded after them."""
-    return [(0x15, 0, len(steps), number), *steps]
+    return [(0x15, 0, len(steps), number), *steps] if number >= 0 else []
+
+
+def _denied_where(argument: int, *tests: Step) -> list[Step]:
+    """Return steps that deny a call where an argument meets one of the tests; a test that is not met leaps over one step."""
+    denying = [step for test in tests for step in (test, (0x06, 0, 0, _EPERM))]
+    return [(0x20, 0, 0, 16 + 8 * argument), *denying, (0x20, 0, 0, 0)]
 
 
 def _one_of(values: tuple[int, ...]) -> list[Step]:

@@ -23,12 +23,18 @@ class Process:
         self._code: int | None = None
         self._then: list[Callable[[], object]] = []
         self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
         try:
             watch = watched(pid)
         except (AttributeError, OSError):  # macOS, an old kernel, or no descriptor is left
             threading.Thread(target=self._outwait, daemon=True).start()
         else:
             self._loop.add_reader(watch, self._readable, watch)
+
+    @property
+    def age(self) -> float:
+        """Return how many seconds ago it began."""
+        return self._loop.time() - self._began
 
     def then(self, call: Callable[[], object]) -> None:
         """Call this at the end, at once if that was already."""

@@ -64,6 +64,8 @@ class SandboxSpec(Struct, frozen=True):
     user: str = ""
     # Names at the top of the workspace that stay as they are, whatever `access` says. Nothing new appears there then.
     locked: tuple[str, ...] = ()
+    # Folders that no command sees, even where they lie in a folder of the system's: the home and the state folder.
+    hidden: tuple[str, ...] = ()
 
     @property
     def enforced(self) -> bool:
@@ -100,6 +102,7 @@ class SandboxSpec(Struct, frozen=True):
             limits=self.limits.narrow(wish.limits),
             env=tuple(name for name in wish.env if not self.enforced or name in self.env),
             locked=tuple(sorted({*self.locked, *wish.locked})),
+            hidden=tuple(sorted({*self.hidden, *wish.hidden})),
         )
 
     def contains(self, other: SandboxSpec) -> bool:
@@ -115,6 +118,7 @@ class SandboxSpec(Struct, frozen=True):
             and self.limits.narrow(other.limits) == other.limits
             and set(other.env) <= set(self.env)
             and set(self.locked) <= set(other.locked)
+            and set(self.hidden) <= set(other.hidden)
         )
 
     def _narrow_access(self, wish: SandboxSpec) -> Access:
