@@ -230,3 +230,17 @@ NETWORK += [
 ]  # fmt: skip
 # Words that a command prints when it could do something to a process outside.
 REACHED = ("ptraced", "reniced", "scored", "limited", "pinned", "scheduled", "niced", "named", "cleared", "written")
+# What wants to go on after its command has ended; `{n}` is a number of seconds that nobody else sleeps.
+LINGERERS = [
+    "sleep {n} &",
+    "nohup sleep {n} >/dev/null 2>&1 &",
+    "setsid sleep {n} >/dev/null 2>&1 &",
+    "env -i setsid sleep {n} >/dev/null 2>&1 &",
+    "(setsid sh -c 'trap \"\" TERM HUP; env -i sleep {n} & sleep {n}' &) </dev/null >/dev/null 2>&1",
+    "set -m; sleep {n} & disown; set +m; sleep {n} &",
+    _python("for _ in range(2):", "    if os.fork(): os._exit(0)", "    os.setsid()", "[os.close(fd) for fd in (0, 1, 2)]", "os.execve('/bin/sleep', ['sleep', '{n}'], {{}})"),
+    _python("import subprocess", "subprocess.Popen(['sleep', '{n}'], start_new_session=True, env={{}}, stdin=-3, stdout=-3, stderr=-3)"),
+    _python("os.setpgid(0, 0)", "pid = os.fork()", "pid or os.execve('/bin/sleep', ['sleep', '{n}'], {{}})", "os.setpgid(pid, pid)"),
+]  # fmt: skip
+# Ends only by force, and starts others meanwhile.
+STUBBORN = "trap '' TERM HUP INT; while :; do env -i setsid sleep {n} & env -i sleep {n} & sleep 0.01; done"

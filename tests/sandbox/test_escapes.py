@@ -14,16 +14,19 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
-from tests.sandbox.attempts import NETWORK, PROCESSES, REACHED, READS, SECRET, WRITES
+from tests.sandbox.attempts import LINGERERS, NETWORK, PROCESSES, REACHED, READS, SECRET, STUBBORN, WRITES
 
 from homarus.core.cancel import Cancel
 from homarus.sandbox.process import Order, available, run
 from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 
+INSIDE = Path(__file__).with_name("inside.py").read_text()
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 BACKENDS = [backend for backend in (Backend.BWRAP, Backend.LANDLOCK) if available(backend)]
 MADE = ("/usr/bin/homarus-made", "/etc/homarus-made", "/etc/ld.so.preload", "/etc/cron.d/homarus-made")
 MADE += ("/root/homarus-made", "/sys/fs/cgroup/homarus-made", "/sys/fs/cgroup/pids/homarus-made")
@@ -131,7 +134,7 @@ async def run_all(yard: Yard, backend: Backend) -> list[str]:
         pairs = zip(group, outputs, strict=True)
         through += [f"{what}: one of {group}" for what in yard.breaches()]
         through += [f"reached: {command}" for command, output in pairs if set(REACHED) & set(output.split())]
-    heard = []
+    heard: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append("tcp")
@@ -147,9 +150,56 @@ async def run_all(yard: Yard, backend: Backend) -> list[str]:
         if heard:
             through.append(f"network: one of {group}")
             heard.clear()
+    if platform.machine() == "x86_64":
+        through += await calls_inside(yard, spec, serve, heard)
+    through += await stays_behind(yard, spec)
     for made in (server, abstract, local):
         made.close()
     return through
+
+
+async def stays_behind(yard: Yard, spec: SandboxSpec) -> list[str]:
+    """Start what wants to outlive its command in every way there is, and return what does."""
+    token = f"9{os.getpid()}"
+    outputs = await asyncio.gather(*(yard.attempt(spec, command.replace("{n}", token)) for command in LINGERERS))
+    assert len(outputs) == len(LINGERERS)
+    order = yard.order(spec, STUBBORN.replace("{n}", token))
+    await run(spec, order, limit=1000, seconds=0.7, cancel=Cancel())
+    # Its processes are dead when a command has ended, and gone a moment later.
+    for _ in range(50):
+        alive = [line for line in map(_words, Path("/proc").glob("[0-9]*/cmdline")) if token in line]
+        if not alive:
+            return []
+        await asyncio.sleep(0.02)
+    return [f"still runs: {line}" for line in alive]
+
+
+def _words(path: Path) -> str:
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+async def calls_inside(yard: Yard, spec: SandboxSpec, serve: Serve, heard: list[str]) -> list[str]:
+    """Let one program make all attempts that need the kernel's own calls, and return what it says got through."""
+    served = await asyncio.start_unix_server(serve, yard.ws / "served")
+    arguments = (str(yard.out), str(yard.victim.pid), str(yard.ws / "served"), spec.backend.value)
+    order = Order(
+        ("python3", "-c", INSIDE, *arguments),
+        str(yard.ws),
+        clean_environment(spec, os.environ, {}),
+        os.urandom(6).hex(),
+    )
+    output, _ = await run(spec, order, limit=50_000, seconds=30, cancel=Cancel())
+    served.close()
+    lines = output.decode("utf-8", "replace").splitlines()
+    if not lines or not lines[-1].startswith(("tried", "through")):
+        return ["the attempts inside did not come to an end", *lines[-3:]]
+    found = [line for line in lines if line.startswith("through")] + yard.breaches()
+    # What such a program leaves behind for later: nothing that lends its owner's rights.
+    found += [f"lends rights: {path.name}" for path in yard.ws.rglob("*") if path.lstat().st_mode & 0o6000]
+    return found + [f"heard: {word}" for word in heard]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

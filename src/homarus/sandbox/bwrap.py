@@ -84,9 +84,9 @@ def command(
         line += _system_folder(path)
     for path in _ETC + (_ETC_NETWORK if spec.network else ()):
         line += ["--ro-bind-try", path, path]
-    for path in spec.hidden:
-        # A home or a state folder among the programs, such as that of a service in /opt.
-        line += ["--tmpfs", path, "--remount-ro", path] if within_system(path) else []
+    hidden = _hidden(spec)
+    for path in hidden:
+        line += [*_sized(spec.limits), "--tmpfs", path]
     # The order is the nesting: private folders first, then what is shown on top of them.
     line += ["--proc", "/proc", "--dev", "/dev"]
     # Switches of the whole machine. Their owner is root, and root without powers is still their owner: a command could
@@ -100,13 +100,17 @@ def command(
     for mount in spec.mounts:
         line += ["--bind" if mount.writable else "--ro-bind", mount.path, mount.path]
     line += _workspace(spec, held)
+    for path in hidden:
+        line += ["--remount-ro", path]
     line += ["--remount-ro", "/", "--chdir", cwd if spec.can_read(cwd) else "/tmp", "--", *limited(spec.limits, argv)]  # noqa: S108
     return line
 
 
-def within_system(path: str) -> bool:
-    """Say whether a path lies among the programs that every command sees."""
-    return any(path.startswith(f"{top}/") for top in _SYSTEM)
+def _hidden(spec: SandboxSpec) -> list[str]:
+    """Return what must be covered: a home or a state folder among the programs, such as that of a service in /opt."""
+    found = [path for path in spec.hidden if any(path.startswith(f"{top}/") for top in _SYSTEM)]
+    outer = [path for path in found if not any(path.startswith(f"{other}/") for other in found)]
+    return [path for path in outer if os.path.isdir(path)]  # noqa: PTH112
 
 
 def _sized(limits: Limits) -> list[str]:
