@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.tools.calling import call, fail, say, text_of
 from tests.tools.context import context
 
@@ -131,6 +133,50 @@ async def test_a_file_of_three_gigabytes(tmp_path: Path) -> None:
     assert len(text) < MAX_BYTES + 100
     assert "alone is longer" in await fail(TOOLS, "read", ctx, path="huge", offset=3)
     assert "first 64 MB" in await fail(TOOLS, "read", ctx, path="huge", offset=4)
+
+
+def expected_lines(data: bytes, offset: int, limit: int) -> tuple[str, bool] | str:
+    """What `read` shows of a file and whether it says that there is more, or a word of why it shows nothing."""
+    lines = data.split(b"\n")
+    whole, last = [line + b"\n" for line in lines[:-1]], lines[-1]
+    rest = [*whole, *([last] if last else [])][offset - 1 :]
+    shown: list[bytes] = []
+    while rest and len(shown) < limit and len(b"".join(shown)) + len(rest[0]) <= MAX_BYTES:
+        shown.append(rest.pop(0))
+    if not shown:
+        return "longer than" if rest else "there is no line" if offset > 1 else "is empty"
+    return b"".join(shown).removesuffix(b"\n").decode(), bool(rest)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 1, 40, 9_000, 51_199, 51_200, 65_535, 70_000]), max_size=9),
+    st.booleans(),
+    st.integers(1, 8),
+    st.integers(1, 5),
+)
+async def test_the_lines_that_are_shown_are_those_of_the_file(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], closed: bool, offset: int, limit: int
+) -> None:
+    ctx = context(tmp_path_factory.mktemp("home"))
+    data = b"\n".join(bytes([97 + place]) * length for place, length in enumerate(lengths)) + b"\n" * closed
+    (ctx.workspace / "lines").write_bytes(data)
+    result = await call(TOOLS, "read", ctx, path="lines", offset=offset, limit=limit)
+    found, _, note = text_of(result).partition("\n\n[lines ")
+    expected = expected_lines(data, offset, limit)
+    if isinstance(expected, str):
+        assert expected in found
+    else:
+        assert (found, bool(note)) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"), [(b"a\r\nb\r\n", "a\nb"), (b"a\r\nb\r", "a\nb\r"), (b"a\r\r\nb", "a\nb"), (b"\xff\n", "\ufffd")]
+)
+async def test_lines_of_other_systems(tmp_path: Path, data: bytes, shown: str) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "lines").write_bytes(data)
+    assert await say(TOOLS, "read", ctx, path="lines") == shown
 
 
 async def test_many_short_lines_are_cut_between_lines(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from homarus.storage.faults import explain, explained, let_go, shown, sync_folde
 Kind = Literal["ok", "missing", "validation", "io"]
 Name = str | PurePosixPath
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+_FOLDER = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _ATTEMPTS = 3
 _PAUSE = 0.05
 
@@ -56,8 +57,11 @@ class Root:
     def __init__(self, path: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.path = path
         self._sleep = sleep
-        with explained("open folder", path):
-            fd = os.open(path, _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fd = os.open(path, _FOLDER)
+        except (OSError, ValueError):
+            with explained("open folder", path):
+                raise
         self._beneath = Beneath(fd, path)
 
     @property
@@ -189,15 +193,11 @@ class Root:
         if self._beneath.fd < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         text = str(name)
-        try:
-            raw = os.fsencode(text)
-        except UnicodeEncodeError:
-            raise Escape("no file can have this name") from None
-        if b"\0" in raw:
+        if "\0" in text or not (text.isascii() or _has_bytes(text)):
             raise Escape("no file can have this name")
         if text.startswith("/"):
             raise Escape("the name must be relative to the folder")
-        return tuple(part for part in text.split("/") if part not in ("", "."))
+        return tuple([part for part in text.split("/") if part not in ("", ".")])
 
     def _open_regular(self, name: Name, flags: int, *, follow: bool = True, mode: int = 0o600) -> int:
         fd = self._beneath.open(self._parts(name), flags | os.O_NONBLOCK, mode=mode, follow=follow)
@@ -238,6 +238,15 @@ class Root:
             )
         said = explain(error, "open", where)
         return BoundaryError(_kind(error), said.message, cure=said.cure)
+
+
+def _has_bytes(text: str) -> bool:
+    """Say whether a name can be spelled in the bytes of a file name; half of a surrogate pair cannot."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _make_dir(folder: int, leaf: str, mode: int) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from functools import cache
+import struct
+from functools import cache, lru_cache
 from typing import Any
 
-_SYS_OPENAT2 = 437  # the same number on every Linux architecture that has it
+_SYS_OPENAT2 = ctypes.c_long(437)  # the same number on every Linux architecture that has it
+_HOW = struct.Struct("=QQQ")
+_HOW_SIZE = ctypes.c_size_t(_HOW.size)
 _RENAME_NOREPLACE = 1  # Linux
 _RENAME_EXCL = 4  # macOS
-_How = ctypes.c_uint64 * 3
 NO_MAGICLINKS, NO_SYMLINKS, BENEATH = 0x02, 0x04, 0x08
 
 
@@ -21,17 +23,14 @@ def _libc() -> Any:
 
 
 @cache
-def _openat2() -> Any:
-    function = _libc()["syscall"]  # an object of its own, with the types of this one call
-    function.restype = ctypes.c_long
-    function.argtypes = [
-        ctypes.c_long,
-        ctypes.c_long,
-        ctypes.c_char_p,
-        ctypes.POINTER(ctypes.c_uint64),
-        ctypes.c_size_t,
-    ]
-    return function
+def _syscall() -> Any:
+    return _libc().syscall
+
+
+@lru_cache(maxsize=64)
+def _how(flags: int, mode: int, resolve: int) -> bytes:
+    """Return the rules as the kernel reads them: it never writes there, and every call of a tool asks with the same few."""
+    return _HOW.pack(flags, mode, resolve)
 
 
 def _call(function: Any, *arguments: Any) -> int:
@@ -45,8 +44,8 @@ def _call(function: Any, *arguments: Any) -> int:
 
 def openat2(folder: int, name: str, flags: int, mode: int, resolve: int) -> int:
     """Open with rules on how the name may be resolved. Linux only; raises ENOSYS on an old kernel."""
-    how = _How(flags, mode if flags & os.O_CREAT else 0, resolve)
-    return _call(_openat2(), _SYS_OPENAT2, folder, os.fsencode(name), how, ctypes.sizeof(how))
+    how = _how(flags, mode if flags & os.O_CREAT else 0, resolve)
+    return _call(_syscall(), _SYS_OPENAT2, folder, os.fsencode(name), how, _HOW_SIZE)
 
 
 def rename_new(folder: int, old: str, new: str) -> bool:

@@ -12,7 +12,7 @@ from homarus.core.errors import ToolError
 from homarus.core.messages import Image, Text
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, locate, opened, put, spellings
+from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -22,7 +22,8 @@ MAX_ENTRIES = 500
 # Lines are found by reading on; a file without newlines must not be read whole to find its second line.
 SCAN_BYTES = 64 << 20
 MAX_WRITE_BYTES = 8 << 20
-_BLOCK = 1 << 18
+# The first look into a file shows whether it is an image and nearly always all that is wanted. Then bigger steps are taken.
+_LOOK, _BLOCK = 1 << 16, 1 << 18
 _ALIASES = {
     "file_path": "path",
     "filePath": "path",
@@ -32,6 +33,7 @@ _ALIASES = {
     "text": "content",
 }
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+_BEGINNINGS = (*_IMAGES, b"RIFF")
 
 
 def file_tools(reach: Reach) -> list[Tool]:
@@ -88,13 +90,13 @@ class _Kit:
         with opened(spot) as root:
             fd = _open(root, spot)
             try:
-                head = os.pread(fd, 16, 0)
+                head = os.pread(fd, _LOOK, 0)
                 if kind := image_kind(head):
                     return _image(fd, kind, spot, vision=context.vision)
                 offset, limit = arguments.get("offset", 1), arguments.get("limit", MAX_LINES)
-                if offset > 1 and os.fstat(fd).st_size > SCAN_BYTES // 16:
-                    return await asyncio.to_thread(_lines, fd, spot, offset, limit)
-                return _lines(fd, spot, offset, limit)
+                if offset > 1 and len(head) == _LOOK and os.fstat(fd).st_size > SCAN_BYTES // 16:
+                    return await asyncio.to_thread(_lines, fd, head, spot, offset, limit)
+                return _lines(fd, head, spot, offset, limit)
             finally:
                 os.close(fd)
 
@@ -138,7 +140,7 @@ class _Kit:
 
 
 def _open(root: Root, spot: Spot) -> int:
-    for name in (spot.name, *spellings(spot.name)):
+    for name in names_of(spot.name):
         try:
             return root.open(name, os.O_RDONLY)
         except BoundaryError as problem:
@@ -149,6 +151,8 @@ def _open(root: Root, spot: Spot) -> int:
 
 def image_kind(head: bytes) -> str:
     """Return the kind of image that a file begins like, or nothing."""
+    if not head.startswith(_BEGINNINGS):
+        return ""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _IMAGES.items() if head.startswith(magic)), "")
@@ -166,15 +170,20 @@ def _image(fd: int, kind: str, spot: Spot, *, vision: bool) -> ToolOutput:
     return ToolOutput((Text(f"{spot.path} ({kind}, {size:,} bytes)"), Image(data, kind)), {"mimeType": kind})
 
 
-def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
-    """Return whole lines within both limits, and say where to go on."""
-    limit = min(limit, MAX_LINES)
-    lines, more, seen = _scan(fd, offset, limit)
-    if not lines:
-        if seen < 0:
+def _lines(fd: int, head: bytes, spot: Spot, offset: int, limit: int) -> ToolOutput:
+    """Return whole lines within both limits, and say where to go on. `head` is how the file begins."""
+    rest, position, seen = _from_line(fd, head, offset)
+    if seen < 0:
+        raise ToolError(
+            f"line {offset} of {spot.path} does not begin in its first {SCAN_BYTES >> 20} MB",
+            cure="look for the place with grep, or cut it out with exec (sed -n, tail -c)",
+        )
+    data, count, more = _take(fd, rest, position, min(limit, MAX_LINES))
+    if not count:
+        if more:
             raise ToolError(
-                f"line {offset} of {spot.path} does not begin in its first {SCAN_BYTES >> 20} MB",
-                cure="look for the place with grep, or cut it out with exec (sed -n, tail -c)",
+                f"line {offset} of {spot.path} alone is longer than {MAX_BYTES:,} bytes",
+                cure="look at parts of it with exec, for example with cut or head -c",
             )
         if offset > 1:
             raise ToolError(
@@ -182,58 +191,47 @@ def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
                 cure=f"use an offset up to {max(1, seen)}",
             )
         return said(f"{spot.path} is empty.", lines=0)
-    if lines[0] is None:
-        raise ToolError(
-            f"line {offset} of {spot.path} alone is longer than {MAX_BYTES:,} bytes",
-            cure="look at parts of it with exec, for example with cut or head -c",
-        )
-    text = b"\n".join(line for line in lines if line is not None).decode("utf-8", "replace").replace("\r\n", "\n")
-    last = offset + len(lines) - 1
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+    # What is left of them was converted twice.
+    text = data.decode("utf-8", "replace").removesuffix("\n").replace("\r\n", "\n")
+    last = offset + count - 1
     note = f"\n\n[lines {offset}-{last}; go on with offset={last + 1}]" if more else ""
-    return said(text + note, lines=len(lines), offset=offset, truncated=more)
+    return said(text + note, lines=count, offset=offset, truncated=more)
 
 
-def _scan(fd: int, offset: int, limit: int) -> tuple[list[bytes | None], bool, int]:
-    """Return the lines from `offset` on, whether more follow, and how many lines there are (-1: too far to look)."""
-    number, position, rest, size = 1, 0, b"", 0
-    lines: list[bytes | None] = []
+def _from_line(fd: int, block: bytes, offset: int) -> tuple[bytes, int, int]:
+    """Return what follows the start of a line in its block, where that block ends in the file, and the lines before it.
+
+    Nothing follows where the file has no such line; those before it are then all that there are (-1: too far to look).
+    """
+    number, end, rest = 1, len(block), block
+    while number < offset and block:
+        if end - len(block) >= SCAN_BYTES:
+            return b"", end, -1
+        pieces = block.split(b"\n", offset - number)
+        number, rest = number + len(pieces) - 1, pieces[-1]
+        if number < offset:
+            block = os.pread(fd, _BLOCK, end)
+            end += len(block)
+    if number < offset:
+        return b"", end, number if rest else number - 1
+    return rest, end, number - 1
+
+
+def _take(fd: int, rest: bytes, position: int, limit: int) -> tuple[bytes, int, bool]:
+    """Return the whole lines at the start of `rest` and of the file after it that fit, their number and whether more follow."""
     while True:
-        block = os.pread(fd, _BLOCK, position)
+        pieces = rest[:MAX_BYTES].split(b"\n", limit)
+        more = len(rest) > MAX_BYTES or (len(pieces) > limit and bool(pieces[limit]))
+        block = b"" if more else os.pread(fd, _BLOCK, position)
         if not block:
             break
-        if position >= SCAN_BYTES and number < offset:
-            return [], True, -1
-        if not position and offset == 1 and (small := _small(fd, block, limit)):
-            return small, False, len(small)
+        rest += block
         position += len(block)
-        *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
-            if number >= offset:
-                if len(lines) >= limit or size + len(line) + 1 > MAX_BYTES:
-                    return (lines or [None]), True, number
-                lines.append(line.removesuffix(b"\r"))
-                size += len(line) + 1
-            number += 1
-        if number >= offset and len(rest) > MAX_BYTES:
-            return (lines or [None]), True, number
-        if number < offset and len(rest) > MAX_BYTES:
-            rest = rest[-1:]  # the inside of a line that is passed over
-    if rest and number >= offset:
-        if len(lines) >= limit or size + len(rest) > MAX_BYTES:
-            return (lines or [None]), True, number
-        lines.append(rest)
-        return lines, False, number
-    return lines, False, number - 1 if not rest else number
-
-
-def _small(fd: int, block: bytes, limit: int) -> list[bytes | None]:
-    """Return all lines where one block holds the whole file and the limits do, too; nothing where that is not so."""
-    if len(block) > MAX_BYTES or b"\r" in block or os.pread(fd, 1, len(block)):
-        return []
-    lines: list[bytes | None] = [*block.split(b"\n")]
-    if not lines[-1]:
-        lines.pop()
-    return lines if len(lines) <= limit else []
+    if pieces[-1] and not more:  # the file ends without a newline
+        return rest, len(pieces), False
+    return rest[: min(len(rest), MAX_BYTES) - len(pieces[-1])], len(pieces) - 1, more
 
 
 def _names(fd: int, limit: int) -> tuple[list[str], bool]:

@@ -6,7 +6,7 @@ OpenClaw has these detectors off by default; a night of identical calls costs re
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +27,9 @@ _VOLATILE = frozenset({"durationMs", "pid", "sessionId", "cwd", "messageId", "st
 _PASSING = late(
     r"\b(?:(?:id|nonce)=[\"']?[0-9a-f]{6,}[\"']?|[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+(?:\.\d+)? ?(?:ms|s|seconds)\b)"
 )
+# Every ASCII character of which something passing can be made.
+_IN_PASSING = bytes(set(b"0123456789abcdef-. ='id" + b'"' + b"nonce" + b"ms" + b"seconds"))
+_CANONICAL = msgspec.json.Encoder(order="deterministic", enc_hook=str)
 
 
 class LoopSettings(Struct, frozen=True, rename="camel"):
@@ -57,22 +60,33 @@ class Verdict(Struct, frozen=True):
 
 
 class _Past:
-    """One call that ran. What came of it is only worked out where two calls are compared: results can be long."""
+    """One call that ran. What came of it is worked out where two calls are compared, and in short first: results can be long."""
 
-    __slots__ = ("_outcome", "_result", "call", "known", "tool")
+    __slots__ = ("_outcome", "_result", "_short", "call", "known", "tool")
 
     def __init__(self, tool: str, call: str, result: ToolResult, known: bool) -> None:
         self.tool = tool
         self.call = call
         self.known = known
-        self._result: ToolResult | None = result
-        self._outcome = 0
+        self._result = result
+        self._short: int | None = None
+        self._outcome: int | None = None
+
+    @property
+    def short(self) -> int:
+        if self._short is None:
+            self._short = shortened(self._result)
+        return self._short
 
     @property
     def outcome(self) -> int:
-        if self._result is not None:
-            self._outcome, self._result = outcome(self._result), None
+        if self._outcome is None:
+            self._outcome = outcome(self._result)
         return self._outcome
+
+    def like(self, other: _Past) -> bool:
+        """Say whether the same came of both."""
+        return self is other or (self.short == other.short and self.outcome == other.outcome)
 
 
 FINE = Verdict()
@@ -100,19 +114,14 @@ class LoopGuard:
         if not self._on or len(self._past) + 1 < self._least:
             return FINE
         now = self._signed(call)
-        detectors: tuple[Callable[[ToolCall, str, bool], Verdict], ...] = (
-            self._unknown,
-            self._breaker,
-            self._repeat,
-            self._ping_pong,
-            self._churn,
-        )
-        verdicts = [detector(call, now, known) for detector in detectors]
-        for level in (Level.CRITICAL, Level.WARNING):
-            for verdict in verdicts:
-                if verdict.level is level:
-                    return verdict
-        return FINE
+        worst = FINE
+        for detector in (self._unknown, self._breaker, self._repeat, self._ping_pong, self._churn):
+            verdict = detector(call, now, known)
+            if verdict.level is Level.CRITICAL:
+                return verdict
+            if worst is FINE:
+                worst = verdict
+        return worst
 
     def note(self, call: ToolCall, result: ToolResult, *, known: bool) -> str:
         """Remember a call and its outcome; return a reason when the run must end because a compaction did not help."""
@@ -149,7 +158,7 @@ class LoopGuard:
         if len(self._past) < count:
             return FINE
         recent = list(self._past)[-count:]
-        if len({past.tool for past in recent}) > 1 or len({past.outcome for past in recent}) > 1:
+        if len({past.tool for past in recent}) > 1 or not _alike(recent[::-1]):
             return FINE
         return _critical("global_circuit_breaker", f"the last {count} calls all had the same outcome")
 
@@ -160,13 +169,13 @@ class LoopGuard:
             # Polling is repetition by nature: only a row of equal answers counts.
             row = 0
             for past in reversed(same):
-                if past.outcome != same[-1].outcome:
+                if not past.like(same[-1]):
                     break
                 row += 1
             same = same[len(same) - row :]
         name = "known_poll_no_progress" if poll else "generic_repeat"
         count = len(same) + 1
-        if count >= self._settings.critical_threshold and len({past.outcome for past in same}) == 1:
+        if same and count >= self._settings.critical_threshold and _alike(same):
             return _critical(
                 name, f"'{call.name}' was called {count} times with the same arguments and the same result"
             )
@@ -187,8 +196,8 @@ class LoopGuard:
         count = len(row) + 1
         if count < min(self._settings.warning_threshold, self._settings.critical_threshold):
             return FINE
-        stable = all(len({item.outcome for item in row if item.call == side}) <= 1 for side in (other, now))
-        if count >= self._settings.critical_threshold and stable:
+        # The two sides take turns.
+        if count >= self._settings.critical_threshold and _alike(row[::2]) and _alike(row[1::2]):
             return _critical(
                 "ping_pong", f"the last {count} calls alternate between the same two, with the same results"
             )
@@ -198,11 +207,11 @@ class LoopGuard:
 
     def _churn(self, call: ToolCall, now: str, _known: bool) -> Verdict:
         least = self._settings.warning_threshold - 1
-        if [past.tool for past in self._past].count(call.name) < least:
+        if least > 0 and (len(self._past) < least or self._past[-least].tool != call.name):
             return FINE
         row = []
         for past in reversed(self._past):
-            if past.tool != call.name or past.outcome != self._past[-1].outcome:
+            if past.tool != call.name or not past.like(self._past[-1]):
                 break
             row.append(past)
         variants = {past.call for past in row} | {now}
@@ -220,13 +229,25 @@ def signature(call: ToolCall) -> str:
 
 def outcome(result: ToolResult) -> int:
     """Return what makes two results the same; durations, process ids and random marks do not count."""
-    details = {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
-    text = _PASSING.sub("", result.text)
-    return _digest([result.is_error, details, text])
+    return _digest([result.is_error, _lasting(result), _PASSING.sub("", result.text)])
+
+
+def shortened(result: ToolResult) -> int:
+    """Return what all results of one outcome have in common, for a fraction of the work: most pairs differ here already."""
+    text = result.text.encode("ascii", "ignore").translate(None, _IN_PASSING)
+    return hash((result.is_error, _digest(_lasting(result)), text))
+
+
+def _lasting(result: ToolResult) -> dict[str, Any]:
+    return {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
+
+
+def _alike(items: Sequence[_Past]) -> bool:
+    return all(items[0].like(item) for item in items[1:])
 
 
 def _digest(value: Any) -> int:
-    return hash(msgspec.json.encode(value, order="deterministic", enc_hook=str))
+    return hash(_CANONICAL.encode(value))
 
 
 def _identity(past: _Past) -> tuple[str, str, int]:

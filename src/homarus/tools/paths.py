@@ -11,6 +11,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -36,13 +37,18 @@ class FsSettings(Struct, frozen=True, rename="camel"):
         return cls(workspace_only=True)
 
 
-class Reach(Struct, frozen=True):
+class Reach(Struct, frozen=True, dict=True):
     """Folders beside the workspace that may be read by everyone: documentation, skills, results that were cut."""
 
     readable: tuple[Path, ...] = ()
     workspace_only: bool = False
     # Further ones whose links may lead anywhere, because only the owner puts links there.
     linked: tuple[Path, ...] = ()
+
+    @cached_property
+    def beyond(self) -> tuple[str, ...]:
+        """Return how every path begins that lies in one of the linked folders."""
+        return tuple([f"{str(folder).rstrip('/')}/" for folder in self.linked])
 
 
 class Spot(Struct, frozen=True):
@@ -71,15 +77,20 @@ def clean(text: str, home: str = "") -> str:
     return text
 
 
+@lru_cache(maxsize=64)
+def absolute(text: str, cwd: str, home: str) -> str:
+    """Return a path as it was meant, from `/` on. Pure, and kept for a while: the gate asks it and then the tool does."""
+    path = os.path.normpath(os.path.join(cwd, clean(text, home)))  # noqa: PTH118 - this runs for every call
+    # Two leading slashes mean the same as one everywhere but in a comparison.
+    return "/" + path.lstrip("/")
+
+
 def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False) -> Spot:
     """Return where a path lies for this turn, or raise: `Denied` when it is out of reach."""
-    wanted = os.path.normpath(os.path.join(context.cwd, clean(text, context.env.get("HOME", ""))))  # noqa: PTH118
-    # Two leading slashes mean the same as one everywhere but in a comparison.
-    wanted = "/" + wanted.lstrip("/")
-    for folder in () if write else reach.linked:
-        if _below(wanted, str(folder)):
-            real = Path(os.path.realpath(wanted))
-            return Spot(real.parent, real.name or ".", False)
+    wanted = absolute(text, str(context.cwd), context.env.get("HOME", ""))
+    if not write and f"{wanted}/".startswith(reach.beyond):
+        real = Path(os.path.realpath(wanted))
+        return Spot(real.parent, real.name or ".", False)
     for root, writable in _roots(context, reach):
         name = _below(wanted, str(root))
         if name:
@@ -153,12 +164,13 @@ def _mode_at(folder: int, leaf: str) -> int:
         return 0
 
 
-def spellings(name: str) -> list[str]:
-    """Return other names under which a file may be stored: as a Mac writes screenshots, and in decomposed form."""
+def names_of(name: str) -> Iterator[str]:
+    """Yield a name, and then others under which the file may be stored: as a Mac writes screenshots, and in decomposed form."""
+    yield name
     found = [
         name.replace(" AM.", "\u202fAM.").replace(" PM.", "\u202fPM."),
         unicodedata.normalize("NFD", name),
         unicodedata.normalize("NFC", name),
         name.replace("'", "\u2019"),
     ]
-    return [other for other in dict.fromkeys(found) if other != name]
+    yield from [other for other in dict.fromkeys(found) if other != name]

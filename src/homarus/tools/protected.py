@@ -10,7 +10,7 @@ from typing import Any
 from homarus.core.errors import HomarusError
 from homarus.tools.names import FILES, FOLDERS, PRIVATE_FILES, PRIVATE_FOLDERS
 from homarus.tools.patchtext import parse
-from homarus.tools.paths import clean
+from homarus.tools.paths import absolute
 from homarus.tools.tool import ToolContext
 
 
@@ -56,8 +56,7 @@ def touched(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> tu
     found = []
     for name in names:
         try:
-            cleaned = clean(name, context.env.get("HOME", ""))
-            found.append(os.path.normpath(os.path.join(context.cwd, cleaned)))  # noqa: PTH118 - this runs for every call
+            found.append(absolute(name, str(context.cwd), context.env.get("HOME", "")))
         except HomarusError:
             continue
     return tuple(found)
