@@ -76,6 +76,23 @@ async def test_bodies(reply: bytes, body: bytes):
     assert found == body
 
 
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 1_000_003])
+async def test_what_is_packed_comes_out_whole_and_in_small_pieces(size: int):
+    """A kilobyte can hold a megabyte of zeros: it is never unpacked in one go."""
+    async with raw_server(
+        b"HTTP/1.1 200\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(size), mtime=0)
+    ) as url:
+        client = HttpClient()
+        response = await client.request("GET", url)
+        pieces = []
+        while piece := await response.next():
+            pieces.append(len(piece))
+        response.close()
+        await client.aclose()
+    assert sum(pieces) == size
+    assert max(pieces, default=0) <= 65_536
+
+
 @pytest.mark.parametrize(
     ("reply", "says"),
     [

@@ -1,6 +1,7 @@
 """edit: exactly the passage that was asked for changes, byte for byte."""
 
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.tools.context import context
 from homarus.core.errors import ToolError
 from homarus.tools.edit import edit_tool
 from homarus.tools.paths import Reach
-from homarus.tools.textedit import Edit, apply
+from homarus.tools.textedit import Edit, apply, loose, unbroken
 
 TOOLS = [edit_tool(Reach())]
 WORDS = st.lists(
@@ -172,3 +173,83 @@ async def test_an_empty_file_and_one_that_cannot_be_read(tmp_path: Path) -> None
         (ctx.workspace / "closed").chmod(0o600)
         assert (ctx.workspace / "closed").read_text() == "b"
     assert (ctx.workspace / "empty").read_bytes() == b""
+
+
+def view_of(text: str) -> tuple[str, list[int], list[int]]:
+    """The slow way to read a text as a reader sees it, one character after the other."""
+    chars: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    at = 0
+    while at < len(text):
+        end = at + 1
+        if text[at] == "\r" and text[end : end + 1] == "\n":
+            form, end = "\n", end + 1
+        elif text[at] == "\n":
+            form = "\n"
+        else:
+            while end < len(text) and unicodedata.combining(text[end]):
+                end += 1
+            form = unicodedata.normalize("NFKC", text[at:end].translate(PLAIN)).translate(PLAIN)
+        while form == "\n" and chars and chars[-1] in " \t":
+            for row in (chars, starts, ends):
+                row.pop()
+        chars.extend(form)
+        starts.extend([at] * len(form))
+        ends.extend([end] * len(form))
+        at = end
+    return "".join(chars), starts, ends
+
+
+PLAIN = str.maketrans({"\u201c": '"', "\u2014": "-", "\u00a0": " ", "\u3000": " "})
+ODD = st.sampled_from(
+    [
+        "a",
+        "b",
+        " ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\r",
+        "é",
+        "e\u0301",
+        "\u0301",
+        "\u201c",
+        "\u2014",
+        "\u00a0",
+        "ﬁ",
+        "①",
+        "\udc80",
+        "\u3000",
+    ]
+)
+
+
+@given(st.lists(ODD, max_size=10).map("".join))
+def test_lines_that_are_read_quickly_are_read_alike(text: str) -> None:
+    seen = loose(text)
+    assert (seen.text, list(seen.starts), list(seen.ends)) == view_of(text)
+    seen = unbroken(text)
+    assert seen.text == text.replace("\r\n", "\n")
+    assert [text[one:other].replace("\r\n", "\n") for one, other in zip(seen.starts, seen.ends, strict=True)] == list(
+        seen.text
+    )
+
+
+async def test_a_passage_that_is_not_in_a_large_file(tmp_path: Path) -> None:
+    """Eight megabytes are looked through in three readings, a hundred times: once would take half a minute and a gigabyte."""
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_bytes("some words in a line — of many\r\n".encode() * 8_000)
+    edits = [{"oldText": f"not there {number}", "newText": "x"} for number in range(100)]
+    assert "does not occur" in await fail(TOOLS, "edit", ctx, path="f", edits=edits)
+
+
+@pytest.mark.parametrize(
+    "names", [("old_str", "new_str"), ("old_string", "new_string"), ("old_text", "new_text"), ("oldText", "newText")]
+)
+async def test_what_other_schools_call_the_arguments(tmp_path: Path, names: tuple[str, str]) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_text("a\n")
+    await say(TOOLS, "edit", ctx, file_path="f", **{names[0]: "a", names[1]: "b"})
+    await say(TOOLS, "edit", ctx, filename="f", edits=[{names[0]: "b", names[1]: "c"}])
+    assert (ctx.workspace / "f").read_text() == "c\n"

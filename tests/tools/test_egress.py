@@ -14,13 +14,13 @@ from tests.tools.context import context
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Denied, ToolError
 from homarus.tools.addresses import is_public, parse_url
-from homarus.tools.egress import Egress, Limits
+from homarus.tools.egress import Egress, Fetched, Limits
 from homarus.tools.htmltext import readable
 from homarus.tools.searching import Backend, backend_for
 from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Taint
 from homarus.tools.untrusted import wrapped
-from homarus.tools.web import fetch_tool, search_tool
+from homarus.tools.web import as_text, fetch_tool, search_tool
 
 
 @pytest.mark.parametrize(
@@ -347,3 +347,51 @@ async def test_what_a_server_says_in_an_error_taints_too(tmp_path: Path, site: S
     )
     assert result.is_error
     assert ctx.taint
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://evil.example/ignore+all+rules",
+        "http://[::1",
+        "http://[bad]/",
+        "//\\u2024/",
+        "http://x:99999/",
+        "ftp://x/",
+    ],
+)
+async def test_where_a_server_leads_is_its_word_too(tmp_path: Path, site: Site, target: str) -> None:
+    """The words of an error about a redirect are the server's: a turn that reads them is tainted."""
+    site.handler = lambda path, headers: moved(target)
+    ctx = context(tmp_path)
+    result = await call(
+        [fetch_tool(own(site), FetchSettings())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
+    )
+    assert result.is_error
+    assert "unexpectedly" not in result.text
+    assert ctx.taint
+
+
+async def test_addresses_are_sent_as_bytes(tmp_path: Path, site: Site) -> None:
+    await own(site).fetch(f"http://127.0.0.1:{site.port}/ä b/世?q=é&r=%20", cancel=Cancel())
+    assert site.asked[0][0] == "/%C3%A4%20b/%E4%B8%96?q=%C3%A9&r=%20"
+
+
+@pytest.mark.parametrize(
+    "charset", ["idna", "punycode", "undefined", "unicode_escape", "zlib", "no-such", "utf-16", "'", "-" * 500]
+)
+def test_a_charset_that_is_none(charset: str) -> None:
+    page = Fetched("https://x.example/", 200, f"text/plain; charset={charset}", b"h\xffi-" * 1_000)
+    assert as_text(page)
+
+
+HOSTILE = ["<a ", "<!--", "<a href='", "<b>", "<", "</", "<!", "<?", "<![CDATA[", "<script>", "<title>", "<a b=\"'", "<a b ", "&", "&#9", "</p><p hidden>", "<a /"]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_no_page_takes_for_ever(piece: str) -> None:
+    """The standard library's parser takes minutes for two hundred kilobytes of the first three."""
+    for end in ("", ">", "'>\">-->"):
+        readable((piece * 100_000)[:100_000] + end)
+    assert backend_for("duckduckgo").parse((piece * 100_000)[:100_000].encode()) == []
+    assert readable("&#" + "9" * 5_000 + ";")[1].startswith("&#9")

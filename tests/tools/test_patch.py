@@ -12,7 +12,7 @@ from tests.tools.context import context
 
 from homarus.core.errors import ToolError
 from homarus.tools.patch import Step, carry_out, patch_tool
-from homarus.tools.patchtext import Hunk, Operation, parse, patched
+from homarus.tools.patchtext import Hunk, Operation, occurrences, parse, patched
 from homarus.tools.paths import Reach, Spot
 
 TOOLS = [patch_tool(Reach(workspace_only=True))]
@@ -177,3 +177,39 @@ def test_a_patch_with_one_bad_part_changes_nothing_at_all(
     asyncio.run(fail(TOOLS, "apply_patch", ctx, input=f"*** Begin Patch\n{good}{bad}*** End Patch"))
     assert snapshot(ctx.workspace) == before
     assert not (ctx.workspace.parent / "outside").exists()
+
+
+async def test_a_failed_patch_leaves_no_folder_behind(tmp_path: Path) -> None:
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_text("x\n")
+    text = patch("*** Add File: new/deep/a\n+1\n*** Update File: f\n@@\n-x\n+y\n*** Add File: f/inner/b\n+2")
+    assert "nothing was changed" in await fail(TOOLS, "apply_patch", ctx, input=text)
+    assert sorted(path.name for path in ctx.workspace.rglob("*")) == ["f"]
+    assert (ctx.workspace / "f").read_text() == "x\n"
+
+
+async def test_two_names_of_one_file_are_one_file(tmp_path: Path) -> None:
+    """Each section is worked out from the file as it was: the second would undo the first."""
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_text("one\ntwo\n")
+    (ctx.workspace / "link").symlink_to("f")
+    text = patch("*** Update File: f\n@@\n-one\n+1\n*** Update File: link\n@@\n-two\n+2")
+    assert "twice" in await fail(TOOLS, "apply_patch", ctx, input=text)
+    assert (ctx.workspace / "f").read_text() == "one\ntwo\n"
+
+
+@given(
+    st.lists(st.sampled_from("ab"), max_size=12),
+    st.lists(st.sampled_from("ab"), min_size=1, max_size=4),
+    st.integers(0, 3),
+)
+def test_runs_of_lines_are_found_wherever_they_stand(lines: list[str], wanted: list[str], start: int) -> None:
+    plain = [at for at in range(start, len(lines) - len(wanted) + 1) if lines[at : at + len(wanted)] == wanted]
+    assert list(occurrences(lines, wanted, start)) == plain
+
+
+def test_a_file_of_equal_lines_takes_no_longer_than_another() -> None:
+    """Looked for at each of a million places anew, three thousand lines would take minutes."""
+    hunk = Hunk((), (*((" ", ""),) * 3_000, ("-", "x")))
+    with pytest.raises(ToolError, match="does not fit"):
+        patched("\n" * 300_000, Operation("update", "f", hunks=(hunk,)))

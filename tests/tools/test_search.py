@@ -97,6 +97,64 @@ async def test_find(place: ToolContext, rg: str, arguments: dict[str, object], e
     assert text.split("\n") == expected.split("|") if expected else "Nothing found" in text
 
 
+ODD = {
+    "a.go": b"func main() {\n\tx := 1\n}\ntype T interface {\n",
+    "crlf.txt": b"foo\r\nbar\r\n",
+    "long.txt": b"x" * 3_000_000 + b" end\nafter\n",
+    "wide.txt": "wide words\n".encode("utf-16"),
+    "late.bin": b"bits\n" + b"x\n" * 500 + b"\0\nbits\n",
+    "two\nlines.txt": b"broken name\n",
+}
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        # Patterns that one of the two engines does not know, or would read otherwise.
+        ({"pattern": "interface {"}, "a.go:4: type T interface {"),
+        ({"pattern": "main() {", "literal": True}, "a.go:1: func main() {"),
+        ({"pattern": "main() {"}, "set literal to find the text itself"),
+        ({"pattern": "foo(?=$)"}, "crlf.txt:1: foo"),
+        ({"pattern": r"(f)(o)\2"}, "crlf.txt:1: foo"),
+        ({"pattern": r"\Afoo\Z"}, "crlf.txt:1: foo"),
+        ({"pattern": "^[[:alpha:]]ar$"}, "crlf.txt:2: bar"),
+        ({"pattern": "a{99999}|bar"}, "crlf.txt:2: bar"),
+        # Files that are not what they seem.
+        ({"pattern": "foo$", "path": "crlf.txt"}, "crlf.txt:1: foo"),
+        ({"pattern": "after"}, "long.txt:2: after"),
+        ({"pattern": " end$", "path": "long.txt"}, "long.txt:1: xxx"),
+        ({"pattern": "wide", "path": "wide.txt"}, "wide.txt:1: wide words"),
+        ({"pattern": "bits"}, "No matches"),
+        ({"pattern": "bits", "path": "late.bin"}, "late.bin is no text; the pattern occurs in it"),
+        ({"pattern": "broken"}, "two\\nlines.txt:1: broken name"),
+    ],
+)
+async def test_odd_patterns_and_files(tmp_path: Path, rg: str, arguments: dict[str, object], expected: str) -> None:
+    ctx = context(tmp_path)
+    for name, data in ODD.items():
+        (ctx.workspace / name).write_bytes(data)
+    assert expected in await say(search_tools(Reach(), ripgrep=rg), "grep", ctx, **arguments)
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+async def test_find_as_models_ask_for_it(place: ToolContext, rg: str) -> None:
+    tools = search_tools(Reach(), ripgrep=rg)
+    (place.workspace / "two\nlines.py").touch()
+    assert await say(tools, "find", place, pattern=f"{place.workspace}/src/*.py") == "src/b.py"
+    assert await say(tools, "find", place, pattern="src/") == "src/"
+    assert await say(tools, "find", place, name="two*", dir=".") == "two\\nlines.py"
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+async def test_rules_of_folders_above_are_not_the_workspace_s(tmp_path: Path, rg: str) -> None:
+    """Who keeps a home in git has `*` in its .gitignore."""
+    (tmp_path / ".gitignore").write_text("*\n")
+    ctx = context(tmp_path)
+    (ctx.workspace / "f").write_text("needle\n")
+    assert await say(search_tools(Reach(), ripgrep=rg), "grep", ctx, pattern="needle") == "f:1: needle"
+
+
 @pytest.mark.parametrize("rg", ENGINES)
 async def test_limits_hold(tmp_path: Path, rg: str) -> None:
     ctx = context(tmp_path)
@@ -125,6 +183,12 @@ async def test_limits_hold(tmp_path: Path, rg: str) -> None:
         ("grep", {"pattern": "x", "path": "link"}, "leads out"),
         ("grep", {"pattern": "x", "path": "/etc"}, "outside"),
         ("grep", {"pattern": "x", "context": 99}, "at most 20"),
+        ("grep", {"pattern": "a\nb"}, "search for one line"),
+        ("grep", {"pattern": "a\0b"}, "several lines"),
+        ("grep", {"pattern": "x" * 200_000}, "more than 10,000 characters"),
+        ("grep", {"pattern": r"\p{L}"}, "set literal"),
+        ("grep", {"pattern": "x", "glob": "{a,b}" * 20}, "no glob"),
+        ("find", {"pattern": "*" * 9_000}, "no glob"),
         ("find", {"pattern": "*", "path": "../.."}, "outside"),
         ("find", {"pattern": "*", "path": "a.py"}, "is a file"),
         ("find", {}, "'pattern' is missing"),
@@ -156,17 +220,67 @@ async def test_ripgrep_runs_inside_the_sandbox(place: ToolContext, tmp_path: Pat
     assert "outside" in await fail(search_tools(Reach(), ripgrep=RG), "grep", closed, pattern="needle")
 
 
-NAMES = st.sampled_from(["a", "b.py", "c.md", ".d", "e f.txt", "g.log", "ä.py", "x[1].md", "Makefile"])
+NAMES = st.sampled_from(
+    [
+        "a",
+        "b.py",
+        "c.md",
+        ".d",
+        "e f.txt",
+        "g.log",
+        "ä.py",
+        "x[1].md",
+        "Makefile",
+        "two\nlines.py",
+        "-v",
+        "\U0001f600.md",
+    ]
+)
 WHERE = st.lists(st.sampled_from(["p", "q", ".r", "s t", "build"]), max_size=3)
 LINES = st.lists(
-    st.sampled_from(["needle", "Needle", "a needle here", "", "x.y", "tab\there", "ümlaut needle"]), max_size=5
+    st.sampled_from(
+        ["needle", "Needle", "a needle here", "", "x.y", "tab\there", "ümlaut needle", "needle {", "nul\0", "needle\r"]
+    ),
+    max_size=5,
 )
 RULES = st.lists(
-    st.sampled_from(["*.log", "!g.log", "build/", "/p", "q/*", "**/c.md", "a", "#x", "*.p[xy]", "!b.py", "s t/"]),
+    st.sampled_from(
+        [
+            "*.log",
+            "!g.log",
+            "build/",
+            "/p",
+            "q/*",
+            "**/c.md",
+            "a",
+            "#x",
+            "*.p[xy]",
+            "!b.py",
+            "s t/",
+            "{a,b.py}",
+            "p**",
+            "**/q/",
+            "/*/c.md",
+        ]
+    ),
     max_size=4,
 )
-PATTERNS = st.sampled_from(["needle", "n.*e", "^needle$", "x.y", "[Nn]eedle", "ümlaut", r"\bhere\b", "nothing"])
-GLOBS = st.sampled_from(["", "*.py", "*.{md,txt}", "p/**", "**/*.md", "x[[]1].md", "?", "q/*.py", ".*"])
+PATTERNS = st.sampled_from(
+    [
+        "needle",
+        "n.*e",
+        "^needle$",
+        "x.y",
+        "[Nn]eedle",
+        "ümlaut",
+        r"\bhere\b",
+        "nothing",
+        "needle {",
+        "(?=needle)",
+        r"(e)\1",
+    ]
+)
+GLOBS = st.sampled_from(["", "*.py", "*.{md,txt}", "p/**", "**/*.md", "x[[]1].md", "?", "q/*.py", ".*", "**/p/**/a"])
 
 
 @pytest.mark.skipif(not RG, reason="ripgrep is not installed")
@@ -193,7 +307,7 @@ def test_both_engines_give_the_same_answers_in_any_tree(
         path = ctx.workspace.joinpath(*where, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{line}\n" for line in lines))
+            path.write_bytes("".join(f"{line}\n" for line in lines).encode())
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             continue  # a name that is a file here and a folder there
     for where, lines in rules.items():

@@ -88,14 +88,19 @@ class Response:
 
     def ready(self) -> bytes | None:
         """Return what of the body is here already, nothing at its end, and None where it must be waited for."""
-        while (data := self._raw()) and self._unpack is not None:
+        if self._unpack is None:
+            return self._raw()
+        while True:
+            # A small piece can hold a thousand times as much: what is not unpacked yet waits inside.
+            packed = self._unpack.unconsumed_tail or self._raw()
+            if not packed:
+                return packed if packed is None else bytes(self._unpack.flush())
             try:
-                data = bytes(self._unpack.decompress(data))
+                data = bytes(self._unpack.decompress(packed, READ_SIZE))
             except zlib.error as problem:
                 raise HttpError(f"damaged compressed body: {problem}") from problem
             if data:
-                break
-        return data
+                return data
 
     def _raw(self) -> bytes | None:
         connection = self._connection

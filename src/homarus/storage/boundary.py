@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Literal, Self
@@ -167,17 +167,30 @@ class Root:
         """Remove a file below the root (through links inside it: the file, not the link)."""
         self._change(name, _unlink)
 
-    def make_dirs(self, name: Name, *, mode: int = 0o700) -> None:
-        """Make a folder and its parents below the root; what exists stays as it is."""
+    def make_dirs(self, name: Name, *, mode: int = 0o700) -> list[str]:
+        """Make a folder and its parents below the root; what exists stays as it is. Returns those that were made."""
+        made: list[str] = []
         try:
             parts = self._parts(name)
             for depth in range(1, len(parts) + 1):
                 try:
                     let_go(self._beneath.open(parts[:depth], _O_PATH | os.O_DIRECTORY))
                 except FileNotFoundError:
-                    self._change("/".join(parts[:depth]), lambda folder, leaf: _make_dir(folder, leaf, mode))
-        except OSError as error:
-            raise self._refuse(name, error) from error
+                    inner = "/".join(parts[:depth])
+                    self._change(inner, lambda folder, leaf: _make_dir(folder, leaf, mode))
+                    made.append(inner)
+        except (OSError, BoundaryError) as error:
+            self.remove_dirs(made)
+            raise (error if isinstance(error, BoundaryError) else self._refuse(name, error)) from error
+        return made
+
+    def remove_dirs(self, names: Sequence[str]) -> None:
+        """Remove folders that were made in vain, the innermost first; one that holds something by now stays."""
+        for name in reversed(names):
+            try:
+                self._change(name, lambda folder, leaf: os.rmdir(leaf, dir_fd=folder))
+            except BoundaryError:
+                return
 
     def _change(self, name: Name, change: Callable[[int, str], None]) -> None:
         try:

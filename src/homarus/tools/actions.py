@@ -136,7 +136,9 @@ def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> 
             if egress is None:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
             limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
-            page = await egress.fetch(where, limits=limits, cancel=context.cancel)
+            page = await egress.fetch(
+                where, limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
+            )
             data = page.body if page.status < 400 else b""
         else:
             data = _read(context, where, reach)

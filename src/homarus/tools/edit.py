@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import ToolError
@@ -20,11 +22,11 @@ else:
 
 
 MAX_BYTES = 8 << 20
-MAX_EDITS = 100
-_OLD = {"old_string": "oldText", "old_text": "oldText", "oldString": "oldText", "old": "oldText"}
-_NEW = {"new_string": "newText", "new_text": "newText", "newString": "newText", "new": "newText"}
+MAX_EDITS, LARGE = 100, 200_000
+_OLD = dict.fromkeys(("old_string", "old_text", "oldString", "old_str", "old", "search"), "oldText")
+_NEW = dict.fromkeys(("new_string", "new_text", "newString", "new_str", "new", "replace"), "newText")
 _ITEM = {**_OLD, **_NEW}
-_ALIASES = {"file_path": "path", "filePath": "path", "file": "path", **_ITEM}
+_ALIASES = {**dict.fromkeys(("file_path", "filePath", "filename", "file"), "path"), **_ITEM}
 
 EDIT = ToolSpec(
     name="edit",
@@ -57,13 +59,16 @@ def edit_tool(reach: Reach) -> Tool:
         spot = locate(context, arguments["path"], reach, write=True)
         with opened(spot) as root:
             text = read_text(root, spot)
-            changed = textedit.apply(text, edits, str(spot.path))
+            # A large file takes a second; nobody else waits for it.
+            large = len(text) > LARGE
+            work = partial(textedit.apply, text, edits, str(spot.path))
+            changed = await asyncio.to_thread(work) if large else work()
             try:
                 data = changed.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 raise ToolError("newText holds half a character (a lone surrogate)", cure="send plain text") from None
             put(context, root, spot, data)
-        change = diffs.compare(text, changed)
+        change = await asyncio.to_thread(diffs.compare, text, changed) if large else diffs.compare(text, changed)
         number = f"{len(edits)} edits" if len(edits) > 1 else "1 edit"
         return said(
             f"Changed {spot.path} ({number}, first at line {change.first_line}).\n{_shown(change.diff)}",

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from msgspec import Struct
 
@@ -31,6 +31,8 @@ else:
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 HEADERS = frozenset({"accept", "accept-language", "user-agent", "x-subscription-token", "content-type"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# What stays as it is in an address; all else is written as bytes in hexadecimal, as browsers do.
+_SAFE = "%/:=&?~#+!$,;'@()*[]|"
 
 
 class Limits(Struct, frozen=True):
@@ -80,27 +82,33 @@ class Egress:
         headers: Mapping[str, str] | None = None,
         limits: Limits = DEFAULTS,
         cancel: Cancel,
+        heard: Callable[[], None] = lambda: None,
     ) -> Fetched:
-        """Fetch a page and follow its redirects, each checked as if it had been asked for."""
+        """Fetch a page and follow its redirects, each checked as if it had been asked for.
+
+        `heard` is called when a server first answers: from then on even the words of an error may be that server's.
+        """
         kept = {name.lower(): value for name, value in (headers or {}).items() if name.lower() in HEADERS}
         try:
             with cancel.interrupting():
                 async with asyncio.timeout(limits.seconds):
-                    return await self._follow(url, kept, limits)
+                    return await self._follow(url, kept, limits, heard)
         except TimeoutError:
             raise ToolError(
                 f"{_shown(url)} did not answer within {limits.seconds:g} seconds", cure="try another page"
             ) from None
         except (HttpError, OSError) as problem:
             raise ToolError(f"{_shown(url)}: {single_line(str(problem), 200)}", cure="check the address") from None
+        except ValueError:  # of the parser of addresses, for what a server named
+            raise ToolError(f"{_shown(url)} leads to something that is no address", cure="fetch another page") from None
 
-    async def _follow(self, url: str, headers: dict[str, str], limits: Limits) -> Fetched:
+    async def _follow(self, url: str, headers: dict[str, str], limits: Limits, heard: Callable[[], None]) -> Fetched:
         first = urlsplit(url)
         for _ in range(limits.redirects + 1):
             parts = self._checked(url)
             crossed = parts.hostname != first.hostname
             sent = {name: value for name, value in headers.items() if not (crossed and name.startswith("x-"))}
-            found = await self._once(parts, sent, limits.max_bytes)
+            found = await self._once(parts, sent, limits.max_bytes, heard)
             if isinstance(found, Fetched):
                 return found
             target = urljoin(url, found)
@@ -127,14 +135,20 @@ class Egress:
             return False
         return parts.scheme in {"http", "https"} and "@" not in parts.netloc and f"{parts.hostname}:{port}" in self._own
 
-    async def _once(self, parts: SplitResult, headers: dict[str, str], limit: int) -> Fetched | str:
+    async def _once(
+        self, parts: SplitResult, headers: dict[str, str], limit: int, heard: Callable[[], None]
+    ) -> Fetched | str:
         """Send one request; return the page, or where it leads."""
-        host = (parts.hostname or "").rstrip(".")
+        host = _wire_name((parts.hostname or "").rstrip("."))
         port = parts.port or (443 if parts.scheme == "https" else 80)
         _pinned.set((host, port, await self._address(host, port, own=self._is_own(parts))))
         client = HttpClient(connect=_connect)
-        url = parts._replace(fragment="").geturl()
+        place = f"[{host}]" if ":" in host else host
+        place += f":{parts.port}" if parts.port else ""
+        path, query = quote(parts.path, safe=_SAFE), quote(parts.query, safe=_SAFE)
+        url = f"{parts.scheme}://{place}{path or '/'}" + (f"?{query}" if query else "")
         response = await client.request("GET", url, headers={**headers, "connection": "close"})
+        heard()
         try:
             location = response.headers.get("location", "")
             if response.status in _REDIRECTS and location:
@@ -148,9 +162,7 @@ class Egress:
 
     async def _address(self, host: str, port: int, *, own: bool) -> str:
         try:
-            # The form in which the name goes to the resolver, so that look-alike digits are digits here too.
-            name = host if ":" in host else host.encode("idna").decode("ascii")
-            found = await self._resolve(name, port)
+            found = await self._resolve(host, port)
         except (OSError, UnicodeError):
             raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address") from None
         if not found:
@@ -172,6 +184,16 @@ async def _connect(host: str, port: int, context: Any) -> Connection:
         Connection, address, port, ssl=context, server_hostname=name if context else None
     )
     return connection
+
+
+def _wire_name(host: str) -> str:
+    """Return a name as it goes to the resolver and the server, so that look-alike digits are digits here too."""
+    if ":" in host:
+        return host
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address") from None
 
 
 def _bare(host: str | None) -> str:

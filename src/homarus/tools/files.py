@@ -12,7 +12,7 @@ from homarus.core.errors import ToolError
 from homarus.core.messages import Image, Text
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put
+from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put, spelled
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -25,13 +25,12 @@ MAX_WRITE_BYTES = 8 << 20
 # The first look into a file shows whether it is an image and nearly always all that is wanted. Then bigger steps are taken.
 _LOOK, _BLOCK = 1 << 16, 1 << 18
 _ALIASES = {
-    "file_path": "path",
-    "filePath": "path",
-    "filename": "path",
-    "file": "path",
-    "start_line": "offset",
-    "text": "content",
+    **dict.fromkeys(("file_path", "filePath", "filename", "file"), "path"),
+    **dict.fromkeys(("start_line", "startLine", "start"), "offset"),
+    **dict.fromkeys(("max_lines", "maxLines", "lines"), "limit"),
+    **dict.fromkeys(("text", "contents", "file_text", "data"), "content"),
 }
+_FOLDER = dict.fromkeys(("directory", "dir", "folder", "file_path", "filePath"), "path")
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 _BEGINNINGS = (*_IMAGES, b"RIFF")
 
@@ -42,7 +41,7 @@ def file_tools(reach: Reach) -> list[Tool]:
     return [
         Tool(spec=READ, risk=Risk.READ, run=kit.read, group="fs", aliases=_ALIASES),
         Tool(spec=WRITE, risk=Risk.WRITE, run=kit.write, group="fs", aliases=_ALIASES, sequential=True),
-        Tool(spec=LS, risk=Risk.READ, run=kit.ls, group="fs", aliases={"directory": "path", "dir": "path"}),
+        Tool(spec=LS, risk=Risk.READ, run=kit.ls, group="fs", aliases=_FOLDER),
     ]
 
 
@@ -247,5 +246,5 @@ def _names(fd: int, limit: int) -> tuple[list[str], bool]:
             folder = stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
         except OSError:
             folder = False
-        shown.append(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") + ("/" if folder else ""))
+        shown.append(spelled(name) + ("/" if folder else ""))
     return shown, len(names) > limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,8 @@ def patch_tool(reach: Reach) -> Tool:
         operations = patchtext.parse(arguments["input"])
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
-        steps = plan(context, operations, reach)
+        # Large files take a second; nobody else waits for it.
+        steps = await asyncio.to_thread(plan, context, operations, reach)
         carry_out(context, steps)
         return said(_report(operations, steps), files=len(operations))
 
@@ -69,9 +71,12 @@ def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Rea
 
     def claim(path: str) -> Spot:
         spot = locate(context, path, reach, write=True)
-        if str(spot.path) in taken:
-            raise ToolError(f"the patch names {spot.path} twice", cure="put all hunks of a file into one section")
-        taken.add(str(spot.path))
+        # Two names of one file, through a link, would undo each other.
+        real = os.path.realpath(spot.path)
+        if real in taken:
+            cure = "put all hunks of a file into one section; to replace it whole, use write"
+            raise ToolError(f"the patch names {spot.path} twice", cure=cure)
+        taken.add(real)
         return spot
 
     for operation in operations:
@@ -97,32 +102,34 @@ def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Rea
 
 def carry_out(context: ToolContext, steps: list[Step]) -> None:
     """Write all steps; if one fails, take back those before it, then raise."""
-    done: list[Step] = []
+    done: list[tuple[Step, list[str]]] = []
     try:
         for step in steps:
-            done.append(step)
-            _put(context, step.spot, step.after, step.mode)
+            done.append((step, []))
+            done[-1] = (step, _put(context, step.spot, step.after, step.mode))
     except HomarusError as problem:
-        stuck = [str(step.spot.path) for step in reversed(done) if not _take_back(context, step)]
+        stuck = [str(step.spot.path) for step, made in reversed(done) if not _take_back(context, step, made)]
         note = f"; {', '.join(stuck)} could not be put back" if stuck else "; nothing was changed"
         raise ToolError(f"{problem.message}{note}", cure=problem.cure or "check the paths") from None
 
 
-def _put(context: ToolContext, spot: Spot, data: bytes | None, mode: int) -> None:
+def _put(context: ToolContext, spot: Spot, data: bytes | None, mode: int) -> list[str]:
     with opened(spot) as root:
-        if data is None:
-            root.remove(spot.name)
-        else:
-            put(context, root, spot, data, mode)
+        if data is not None:
+            return put(context, root, spot, data, mode)
+        root.remove(spot.name)
+        return []
 
 
-def _take_back(context: ToolContext, step: Step) -> bool:
+def _take_back(context: ToolContext, step: Step, made: list[str]) -> bool:
     try:
         _put(context, step.spot, step.before, step.mode)
     except BoundaryError as problem:
         return step.before is None and problem.kind == "missing"
     except HomarusError:
         return False
+    with opened(step.spot) as root:
+        root.remove_dirs(made)
     return True
 
 

@@ -16,6 +16,8 @@ a file without a newline at its end still has none.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -27,6 +29,7 @@ BEGIN, END, AT_END = "*** Begin Patch", "*** End Patch", "*** End of File"
 _HEADS = {"*** Add File: ": "add", "*** Update File: ": "update", "*** Delete File: ": "delete"}
 _MOVE = "*** Move to: "
 _CURE = "write *** Begin Patch, then *** Add File: / *** Update File: / *** Delete File: sections, then *** End Patch"
+Form = Callable[[str], str]
 
 
 class Hunk(Struct, frozen=True):
@@ -124,10 +127,11 @@ def patched(text: str, operation: Operation) -> str:
     """Return the new text of a file, or raise and name the hunk that does not fit."""
     mark, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     old = _split(body)
+    seen = _Seen([text for text, _ in old])
     new: list[tuple[str, str]] = []
     cursor = 0
     for hunk in operation.hunks:
-        start = _find(old, hunk, cursor, operation.path)
+        start = _find(seen, hunk, cursor, operation.path)
         new += old[cursor:start]
         cursor = start
         for sign, line in hunk.lines:
@@ -157,40 +161,75 @@ def _joined(lines: list[tuple[str, str]], body: str) -> str:
     return "".join(text + own for text, own in whole)
 
 
-def _find(lines: list[tuple[str, str]], hunk: Hunk, cursor: int, path: str) -> int:
+class _Seen:
+    """The lines of a file, and how they look to a reader who is ever less strict. Each look is made once."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self._forms: dict[Form, list[str]] = {str: lines}
+
+    def as_read(self, form: Form) -> list[str]:
+        if form not in self._forms:
+            self._forms[form] = [form(line) for line in self.lines]
+        return self._forms[form]
+
+
+def _find(seen: _Seen, hunk: Hunk, cursor: int, path: str) -> int:
     """Return the line at which a hunk begins: exactly as written if it is there, else as a reader sees it."""
-    texts = [text for text, _ in lines]
     for mark in hunk.marks:
-        cursor = _seek(texts, mark, cursor, path) + 1
+        cursor = _seek(seen, mark, cursor, path) + 1
     wanted = hunk.old
     if not wanted:
-        return cursor if hunk.marks else len(lines)
-    for form in (str, str.rstrip, _plain):
-        seen, old = [form(text) for text in texts[cursor:]], [form(text) for text in wanted]
-        size = len(old)
-        places = [at for at in range(len(seen) - size + 1) if seen[at : at + size] == old]
+        return cursor if hunk.marks else len(seen.lines)
+    forms: tuple[Form, ...] = (str, str.rstrip, _plain)
+    for form in forms:
+        lines, old = seen.as_read(form), [form(text) for text in wanted]
         if hunk.at_end:
-            places = [at for at in places if at + size == len(seen)]
+            last = len(lines) - len(old)
+            places = [last] if last >= cursor and lines[last:] == old else []
+        else:
+            places = list(islice(occurrences(lines, old, cursor), 100))
         if len(places) > 1 and not hunk.marks:
             raise ToolError(
-                f"a hunk of {path} fits at {len(places)} places (lines {', '.join(str(cursor + at + 1) for at in places[:5])})",
+                f"a hunk of {path} fits at {len(places)} places (lines {', '.join(str(at + 1) for at in places[:5])})",
                 cure="give more context lines, or the function it is in after @@",
             )
         if places:
-            return cursor + places[0]
+            return places[0]
     raise ToolError(
         f"a hunk of {path} does not fit: '{wanted[0][:80]}' and its {len(wanted) - 1} following lines are not there in this order",
         cure="read the file again; the '-' and context lines must stand there as written",
     )
 
 
-def _seek(texts: list[str], mark: str, cursor: int, path: str) -> int:
-    for form in (str.strip, _plain):
-        for at in range(cursor, len(texts)):
-            if form(texts[at]) == form(mark):
-                return at
+def occurrences(lines: Sequence[str], wanted: Sequence[str], start: int) -> Iterator[int]:
+    """Yield where a run of lines stands, overlapping ones too. No line is looked at twice, however alike they all are."""
+    # For each line of the run: how many of its first lines stand before the next one, if that one is not what is there.
+    back = [0] * len(wanted)
+    held = 0
+    for at in range(1, len(wanted)):
+        while held and wanted[at] != wanted[held]:
+            held = back[held - 1]
+        held += wanted[at] == wanted[held]
+        back[at] = held
+    held = 0
+    for at in range(start, len(lines)):
+        while held and (held == len(wanted) or lines[at] != wanted[held]):
+            held = back[held - 1]
+        held += lines[at] == wanted[held]
+        if held == len(wanted):
+            yield at - held + 1
+
+
+def _seek(seen: _Seen, mark: str, cursor: int, path: str) -> int:
+    forms: tuple[Form, ...] = (str.strip, _plain)
+    for form in forms:
+        try:
+            return seen.as_read(form).index(form(mark), cursor)
+        except ValueError:
+            continue
     raise ToolError(f"the line '{mark[:80]}' after @@ is not in {path}", cure="copy it from the file, or leave it out")
 
 
 def _plain(text: str) -> str:
-    return loose(text).text.strip()
+    return text.strip() if text.isascii() else loose(text).text.strip()

@@ -135,26 +135,37 @@ def opened(spot: Spot) -> Root:
         raise ToolError(f"cannot open {spot.root}: {problem}", cure="check the path") from None
 
 
-def put(context: ToolContext, root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> None:
-    """Write a file and make its folders. A restricted turn writes through no link at all: what it named is what changes."""
-    parent, leaf = os.path.split(spot.name)
+def put(context: ToolContext, root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> list[str]:
+    """Write a file and make its folders; returns those that were made. What fails leaves nothing behind.
+
+    A restricted turn writes through no link at all: what it named is what changes.
+    """
+    parent = os.path.dirname(spot.name)
+    made: list[str] = []
     try:
         if parent:
-            root.make_dirs(parent, mode=0o755)
-        if not context.restricted:
+            made = root.make_dirs(parent, mode=0o755)
+        if context.restricted:
+            _put_plainly(root, spot, data, mode)
+        else:
             root.write(spot.name, data, mode=mode)
-            return
-        folder = root.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY, follow="never")
-        try:
-            if stat.S_ISLNK(_mode_at(folder, leaf)):
-                raise ToolError(f"{spot.path} is a link", cure="name the file itself")
-            replace_at(folder, leaf, data, mode=mode)
-        finally:
-            os.close(folder)
-    except BoundaryError as problem:
+    except (BoundaryError, ToolError, OSError) as problem:
+        root.remove_dirs(made)
+        if isinstance(problem, OSError):
+            raise ToolError(f"cannot write {spot.path}: {problem.strerror}", cure="check the path") from None
         raise ToolError(problem.message, cure=problem.cure or "check the path") from None
-    except OSError as problem:
-        raise ToolError(f"cannot write {spot.path}: {problem.strerror}", cure="check the path") from None
+    return made
+
+
+def _put_plainly(root: Root, spot: Spot, data: bytes, mode: int) -> None:
+    parent, leaf = os.path.split(spot.name)
+    folder = root.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY, follow="never")
+    try:
+        if stat.S_ISLNK(_mode_at(folder, leaf)):
+            raise ToolError(f"{spot.path} is a link", cure="name the file itself")
+        replace_at(folder, leaf, data, mode=mode)
+    finally:
+        os.close(folder)
 
 
 def _mode_at(folder: int, leaf: str) -> int:
@@ -162,6 +173,12 @@ def _mode_at(folder: int, leaf: str) -> int:
         return os.stat(leaf, dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return 0
+
+
+def spelled(name: str) -> str:
+    """Return a name as it is shown in a list of names: one with a line break in it must not look like two."""
+    name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return name if name.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
 
 
 def names_of(name: str) -> Iterator[str]:

@@ -27,23 +27,34 @@ from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.tools.paths import Reach, Spot, locate, opened
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
     from homarus.sandbox import process as sandboxed
-    from homarus.tools import globs
+    from homarus.tools import dialect, globs, search_found
+    from homarus.tools.search_found import Found
 else:
     sandboxed = later("homarus.sandbox.process")
+    dialect = later("homarus.tools.dialect")
     globs = later("homarus.tools.globs")
+    search_found = later("homarus.tools.search_found")
 
 
-MAX_MATCHES, MAX_FOUND, MAX_LINE, MAX_CONTEXT = 100, 1_000, 500, 20
-MAX_BYTES = 51_200
+MAX_MATCHES, MAX_FOUND, MAX_CONTEXT, MAX_PATTERN = 100, 1_000, 20, 10_000
 SECONDS = 60.0
+# What a search may take: a line of a gigabyte is read whole by ripgrep, and then it is our own program's turn.
+MEMORY = 512 << 20
 # Resolved once, at import: the program below starts without any search path of its own.
 _SOURCE = str(Path(__file__).resolve().parents[2])
 _PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
-_ALIASES = {"regex": "pattern", "query": "pattern", "directory": "path", "include": "glob", "ignore_case": "ignoreCase"}
+_ALIASES = {
+    **dict.fromkeys(("regex", "query", "search"), "pattern"),
+    **dict.fromkeys(("directory", "dir", "folder", "file_path", "filePath", "file", "root"), "path"),
+    **dict.fromkeys(("ignore_case", "case_insensitive", "caseInsensitive", "-i"), "ignoreCase"),
+    **dict.fromkeys(("max_results", "maxResults", "head_limit"), "limit"),
+    "include": "glob",
+    "fixed_strings": "literal",
+}
 
 GREP = ToolSpec(
     name="grep",
@@ -114,146 +125,113 @@ class _Kit:
 
     async def grep(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         literal, pattern = arguments.get("literal", False), arguments["pattern"]
+        if len(pattern) > MAX_PATTERN or set(pattern) & set("\n\r\0"):
+            cure = "search for one line, or for a part of it"
+            raise ToolError(f"the pattern has several lines or more than {MAX_PATTERN:,} characters", cure=cure)
         if not literal:
-            try:
-                re.compile(pattern)
-            except (re.error, RecursionError, OverflowError) as problem:
-                cure = "correct it, or set literal to search for the text itself"
-                raise ToolError(f"the pattern is no regular expression: {problem}", cure=cure) from None
+            pattern = dialect.without_posix(pattern)
+            _compiled(pattern)
         spot = locate(context, arguments.get("path") or ".", self._reach)
+        glob = _glob(arguments.get("glob", ""))
         query = Query(
             "grep",
             -1,
             spot.name,
             pattern,
-            _glob(arguments.get("glob", "")),
+            glob,
             arguments.get("ignoreCase", False),
             literal,
             arguments.get("context", 0),
         )
+        hint = "" if literal or dialect.is_plain(pattern) else "read as a regular expression, line by line"
+        hint += "; set literal to find the text itself" if hint else ""
         limit = min(arguments.get("limit", MAX_MATCHES), MAX_MATCHES)
-        found = _Matches(limit, query.glob)
+        found = search_found.Matches(limit, globs.compile_glob(glob) if glob else None, hint)
         await self._feed(context, spot, query, found)
         return found.output(spot)
 
     async def find(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         spot = locate(context, arguments.get("path") or ".", self._reach)
-        pattern = _glob(arguments["pattern"])
-        found = _Names(min(arguments.get("limit", MAX_FOUND), MAX_FOUND), globs.compile_glob(pattern))
+        # Whole paths and folders with their slash are meant well.
+        pattern = arguments["pattern"].removeprefix(str(spot.path)) if spot.path != Path("/") else arguments["pattern"]
+        pattern = _glob(pattern.rstrip("/") or "*")
+        found = search_found.Names(min(arguments.get("limit", MAX_FOUND), MAX_FOUND), globs.compile_glob(pattern))
         await self._feed(context, spot, Query("find", -1, spot.name), found)
         return found.output(spot)
 
-    async def _feed(self, context: ToolContext, spot: Spot, query: Query, into: _Matches | _Names) -> None:
+    async def _feed(self, context: ToolContext, spot: Spot, query: Query, into: Found) -> None:
         """Run the search and hand over what it prints, piece by piece, until there is enough."""
         with opened(spot) as root:
             is_folder = _kind(root, spot, folder_only=query.mode == "find")
-            # Only a sandbox keeps ripgrep from a folder that becomes a link while it looks.
-            bounded = context.sandbox.enforced or not self._reach.workspace_only
-            ripgrep = _ripgrep() if self._named is None else self._named
-            if ripgrep and bounded and context.sandbox.can_read(str(spot.path)):
-                source = _with_ripgrep(context, spot, query, ripgrep, is_folder=is_folder)
-            else:
-                source = _with_ours(root, replace(query, start=_real_name(root, spot)), into)
+            theirs = self._for_ripgrep(context, spot, query)
             try:
                 with context.cancel.interrupting():
-                    async with asyncio.timeout(SECONDS), source as blocks:
-                        rest = b""
-                        async for block in blocks:
-                            *pieces, rest = (rest + block).split(into.separator)
-                            if not all(map(into.take, pieces)):
-                                return
-                            rest = rest[: 4 * MAX_LINE] if len(rest) > (1 << 20) else rest
-                        if rest:
-                            into.take(rest)
+                    async with asyncio.timeout(SECONDS):
+                        if theirs is not None:
+                            ripgrep = self._ripgrep
+                            async with _with_ripgrep(context, spot, theirs, ripgrep, is_folder=is_folder) as child:
+                                if not await _taken(child.output(), into) or await _searched(child, into):
+                                    return
+                        ours = replace(query, start=_real_name(root, spot))
+                        async with _with_ours(root, ours, spot.path.name) as process:
+                            if await _taken(_blocks(process), into) and await process.wait() != 0:
+                                into.note = "the search ended early; try a simpler pattern or a smaller folder"
             except TimeoutError:
                 into.note = f"stopped after {SECONDS:.0f} seconds; search a smaller folder"
 
+    @property
+    def _ripgrep(self) -> str:
+        return _ripgrep() if self._named is None else self._named
 
-class _Matches:
-    """Collects the lines of grep."""
+    def _for_ripgrep(self, context: ToolContext, spot: Spot, query: Query) -> Query | None:
+        """Return the query for ripgrep; None where it is missing, would find something else, or could leave the root."""
+        pattern = query.pattern if query.literal else dialect.for_ripgrep(query.pattern)
+        # Only a sandbox keeps ripgrep from a folder that becomes a link while it looks, and from rules of folders above.
+        apart = context.sandbox.enforced or not (self._reach.workspace_only or _is_ruled_from_above(spot.root))
+        usable = bool(self._ripgrep) and apart and context.sandbox.can_read(str(spot.path))
+        return replace(query, pattern=pattern) if usable and pattern is not None else None
 
-    separator = b"\n"
 
-    def __init__(self, limit: int, glob: str) -> None:
-        self._limit = limit
-        self._glob = globs.compile_glob(glob) if glob else None
-        self._lines: list[str] = []
-        self._matches = self._size = 0
-        self.note = ""
-
-    def take(self, piece: bytes) -> bool:
-        name, found, rest = piece.partition(b"\0")
-        if not found:
-            if piece == b"--" and self._lines:
-                self._lines.append("--")
-            return True
-        shown = name.decode("utf-8", "replace").removeprefix("./")
-        if self._glob and not self._glob.fullmatch(shown):
-            return True
-        number = re.match(rb"(\d+)([:-])", rest)
-        if number is None:
-            return True
-        match, text = number[2] == b":", rest[number.end() :].decode("utf-8", "replace").rstrip("\r")
-        if match and self._matches >= self._limit:
-            self.note = f"more than {self._limit} matches; narrow the pattern, the path or the glob"
+async def _taken(blocks: AsyncIterator[bytes], into: Found) -> bool:
+    """Hand over what a search prints; False when there was enough before its end."""
+    rest = b""
+    async for block in blocks:
+        *pieces, rest = (rest + block).split(into.separator)
+        if not all(map(into.take, pieces)):
             return False
-        line = text if len(text) <= MAX_LINE else text[:MAX_LINE] + " […]"
-        at = int(number[1])
-        self._lines.append(f"{shown}:{at}: {line}" if match else f"{shown}-{at}- {line}")
-        self._matches += match
-        self._size += len(self._lines[-1]) + 1
-        if self._size > MAX_BYTES:
-            self.note = f"cut at {MAX_BYTES:,} bytes; narrow the pattern, the path or the glob"
-            return False
+        rest = rest[: 4 * search_found.MAX_LINE] if len(rest) > (1 << 20) else rest
+    if rest:
+        into.take(rest)
+    return True
+
+
+async def _searched(child: sandboxed.Child, into: Found) -> bool:
+    """Say whether ripgrep's word counts: one that failed and found nothing has not searched."""
+    code = (await child.wait()).code
+    if code in (0, 1):
         return True
+    if into.nothing:
+        return False
+    if code != 2:  # with 2 it means files that it could not read
+        into.note = "the search ended early; search a smaller folder"
+    return True
 
-    def output(self, spot: Spot) -> ToolOutput:
-        if not self._matches:
-            return said(f"No matches in {spot.path}." + (f" [{self.note}]" if self.note else ""), matches=0)
-        note = f"\n\n[{self.note}]" if self.note else ""
-        return said("\n".join(self._lines).strip("-\n") + note, matches=self._matches, truncated=bool(note))
+
+def _compiled(pattern: str) -> None:
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about what may mean something else one day
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as problem:
+        cure = "correct it, or set literal to search for the text itself"
+        raise ToolError(f"the pattern is no regular expression: {problem}", cure=cure) from None
 
 
-class _Names:
-    """Collects the paths of find. Folders are known from the files in them."""
-
-    separator = b"\0"
-
-    def __init__(self, limit: int, wanted: re.Pattern[str]) -> None:
-        self._limit = limit
-        self._wanted = wanted
-        self._found: list[str] = []
-        self._folder = ""
-        self._size = 0
-        self.note = ""
-
-    def take(self, piece: bytes) -> bool:
-        name = piece.decode("utf-8", "replace").removeprefix("./")
-        if not name:
-            return True
-        folder = name.rpartition("/")[0]
-        if folder != self._folder:
-            # Paths come in order, so a folder that the last one was in has been seen.
-            parts = folder.split("/") if folder else []
-            for depth in range(1, len(parts) + 1):
-                inner = "/".join(parts[:depth])
-                if not f"{self._folder}/".startswith(inner + "/") and self._wanted.fullmatch(inner):
-                    self._found.append(inner + "/")
-            self._folder = folder
-        if self._wanted.fullmatch(name):
-            self._found.append(name)
-            self._size += len(name) + 1
-        if len(self._found) > self._limit or self._size > MAX_BYTES:
-            self._found = self._found[: self._limit]
-            self.note = f"the first {len(self._found):,}; narrow the pattern or the path"
-            return False
-        return True
-
-    def output(self, spot: Spot) -> ToolOutput:
-        if not self._found:
-            return said(f"Nothing found in {spot.path}." + (f" [{self.note}]" if self.note else ""), found=0)
-        note = f"\n\n[{self.note}]" if self.note else ""
-        return said("\n".join(self._found) + note, found=len(self._found), truncated=bool(note))
+def _is_ruled_from_above(root: Path) -> bool:
+    """Say whether a folder above has rules of what to leave out: they are not the workspace's."""
+    return any((folder / ".gitignore").exists() for folder in root.parents)
 
 
 def _glob(text: str) -> str:
@@ -293,14 +271,23 @@ def _real_name(root: Root, spot: Spot) -> str:
 @asynccontextmanager
 async def _with_ripgrep(
     context: ToolContext, spot: Spot, query: Query, program: str, *, is_folder: bool
-) -> AsyncIterator[AsyncIterator[bytes]]:
+) -> AsyncIterator[sandboxed.Child]:
     """Run ripgrep where the turn's commands run, without network."""
-    line = [program, "--no-config", "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-global"]
+    line = [
+        program,
+        "--no-config",
+        "--hidden",
+        "--no-require-git",
+        "--no-ignore-dot",
+        "--no-ignore-global",
+        "--no-mmap",
+    ]
     line += ["--no-ignore-exclude", "--no-messages", "--color=never", "--sort=path", "--null", "--glob=!.git"]
     if query.mode == "find":
         line += ["--files", "--glob=!node_modules"]
     else:
         line += ["--no-heading", "--line-number", "--with-filename", "--max-columns=2000", "--max-columns-preview"]
+        line += ["--crlf"]
         line += ["--ignore-case"] if query.ignore_case else []
         line += ["--fixed-strings"] if query.literal else []
         line += [f"--context={query.context}"] if query.context else []
@@ -309,10 +296,12 @@ async def _with_ripgrep(
         line += ["--regexp", query.pattern]
     folder = spot.path if is_folder else spot.path.parent
     line += ["--", "." if is_folder else f"./{spot.path.name}"]
-    spec = replace(context.sandbox, network=False)
+    limits = context.sandbox.limits
+    most = min(limits.memory_bytes or MEMORY, MEMORY)
+    spec = replace(context.sandbox, network=False, limits=replace(limits, memory_bytes=most))
     child = await sandboxed.start(spec, sandboxed.Order(tuple(line), str(folder), {"PATH": _PATH}, context.ids.uuid()))
     try:
-        yield child.output()
+        yield child
     finally:
         if child.running:
             await child.kill()
@@ -320,7 +309,7 @@ async def _with_ripgrep(
 
 
 @asynccontextmanager
-async def _with_ours(root: Root, query: Query, into: _Matches | _Names) -> AsyncIterator[AsyncIterator[bytes]]:
+async def _with_ours(root: Root, query: Query, shown: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run our own search program on a descriptor of the root. It follows no link, so it cannot leave the root."""
     fd = root.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -328,6 +317,7 @@ async def _with_ours(root: Root, query: Query, into: _Matches | _Names) -> Async
             "mode": query.mode,
             "fd": fd,
             "start": query.start,
+            "shown": shown,
             "pattern": query.pattern,
             "glob": query.glob,
             "ignoreCase": query.ignore_case,
@@ -336,7 +326,7 @@ async def _with_ours(root: Root, query: Query, into: _Matches | _Names) -> Async
         }
         code = f"import sys; sys.path.insert(0, {_SOURCE!r}); from homarus.tools.search_run import main; main()"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", "-c", code, msgspec.json.encode(order).decode()),
+            *(sys.executable, "-I", "-S", "-W", "ignore", "-c", code, msgspec.json.encode(order).decode()),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -346,19 +336,17 @@ async def _with_ours(root: Root, query: Query, into: _Matches | _Names) -> Async
         )
     finally:
         os.close(fd)
-    assert process.stdout is not None
     try:
-        yield _blocks(process.stdout)
-        if not into.note and await process.wait() != 0:
-            into.note = "the search ended early; try a simpler pattern or a smaller folder"
+        yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
 
-async def _blocks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while block := await stream.read(65536):
+async def _blocks(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
+    assert process.stdout is not None
+    while block := await process.stdout.read(65536):
         yield block
 
 

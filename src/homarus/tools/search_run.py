@@ -6,6 +6,8 @@ swapped meanwhile. It prints what ripgrep prints: `path NUL line:text`, or `path
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import re
@@ -18,7 +20,10 @@ from typing import Any, BinaryIO
 from homarus.tools.globs import Rule, compile_glob, ignore_rules, ignored
 
 _SKIPPED = {".git", "node_modules"}
-_MAX_LINE = 1 << 16
+_MAX_LINE = 1 << 20  # of a line that is looked at in one piece
+_MAX_SHOWN = 2_000
+# A file with a NUL among its first bytes is no text, and one with a NUL further on is one up to there.
+_HEAD = 1 << 16
 _MAX_IGNORE = 1 << 20
 _MAX_DEPTH = 200
 _CPU_SECONDS = 20
@@ -39,7 +44,7 @@ def main() -> None:
     start: str = order["start"]
     layers, fd = _descend(order["fd"], start)
     if not stat.S_ISDIR(os.fstat(fd).st_mode):
-        _search_file(fd, os.path.basename(start), order, out)
+        _search_file(fd, order["shown"], order, out, named=True)
         return
     for name, file in _files(fd, "", layers, _SKIPPED if order["mode"] == "find" else {".git"}, start):
         if order["mode"] == "find":
@@ -81,7 +86,8 @@ def _files(folder: int, shown: str, layers: Layers, skipped: set[str], above: st
     layers = [*layers, *_rules(folder, path)]
     try:
         with os.scandir(folder) as entries:
-            names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+            found = ((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+            names = sorted(found, key=lambda entry: os.fsencode(entry[0]))
     except OSError:
         names = []
     for name, is_folder in names:
@@ -104,18 +110,25 @@ def _files(folder: int, shown: str, layers: Layers, skipped: set[str], above: st
             os.close(fd)
 
 
-def _search_file(fd: int, name: str, order: dict[str, Any], out: BinaryIO) -> None:
+def _search_file(fd: int, name: str, order: dict[str, Any], out: BinaryIO, *, named: bool = False) -> None:
+    """Print the matches in one file; `named` is one that was asked for, not met."""
     flags = re.IGNORECASE if order["ignoreCase"] else 0
     pattern = re.compile(re.escape(order["pattern"]) if order["literal"] else order["pattern"], flags)
     around: int = order["context"]
     before: deque[tuple[int, str]] = deque(maxlen=around or 1)
     shown, follow = 0, 0
-    with os.fdopen(fd, "rb") as file:
-        if b"\0" in file.peek(1)[:8192]:
-            return  # not a text
-        for number, raw in enumerate(iter(lambda: file.readline(_MAX_LINE), b""), 1):
-            line = raw.decode("utf-8", "replace").rstrip("\r\n")
-            if pattern.search(line):
+    with io.BufferedReader(io.FileIO(fd), _HEAD) as file:
+        head = file.peek(_HEAD)
+        wide = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        source = _decoded(file) if wide else _pieces(file)
+        if b"\0" in head and not wide:
+            if named and any(hit for _, _, hit in _lines(source, pattern)):
+                out.write(os.fsencode(name) + b": binary file matches\n")
+            return
+        for number, line, hit in _lines(source, pattern):
+            if "\0" in line:
+                break
+            if hit:
                 if around and shown and number - len(before) > shown + 1:
                     out.write(b"--\n")
                 for earlier, text in before if around else ():
@@ -128,6 +141,25 @@ def _search_file(fd: int, name: str, order: dict[str, Any], out: BinaryIO) -> No
                 shown, follow = number, follow - 1
             before.append((number, line))
     out.flush()
+
+
+def _lines(pieces: Iterator[str], pattern: re.Pattern[str]) -> Iterator[tuple[int, str, bool]]:
+    """Yield the lines by number, their first characters, and whether the pattern is in them; no line is held whole."""
+    for number, first in enumerate(pieces, 1):
+        line, piece = first.rstrip("\r\n"), first
+        hit = pattern.search(line) is not None
+        while not piece.endswith("\n") and (piece := next(pieces, "")):
+            hit = hit or pattern.search(piece.rstrip("\r\n")) is not None
+        yield number, line[:_MAX_SHOWN], hit
+
+
+def _pieces(file: BinaryIO) -> Iterator[str]:
+    return (raw.decode("utf-8", "replace") for raw in iter(lambda: file.readline(_MAX_LINE), b""))
+
+
+def _decoded(file: BinaryIO) -> Iterator[str]:
+    text = io.TextIOWrapper(file, "utf-16", errors="replace", newline="\n")
+    return iter(lambda: text.readline(_MAX_LINE), "")
 
 
 def _print(out: BinaryIO, name: str, number: int, sign: str, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import islice
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
@@ -12,9 +13,13 @@ from msgspec import Struct
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 
-_RESULT = late(r'<a[^>]+class="result__a"[^>]+href="([^"]+)"[^>]*>(.*?)</a>', re.DOTALL)
-_SNIPPET = late(r'class="result__snippet"[^>]*>(.*?)</(?:a|div|td)>', re.DOTALL)
-_TAGS = late(r"<[^>]*>")
+# Every repetition has an end: an answer of the wrong kind must not cost more than one of the right kind.
+_RESULT = late(
+    r'<a[^<>]{1,500}class="result__a"[^<>]{1,500}href="([^"]{1,2000})"[^<>]{0,500}>(.{0,2000}?)</a>', re.DOTALL
+)
+_SNIPPET = late(r'class="result__snippet"[^<>]{0,500}>(.{0,1500}?)</(?:a|div|td)>', re.DOTALL)
+_TAGS = late(r"<[^<>]*>")
+MAX_FIELD, MAX_HITS = 20_000, 50
 
 
 class Hit(Struct, frozen=True):
@@ -89,14 +94,15 @@ def _json_hits(path: str, title: str, url: str, text: str) -> Callable[[bytes], 
 
 
 def _duckduckgo_hits(body: bytes) -> list[Hit]:
-    from html import unescape
+    from homarus.tools.htmltext import plain
 
     page = body.decode("utf-8", "replace")
-    texts = _SNIPPET.findall(page)
+    texts = [found[1] for found in islice(_SNIPPET.finditer(page), MAX_HITS)]
     hits = []
-    for at, (url, title) in enumerate(_RESULT.findall(page)):
-        parts = urlsplit(unescape(url))
-        real = parse_qs(parts.query).get("uddg", [unescape(url)])[0]
+    for at, found in enumerate(islice(_RESULT.finditer(page), MAX_HITS)):
+        url, title = found[1], found[2]
+        parts = urlsplit(plain(url))
+        real = parse_qs(parts.query).get("uddg", [plain(url)])[0]
         hits.append(_hit(title, real, texts[at] if at < len(texts) else ""))
     return hits
 
@@ -107,6 +113,6 @@ def _hit(title: object, url: object, text: object) -> Hit:
 
 def _plain(text: object, limit: int) -> str:
     # Its table of names costs a millisecond, and most turns search nothing.
-    from html import unescape
+    from homarus.tools.htmltext import plain
 
-    return single_line(unescape(_TAGS.sub("", str(text or ""))), limit)
+    return single_line(plain(_TAGS.sub("", str(text or "")[:MAX_FIELD])), limit)

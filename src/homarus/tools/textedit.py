@@ -8,7 +8,9 @@ in which it occurs. Bytes that are no UTF-8 travel through as surrogates. No fil
 from __future__ import annotations
 
 import unicodedata
+from array import array
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 
 from msgspec import Struct
@@ -22,6 +24,9 @@ _PLAIN = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
     **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
 }
+
+
+_TABLE = str.maketrans(_PLAIN)
 
 
 class Edit(Struct, frozen=True):
@@ -64,7 +69,9 @@ Reading = Callable[[str], View]
 def apply(text: str, edits: Sequence[Edit], where: str) -> str:
     """Return the text with all edits done, each found in the text as it was; raise `ToolError` and change nothing else."""
     mark, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
-    spans = sorted((locate(body, edit, where, number) for number, edit in enumerate(edits)), key=lambda s: s.start)
+    # Each reading of the text is made once, and only if an edit needs it.
+    read = cache(lambda reading: reading(body))
+    spans = sorted((locate(body, edit, where, number, read) for number, edit in enumerate(edits)), key=_start)
     for one, other in pairwise(spans):
         if other.start < one.end:
             raise ToolError(f"two edits of {where} overlap", cure="join them into one edit")
@@ -75,8 +82,12 @@ def apply(text: str, edits: Sequence[Edit], where: str) -> str:
     return mark + body
 
 
-def locate(text: str, edit: Edit, where: str, number: int = 0) -> Span:
-    """Return the one place of an edit."""
+def _start(span: Span) -> int:
+    return span.start
+
+
+def locate(text: str, edit: Edit, where: str, number: int, read: Callable[[Reading], View]) -> Span:
+    """Return the one place of an edit; `read` gives the text in a reading."""
     old, new = edit.old.removeprefix(BOM), edit.new.removeprefix(BOM)
     which = f"edits[{number}]: " if number else ""
     if not old:
@@ -85,7 +96,7 @@ def locate(text: str, edit: Edit, where: str, number: int = 0) -> Span:
         raise ToolError(f"{which}oldText and newText are the same", cure="say what should change")
     readings: tuple[Reading, ...] = (plain, unbroken, loose)
     for view in readings:
-        seen, wanted = view(text), view(old).text
+        seen, wanted = read(view), view(old).text
         places = _places(seen, wanted) if wanted else []
         if len(places) > 1:
             cure = "quote more lines around the one you mean"
@@ -103,43 +114,66 @@ def plain(text: str) -> View:
 
 def unbroken(text: str) -> View:
     """The text with every line ending as one newline."""
-    chars, starts, ends = [], [], []
-    for at, char in enumerate(text):
-        if char == "\r" and text[at + 1 : at + 2] == "\n":
-            continue
-        chars.append(char)
-        starts.append(at - 1 if char == "\n" and at and text[at - 1] == "\r" else at)
-        ends.append(at + 1)
-    return View("".join(chars), starts, ends)
+    if "\r\n" not in text:
+        return plain(text)
+    starts, ends = array("I"), array("I")
+    at = 0
+    for line in text.split("\r\n"):
+        if at:
+            starts.append(at - 2)
+            ends.append(at)
+        starts.extend(range(at, at + len(line)))
+        ends.extend(range(at + 1, at + len(line) + 1))
+        at += len(line) + 2
+    return View(text.replace("\r\n", "\n"), starts, ends)
 
 
 def loose(text: str) -> View:
     """The text as a reader sees it: plain quotes, dashes and spaces, composed letters, no spaces at the ends of lines."""
-    chars: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    forms: list[str] = []
+    starts, ends = array("I"), array("I")
     at = 0
-    while at < len(text):
-        end = at + 1
-        if text[at] == "\r" and text[end : end + 1] == "\n":
-            form, end = "\n", end + 1
-        elif text[at] == "\n":
-            form = "\n"
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        last = number == len(lines)
+        body = line if last else line.removesuffix("\r")
+        # Most lines read as they are written; looking at each character of a large file takes half a minute.
+        if body.isascii() or _is_plain(body):
+            form = body if last else body.rstrip(" \t")
+            starts.extend(range(at, at + len(form)))
+            ends.extend(range(at + 1, at + len(form) + 1))
         else:
-            while end < len(text) and unicodedata.combining(text[end]):
-                end += 1
-            form = unicodedata.normalize("NFKC", "".join(_PLAIN.get(char, char) for char in text[at:end]))
-            form = "".join(_PLAIN.get(char, char) for char in form)
-        if form == "\n":
-            while chars and chars[-1] in " \t":
-                chars.pop()
-                starts.pop()
-                ends.pop()
+            form = _loose_line(body, at, starts, ends, keep=last)
+        forms.append(form)
+        at += len(line) + 1
+        if not last:
+            starts.append(at - 1 - (len(line) - len(body)))
+            ends.append(at)
+    return View("\n".join(forms), starts, ends)
+
+
+def _is_plain(line: str) -> bool:
+    same = unicodedata.is_normalized("NFKC", line) and line.translate(_TABLE) == line
+    return same and not any(map(unicodedata.combining, line))
+
+
+def _loose_line(line: str, base: int, starts: array[int], ends: array[int], *, keep: bool) -> str:
+    """Return one line as a reader sees it, and note where each of its characters comes from."""
+    chars: list[str] = []
+    at, first = 0, len(starts)
+    while at < len(line):
+        end = at + 1
+        while end < len(line) and unicodedata.combining(line[end]):
+            end += 1
+        form = unicodedata.normalize("NFKC", line[at:end].translate(_TABLE)).translate(_TABLE)
         chars.extend(form)
-        starts.extend([at] * len(form))
-        ends.extend([end] * len(form))
+        starts.extend([base + at] * len(form))
+        ends.extend([base + end] * len(form))
         at = end
-    return View("".join(chars), starts, ends)
+    text = "".join(chars)
+    seen = text if keep else text.rstrip(" \t")
+    del starts[first + len(seen) :], ends[first + len(seen) :]
+    return seen
 
 
 def _places(view: View, wanted: str) -> list[tuple[int, int]]:

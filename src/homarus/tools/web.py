@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import ToolError
@@ -30,7 +31,9 @@ _TEXTUAL = (
     "application/rss",
     "application/atom",
 )
-_CHARSET = late(r"charset=[\"']?([\w-]+)")
+_CHARSET = late(r"charset=[\"']?([\w-]{1,40})")
+# What Python can decode and no page is written in.
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
 
 FETCH = ToolSpec(
     name="web_fetch",
@@ -70,10 +73,11 @@ def fetch_tool(egress: fetching.Egress, settings: FetchSettings) -> Tool:
             settings.max_redirects,
             elsewhere=not context.taint,
         )
-        page = await egress.fetch(url, headers=headers, limits=held, cancel=context.cancel)
-        # From here on even an error message may hold words of the page.
-        context.taint.add(FETCH.name)
-        text = as_text(page)
+        page = await egress.fetch(
+            url, headers=headers, limits=held, cancel=context.cancel, heard=lambda: context.taint.add(FETCH.name)
+        )
+        # A large page takes a second; nobody else waits for it.
+        text = await asyncio.to_thread(as_text, page)
         room = min(arguments.get("maxChars", settings.max_chars), settings.max_chars)
         cut = len(text) > room or page.truncated
         body = text[:room] + ("\n[cut here]" if cut else "")
@@ -101,7 +105,7 @@ def search_tool(egress: fetching.Egress, backend: Backend, count: int, seconds: 
             raise ToolError(
                 f"the search engine ({backend.name}) answered {page.status}", cure="try later, or another query"
             )
-        hits = backend.parse(page.body)[:number]
+        hits = (await asyncio.to_thread(backend.parse, page.body))[:number]
         if not hits:
             return said(f"Nothing found by {backend.name}.", results=0)
         text = "\n\n".join(f"{at}. {_line(hit)}" for at, hit in enumerate(hits, 1))
@@ -118,9 +122,10 @@ def as_text(page: fetching.Fetched) -> str:
     if not kind.startswith(_TEXTUAL) and kind and b"\0" in page.body[:1000]:
         raise ToolError(f"{page.url} is {kind.partition(';')[0]}, not text", cure="fetch a page, not a file")
     found = _CHARSET.search(kind)
+    wanted = found[1].replace("-", "_") if found else ""
     try:
-        text = page.body.decode(found[1] if found else "utf-8", "replace")
-    except LookupError:
+        text = page.body.decode(wanted if wanted and wanted not in _NO_CHARSETS else "utf-8", "replace")
+    except (LookupError, UnicodeError):
         text = page.body.decode("utf-8", "replace")
     if "html" in kind or (not kind and "<html" in text[:500].lower()):
         from homarus.tools.htmltext import readable
