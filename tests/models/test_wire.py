@@ -21,7 +21,8 @@ from homarus.models.carrier import Carrier
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
 from homarus.models.providers import anthropic_wire, openai_wire
-from homarus.models.wire import WireCache, encode
+from homarus.models.providers.openai_thread import MAX_PIECES, ChatThread
+from homarus.models.wire import Threads
 
 SYSTEM = SystemPrompt("Stable part.", "Session part.")
 TOOLS = (
@@ -31,6 +32,7 @@ TOOLS = (
 SEER = ModelInfo(provider="acme", id="m1", input=("text", "image"), levels=("off", "low", "high"))
 BLIND = ModelInfo(provider="acme", id="m1")
 PLAIN = Quirks()
+ENDPOINT = Endpoint(provider="acme", api="openai-completions", base_url="http://x/v1", quirks=PLAIN)
 
 
 def said(text: str) -> User:
@@ -70,16 +72,11 @@ def openai_body(
     messages: tuple[Message, ...], quirks: Quirks = PLAIN, info: ModelInfo = SEER, **changes: object
 ) -> bytes:
     endpoint = Endpoint(provider="acme", api="openai-completions", base_url="http://x/v1", quirks=quirks)
-    fragments = [openai_wire.encode_message(message, quirks, info) for message in messages]
-    asked = request(messages, **changes)
-    start, split = openai_wire.opening(asked, endpoint, info), openai_wire.Joined(quirks).split("s1", fragments)
-    return b"".join(openai_wire.body(start, split, asked, endpoint, info))
+    return b"".join(ChatThread(endpoint, info).body(request(messages, **changes)))
 
 
 def anthropic_body(messages: tuple[Message, ...], info: ModelInfo = SEER, **changes: object) -> bytes:
-    fragments = [anthropic_wire.encode_message(message, info) for message in messages]
-    asked = request(messages, **changes)
-    return b"".join(anthropic_wire.body(anthropic_wire.opening(asked, info), asked, info, fragments))
+    return b"".join(anthropic_wire.MessagesThread(info).body(request(messages, **changes)))
 
 
 def opened(body: bytes) -> bytes:
@@ -132,27 +129,55 @@ def test_the_bytes_are_the_same_in_another_process():
         assert found.stdout == openai_body(session()[-1]) + anthropic_body(session()[-1])
 
 
+class Counted(ChatThread):
+    """A thread that says what it encoded."""
+
+    def __init__(self) -> None:
+        super().__init__(ENDPOINT, SEER)
+        self.made: list[Message] = []
+
+    def encode(self, message: Message) -> openai_wire.Fragment:
+        self.made.append(message)
+        return super().encode(message)
+
+
 def test_history_is_encoded_once():
-    made: list[Message] = []
-
-    def count(message: Message) -> bytes:
-        made.append(message)
-        return encode(message.text)
-
-    cache: WireCache[bytes] = WireCache(count, len)
-    requests = session()
+    thread, requests = Counted(), session()
+    threads = Threads(lambda: thread)
     for messages in requests:
-        assert len(cache.fragments("s", messages)) == len(messages)
+        assert b"".join(threads.body(request(messages))) == openai_body(messages)
+    made = thread.made
     assert len(made) == len(requests[-1])
     # Equal messages that were read from disk again cost nothing either; a changed one is made again, with what follows it.
-    cache.fragments("s", session()[-1])
+    threads.body(request(session()[-1]))
     assert len(made) == len(requests[-1])
     changed = (*requests[-1][:5], said("edited"), *requests[-1][6:])
-    cache.fragments("s", changed)
+    assert b"".join(threads.body(request(changed))) == openai_body(changed)
     assert len(made) == 2 * len(requests[-1]) - 5
-    # A shorter history (after a compaction) and another session are right too.
-    assert cache.fragments("s", changed[:3]) == [encode(message.text) for message in changed[:3]]
-    assert cache.fragments("other", changed[2:4]) == [encode(message.text) for message in changed[2:4]]
+    # A shorter history (after a compaction) is right too, and its size is what is left.
+    assert b"".join(threads.body(request(changed[:3]))) == openai_body(changed[:3])
+    assert thread.size == sum(map(thread.size_of, thread.fragments))
+    assert len(thread.fragments) == 3
+
+
+def test_sessions_do_not_share_their_bytes_and_a_single_question_leaves_none():
+    made: list[ChatThread] = []
+
+    def new() -> ChatThread:
+        made.append(ChatThread(ENDPOINT, SEER))
+        return made[-1]
+
+    threads, messages = Threads(new), session()[-1]
+    for name in ("a", "b", "a", "", "", "b"):
+        asked = ModelRequest("m1", SYSTEM, messages, TOOLS, session_id=name)
+        assert b"".join(threads.body(asked)) == openai_body(messages)
+    assert len(made) == 4, "one for each session, and one for each question without a session"
+
+
+def test_what_was_asked_before_stands_around_the_messages_no_longer():
+    thread, messages = ChatThread(ENDPOINT, SEER), session()[3]
+    for changes in [*LEVELS, {"cache": False}, {"max_tokens": 7}, {"params": {"seed": 1}}, {}]:
+        assert b"".join(thread.body(request(messages, **changes))) == openai_body(messages, **changes)
 
 
 def test_openai_shape():
@@ -369,37 +394,41 @@ def test_user_messages_in_a_row_go_out_as_one_where_a_template_insists():
 
 
 def test_a_long_history_is_joined_the_same_at_every_step() -> None:
-    roles = ["user", "assistant", "tool"] * 40
-    fragments = [openai_wire.Fragment(role, b'{"n":%d}' % number) for number, role in enumerate(roles)]
-    joined = openai_wire.Joined(PLAIN)
-    for at in range(1, len(fragments) + 1):
-        earlier, rest = joined.split("s", fragments[:at])
-        assert len(earlier) <= openai_wire.MAX_PIECES
-        assert b",".join([part for part in (b"".join(earlier), *rest) if part]) == b",".join(
-            openai_wire.join_messages(fragments[:at], PLAIN)
-        )
+    history: list[Message] = [said("go")]
+    thread = ChatThread(ENDPOINT, SEER)
+    for number in range(80):
+        body = thread.body(request(tuple(history)))
+        assert len(body) <= MAX_PIECES + 3
+        assert b"".join(body) == openai_body(tuple(history))
+        history += [answered("", ToolCall(f"c{number}", "ls", {})), result(f"c{number}", "ok")]
 
 
-@given(st.lists(st.sampled_from(["user", "assistant", "tool", "pictured", "mute"]), max_size=30), st.data())
-def test_joining_what_grew_gives_the_same_bytes_as_joining_everything(roles: list[str], data: st.DataObject) -> None:
-    fragments = [
-        openai_wire.Fragment(
-            "tool" if role in {"tool", "pictured"} else "assistant" if role == "mute" else role,
-            b"" if role == "mute" else b'{"n":%d}' % number,
-            b'{"later":%d}' % number if role == "pictured" else b"",
-        )
-        for number, role in enumerate(roles)
-    ]
-    joined, at = openai_wire.Joined(PLAIN), 0
-    while at < len(fragments):
-        at = data.draw(st.integers(at + 1, len(fragments)))
-        shown = fragments[:at]
-        earlier, rest = joined.split("s", shown)
-        assert b",".join([part for part in (b"".join(earlier), *rest) if part]) == b",".join(
-            openai_wire.join_messages(shown, PLAIN)
-        )
-        if data.draw(st.booleans()):  # an edit of history: everything from there on is made anew
-            cut = data.draw(st.integers(0, at - 1))
-            fragments = fragments[:cut] + [
-                openai_wire.Fragment(old.role, old.data and old.data + b" ", old.later) for old in fragments[cut:]
-            ]
+KINDS: dict[str, Callable[[int], Message]] = {
+    "user": lambda n: said(f"words {n}"),
+    "assistant": lambda n: answered(f"reply {n}"),
+    "calling": lambda n: answered("", ToolCall(f"c{n}", "ls", {})),
+    "tool": lambda n: result(f"c{n}", f"found {n}"),
+    "pictured": lambda n: result(f"c{n}", "see", Image("aGk=", "image/png")),
+    "mute": lambda n: Assistant((), timestamp=n),
+}
+DIALECTS = [PLAIN, Quirks(alternate_roles=True), Quirks(bridge_after_tool=True), Quirks(cache_markers_for=("m",))]
+
+
+@given(st.data(), st.sampled_from(DIALECTS), st.sampled_from([SYSTEM, SystemPrompt("")]))
+def test_joining_what_grew_gives_the_same_bytes_as_joining_everything(
+    data: st.DataObject, quirks: Quirks, system: SystemPrompt
+) -> None:
+    endpoint = Endpoint(provider="acme", api="openai-completions", base_url="http://x/v1", quirks=quirks)
+    steps = st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=6)
+    kept, history = ChatThread(endpoint, SEER), ()
+    for number in range(data.draw(st.integers(1, 12))):
+        # History grows; now and then it is shortened or changed first, as by a compaction or an edit.
+        history = history[: data.draw(st.integers(0, len(history)))] if data.draw(st.booleans()) else history
+        history += tuple(KINDS[kind](10 * number + at) for at, kind in enumerate(data.draw(steps)))
+        asked = ModelRequest("m1", system, history, TOOLS, session_id="s1")
+        body = b"".join(kept.body(asked))
+        assert body == b"".join(ChatThread(endpoint, SEER).body(asked))
+        texts = openai_wire.join_messages([kept.encode(message) for message in history], quirks)
+        if not quirks.cache_markers_for:
+            assert body.endswith(b",".join(texts) + b"]}")
+        json.loads(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from homarus.models.provider import ModelRequest
 from homarus.storage.cache import BoundedCache
 
 F = TypeVar("F")
+A = TypeVar("A")
 MAX_SESSIONS, MAX_BYTES = 64, 32 * 1024 * 1024
 
 _encode = msgspec.json.Encoder().encode
@@ -63,56 +65,81 @@ def _inert(part: Part) -> Part:
     return part if text is part.text else Text(text)
 
 
-class Openings:
-    """What stands before the messages, made once for as long as a session asks in the same way: tools and system prompt."""
+class Thread(ABC, Generic[F, A]):
+    """The requests of one session as bytes: each adds its new messages to what was made for the one before.
 
-    def __init__(self, make: Callable[[ModelRequest], bytes]) -> None:
+    `F` is what a protocol makes of one message, and `A` what it puts around them. Messages are frozen, so an equal message
+    has equal bytes.
+    """
+
+    def __init__(self) -> None:
+        self.fragments: list[F] = []
+        # About how much memory they hold, and how much of it is on the books of `Threads`.
+        self.size = self.booked = 0
+        self._messages: tuple[Message, ...] = ()
+        self._asked: tuple[Any, ...] = ()
+
+    @abstractmethod
+    def encode(self, message: Message) -> F:
+        """Return one message as it goes out."""
+
+    @abstractmethod
+    def size_of(self, fragment: F) -> int:
+        """Return about how much memory a fragment holds."""
+
+    @abstractmethod
+    def surround(self, request: ModelRequest) -> A:
+        """Return what stands around the messages; it must not depend on them."""
+
+    @abstractmethod
+    def lay(self, around: A, same: int) -> list[bytes]:
+        """Return a request of all fragments, the first `same` of which the request before had too."""
+
+    def body(self, request: ModelRequest) -> list[bytes]:
+        """Return a request as byte fragments, ready to be sent without being joined."""
+        # Most of what was asked is the very object of the request before, so this compares addresses.
+        asked = (request.model, request.system, request.tools, request.thinking, request.max_tokens,
+                 request.tool_choice, request.response_schema, request.cache, request.params)  # fmt: skip
+        if asked != self._asked:
+            self._around, self._asked = self.surround(request), asked
+        return self.lay(self._around, self._take(request.messages))
+
+    def _take(self, messages: tuple[Message, ...]) -> int:
+        """Have one fragment per message, and return how many of them were there before."""
+        old, size = self._messages, self.size
+        same = len(old)
+        # Comparing tuples looks at identity first, so the usual case (one session that grows) costs microseconds.
+        if messages[:same] != old:
+            same = next((at for at, one in enumerate(messages) if at == same or one != old[at]), len(messages))
+            size -= sum(map(self.size_of, self.fragments[same:]))
+        new = []
+        for message in messages[same:]:
+            fragment = self.encode(inert(message) if type(message) is User else message)
+            size += self.size_of(fragment)
+            new.append(fragment)
+        self.fragments[same:] = new
+        self.size, self._messages = size, messages
+        return same
+
+
+T = TypeVar("T", bound=Thread[Any, Any])
+
+
+class Threads(Generic[T]):
+    """The threads of the sessions that asked last."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._known: BoundedCache[str, tuple[ModelRequest, bytes]] = BoundedCache(MAX_SESSIONS)
+        self._known: BoundedCache[str, T] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda thread: thread.booked)
 
-    def of(self, request: ModelRequest) -> bytes:
-        """Return the first bytes of a request."""
-        asked = replace(request, messages=())
-        known = self._known.get(request.session_id)
-        if known is None or known[0] != asked:
-            known = (asked, self._make(asked))
-            self._known.put(request.session_id, known)
-        return known[1]
-
-
-class _Sent(msgspec.Struct, Generic[F], frozen=True):
-    """A request as it went out: its messages, their fragments, and about how much memory those hold."""
-
-    messages: tuple[Message, ...]
-    fragments: list[F]
-    size: int
-
-
-class WireCache(Generic[F]):
-    """The fragments of the newest request of each session. Messages are frozen, so an equal message has equal bytes."""
-
-    def __init__(self, encode_message: Callable[[Message], F], size_of: Callable[[F], int]) -> None:
-        self._encode = encode_message
-        self._size_of = size_of
-        self._last: BoundedCache[str, _Sent[F]] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda sent: sent.size)
-
-    def fragments(self, session: str, messages: tuple[Message, ...]) -> list[F]:
-        """Return one fragment per message and encode only those that the last request of this session did not have."""
-        if not session:
-            # A single question (a summary, a title): nothing follows it that could use its bytes again.
-            return [self._encode(inert(message)) for message in messages]
-        old = self._last.get(session) or _Sent((), [], 0)
-        same = _common(old.messages, messages)
-        new = [self._encode(inert(message)) for message in messages[same:]]
-        kept = old.size - sum(map(self._size_of, old.fragments[same:]))
-        made = old.fragments[:same] + new
-        self._last.put(session, _Sent(messages, made, kept + sum(map(self._size_of, new))))
-        return made
-
-
-def _common(old: tuple[Message, ...], new: tuple[Message, ...]) -> int:
-    size = min(len(old), len(new))
-    # Comparing tuples looks at identity first, so the usual case (one session that grows) costs microseconds.
-    if old[:size] == new[:size]:
-        return size
-    return next(i for i in range(size) if old[i] is not new[i] and old[i] != new[i])
+    def body(self, request: ModelRequest) -> list[bytes]:
+        """Return a request as byte fragments."""
+        session = request.session_id
+        # A single question (a summary, a title) has no session: nothing follows it that could use its bytes again.
+        thread = (self._known.get(session) if session else None) or self._make()
+        body = thread.body(request)
+        if thread.size >= thread.booked and session:
+            # It is booked with room to grow, so that not every step has to correct the books.
+            thread.booked = thread.size + thread.size // 8 + 1
+            self._known.put(session, thread)
+        return body

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
@@ -11,9 +10,9 @@ from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.models.providers.anthropic_stream import AnthropicDecoder
-from homarus.models.providers.anthropic_wire import Fragment, body, encode_message, opening, size_of
+from homarus.models.providers.anthropic_wire import MessagesThread
 from homarus.models.providers.base import Call, run
-from homarus.models.wire import Openings, WireCache
+from homarus.models.wire import Threads
 
 VERSION = "2023-06-01"
 # Tokens of a subscription go into another header than API keys, and the server wants to be told.
@@ -29,31 +28,20 @@ class AnthropicProvider:
         self.info = info
         self._http = http
         self._clock = clock
-        self._wire: WireCache[Fragment] = WireCache(partial(encode_message, info=info), size_of)
-        self._openings = Openings(partial(opening, info=info))
+        self._threads = Threads(lambda: MessagesThread(info))
+        self._url = _url(endpoint.base_url)
+        self._headers = _headers(endpoint)
 
     def call(self, request: ModelRequest) -> Call:
         """Return the request as it goes out."""
-        fragments = self._wire.fragments(request.session_id, request.messages)
         return Call(
             endpoint=self.endpoint,
             model=request.model,
-            url=_url(self.endpoint.base_url),
-            headers=self._headers(),
-            body=body(self._openings.of(request), request, self.info, fragments),
+            url=self._url,
+            headers=self._headers,
+            body=self._threads.body(request),
             idle=request.idle_timeout or self.endpoint.idle_timeout,
         )
-
-    def _headers(self) -> dict[str, str]:
-        headers = {"content-type": "application/json", "accept": "text/event-stream", "anthropic-version": VERSION}
-        key = self.endpoint.key
-        if key.startswith(TOKEN_PREFIX):
-            headers |= {"authorization": f"Bearer {key}", "anthropic-beta": TOKEN_BETA}
-        elif key and self.endpoint.auth == "bearer":
-            headers["authorization"] = f"Bearer {key}"
-        elif key:
-            headers["x-api-key"] = key
-        return headers | dict(self.endpoint.headers)
 
     def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         """Ask the model; see `ModelProvider`."""
@@ -65,3 +53,15 @@ def _url(base: str) -> str:
     """Return the address of the messages endpoint; people write the base with and without its version."""
     base = base.rstrip("/")
     return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    headers = {"content-type": "application/json", "accept": "text/event-stream", "anthropic-version": VERSION}
+    key = endpoint.key
+    if key.startswith(TOKEN_PREFIX):
+        headers |= {"authorization": f"Bearer {key}", "anthropic-beta": TOKEN_BETA}
+    elif key and endpoint.auth == "bearer":
+        headers["authorization"] = f"Bearer {key}"
+    elif key:
+        headers["x-api-key"] = key
+    return headers | dict(endpoint.headers)

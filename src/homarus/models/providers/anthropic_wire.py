@@ -16,7 +16,7 @@ from homarus.core.patterns import late
 from homarus.models.info import ModelInfo
 from homarus.models.levels import BUDGETS
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import closing, encode
+from homarus.models.wire import Thread, closing, encode
 
 API = "anthropic-messages"
 NO_OUTPUT = "(no output)"
@@ -34,11 +34,6 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
 
     role: str
     blocks: tuple[bytes, ...]
-
-
-def size_of(fragment: Fragment) -> int:
-    """Return about how much memory a fragment holds."""
-    return sum(map(len, fragment.blocks))
 
 
 def encode_message(message: Message, info: ModelInfo) -> Fragment:
@@ -203,17 +198,44 @@ def thinking_fields(level: str, info: ModelInfo, most: int) -> tuple[dict[str, A
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}, total
 
 
-def opening(request: ModelRequest, info: ModelInfo) -> bytes:
-    """Return the bytes before the first message: settings, tools and the system prompt."""
-    return encode(head(request, info, _mark(request)))[:-1] + b',"messages":['
+class Frame(msgspec.Struct, frozen=True):
+    """What stands around the messages, the mark that the newest carries, and how many marks are left for the others."""
+
+    start: bytes
+    end: bytes
+    mark: dict[str, Any] | None
+    spare: int
 
 
-def body(start: bytes, request: ModelRequest, info: ModelInfo, fragments: list[Fragment]) -> list[bytes]:
-    """Return the whole request as byte fragments; `start` is its opening."""
-    mark = _mark(request)
-    used = sum(bool(text) for text in (request.system.stable, request.system.session))
-    end = closing(tail(request, info))
-    return [start, messages(fragments, mark=mark, spare=3 - used), end]
+def frame(request: ModelRequest, info: ModelInfo) -> Frame:
+    """Return the bytes before the first message (settings, tools and the system prompt) and behind the last."""
+    mark, system = _mark(request), request.system
+    start = encode(head(request, info, mark))[:-1] + b',"messages":['
+    return Frame(start, closing(tail(request, info)), mark, 3 - bool(system.stable) - bool(system.session))
+
+
+class MessagesThread(Thread[Fragment, Frame]):
+    """The requests of one session."""
+
+    def __init__(self, info: ModelInfo) -> None:
+        super().__init__()
+        self._info = info
+
+    def encode(self, message: Message) -> Fragment:
+        """Return one message as it goes out."""
+        return encode_message(message, self._info)
+
+    def size_of(self, fragment: Fragment) -> int:
+        """Return about how much memory a fragment holds."""
+        return sum(map(len, fragment.blocks))
+
+    def surround(self, request: ModelRequest) -> Frame:
+        """Return what stands around the messages."""
+        return frame(request, self._info)
+
+    def lay(self, around: Frame, same: int) -> list[bytes]:
+        """Return a request of all fragments: a mark that moves forward leaves no long part of it as it was."""
+        return [around.start, messages(self.fragments, mark=around.mark, spare=around.spare), around.end]
 
 
 def _mark(request: ModelRequest) -> dict[str, Any] | None:

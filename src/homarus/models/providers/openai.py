@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
@@ -12,8 +11,8 @@ from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.models.providers.base import Call, run
 from homarus.models.providers.openai_stream import OpenAIDecoder
-from homarus.models.providers.openai_wire import Fragment, Joined, body, encode_message, opening, size_of
-from homarus.models.wire import Openings, WireCache
+from homarus.models.providers.openai_thread import ChatThread
+from homarus.models.wire import Threads
 
 API = "openai-completions"
 
@@ -26,22 +25,18 @@ class OpenAIProvider:
         self.info = info
         self._http = http
         self._clock = clock
-        self._wire: WireCache[Fragment] = WireCache(partial(encode_message, quirks=endpoint.quirks, info=info), size_of)
-        self._joined = Joined(endpoint.quirks)
-        self._openings = Openings(partial(opening, endpoint=endpoint, info=info))
+        self._threads = Threads(lambda: ChatThread(endpoint, info))
         self._url = f"{endpoint.base_url.rstrip('/')}/chat/completions"
         self._headers = _headers(endpoint)
 
     def call(self, request: ModelRequest) -> Call:
         """Return the request as it goes out."""
-        fragments = self._wire.fragments(request.session_id, request.messages)
-        messages = self._joined.split(request.session_id, fragments)
         return Call(
             endpoint=self.endpoint,
             model=request.model,
             url=self._url,
             headers=self._headers,
-            body=body(self._openings.of(request), messages, request, self.endpoint, self.info),
+            body=self._threads.body(request),
             idle=request.idle_timeout or self.endpoint.idle_timeout,
         )
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
-from homarus.core.messages import Assistant, Image, Message, Thinking, ToolCall, ToolResult, User
+from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
+from homarus.core.patterns import late
+from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
 from homarus.models.carrier import unpack
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import MAX_BYTES, MAX_SESSIONS, closing, encode
-from homarus.storage.cache import BoundedCache
+from homarus.models.wire import closing, encode
 
 NO_OUTPUT = "(no output)"
 BLIND = "[image left out: this model takes text only]"
@@ -34,7 +35,7 @@ _PASSED = {
     "frequencyPenalty": "frequency_penalty",
     "presencePenalty": "presence_penalty",
 }
-MAX_PIECES = 24
+_ANY = late(r"[A-Za-z0-9_.:|-]{1,64}")
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):
@@ -45,54 +46,60 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     later: bytes = b""
 
 
-def size_of(fragment: Fragment) -> int:
-    """Return about how much memory a fragment holds."""
-    return len(fragment.data) + len(fragment.later)
-
-
 def encode_message(message: Message, quirks: Quirks, info: ModelInfo) -> Fragment:
     """Return one message as bytes; an assistant message that says nothing gives an empty fragment."""
-    if isinstance(message, User):
-        text = f"{message.text}\n\n{message.context}" if message.context else message.text
-        content = _content(text, message.parts, sees=info.sees)
-        return Fragment("user", encode({"role": "user", "content": content}))
-    if isinstance(message, Assistant):
+    if type(message) is Assistant:
         return _assistant(message, quirks, info)
-    return _result(message, quirks, sees=info.sees)
+    if type(message) is ToolResult:
+        return _result(message, quirks, info)
+    assert type(message) is User
+    text = f"{message.text}\n\n{message.context}" if message.context else message.text
+    content = _content(text, message.parts, sees=info.sees)
+    return Fragment("user", encode({"role": "user", "content": content}))
 
 
 def _assistant(message: Assistant, quirks: Quirks, info: ModelInfo) -> Fragment:
-    wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-    thinking = "".join(part.text for part in message.parts if isinstance(part, Thinking))
-    if quirks.replay_reasoning and thinking and message.provider == info.provider:
-        wire[quirks.replay_reasoning] = thinking
-    own = (message.provider, message.model) == (info.provider, info.id)
-    details, extra = unpack(message) if own else ([], {})
-    if details:
-        wire["reasoning_details"] = details
-    made = message.calls
-    calls = [_call(call, quirks) for call in made]
-    for call, source in zip(calls, made, strict=True):
-        if source.id in extra:
-            call["extra_content"] = extra[source.id]
+    text = thinking = ""
+    thought = False
+    calls: list[dict[str, Any]] = []
+    for part in message.parts:
+        if type(part) is ToolCall:
+            function = {"name": part.name, "arguments": encode(part.arguments).decode()}
+            calls.append({"id": wire_id(part.id, quirks.tool_call_ids), "type": "function", "function": function})
+        elif type(part) is Text:
+            text += part.text
+        elif type(part) is Thinking:
+            thinking += part.text
+            thought = True
+    wire: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if thought and message.provider == info.provider:
+        if quirks.replay_reasoning and thinking:
+            wire[quirks.replay_reasoning] = thinking
+        details, extra = unpack(message) if message.model == info.id else ([], {})
+        if details:
+            wire["reasoning_details"] = details
+        for call, source in zip(calls, message.calls, strict=True):
+            if source.id in extra:
+                call["extra_content"] = extra[source.id]
     if calls:
         wire["tool_calls"] = calls
-    return Fragment("assistant", encode(wire) if calls or wire["content"] else b"")
+    return Fragment("assistant", encode(wire) if calls or text else b"")
 
 
-def _call(call: ToolCall, quirks: Quirks) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": encode(call.arguments).decode()}
-    return {"id": wire_id(call.id, quirks.tool_call_ids), "type": "function", "function": function}
-
-
-def _result(message: ToolResult, quirks: Quirks, *, sees: bool) -> Fragment:
-    images = [part for part in message.parts if isinstance(part, Image)]
-    text = message.text or (BLIND if images and not sees else NO_OUTPUT)
-    wire = {"role": "tool", "tool_call_id": wire_id(message.call_id, quirks.tool_call_ids), "content": text}
+def _result(message: ToolResult, quirks: Quirks, info: ModelInfo) -> Fragment:
+    text, images = "", []
+    for part in message.parts:
+        if type(part) is Text:
+            text += part.text
+        elif type(part) is Image:
+            images.append(part)
     later = b""
-    if images and sees:
+    if images and info.sees:
         later = encode({"role": "user", "content": _content(FROM_TOOL, tuple(images), sees=True)})
-    return Fragment("tool", encode(wire), later)
+    elif images:
+        text = text or BLIND
+    ident = wire_id(message.call_id, quirks.tool_call_ids)
+    return Fragment("tool", encode({"role": "tool", "tool_call_id": ident, "content": text or NO_OUTPUT}), later)
 
 
 def _content(text: str, parts: tuple[Any, ...], *, sees: bool) -> str | list[dict[str, Any]]:
@@ -109,14 +116,15 @@ def _content(text: str, parts: tuple[Any, ...], *, sees: bool) -> str | list[dic
 
 def wire_id(call_id: str, rule: str) -> str:
     """Return a tool-call id in the form a server takes. Deterministic, so call and result still belong together."""
-    if rule == "mistral":
-        if re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
+    if rule == "any":
+        # Most ids are plain words; asking a pattern costs three times as much.
+        if (call_id.isidentifier() and call_id.isascii() and len(call_id) <= 64) or _ANY.fullmatch(call_id):
             return call_id
+        return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
+    if rule == "mistral" and not re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
         return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
     if rule == "alnum" and not re.fullmatch(r"[A-Za-z0-9]{1,40}", call_id):
         return "call" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
-    if rule == "any" and not re.fullmatch(r"[A-Za-z0-9_.:|-]{1,64}", call_id):
-        return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
     return call_id
 
 
@@ -141,49 +149,6 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
         if fragment.later:
             waiting.append(fragment.later)
     return out + waiting
-
-
-class Joined:
-    """The messages of each session's newest request, joined up to the last step: that part only grows.
-
-    A fragment that is still the same object has the same fragments before it, as `WireCache` makes them.
-    """
-
-    def __init__(self, quirks: Quirks) -> None:
-        self._quirks = quirks
-        # Servers that want roles to alternate may have neighbours merged across any cut.
-        self._whole = quirks.bridge_after_tool or quirks.alternate_roles
-        self._known: BoundedCache[str, _Prefix] = BoundedCache(MAX_SESSIONS, MAX_BYTES, lambda known: known.size)
-
-    def split(self, session: str, fragments: list[Fragment]) -> tuple[tuple[bytes, ...], list[bytes]]:
-        """Return what comes before the last words of anybody, joined but for a few cuts, and the messages from there on."""
-        if self._whole or not session:
-            return (), join_messages(fragments, self._quirks)
-        cut = next((at for at in range(len(fragments) - 1, 0, -1) if fragments[at].role != "tool"), 0)
-        known = self._known.get(session)
-        if known is None or known.count > cut or fragments[known.count - 1] is not known.last:
-            known = _Prefix(0, None, (), 0)
-        if cut > known.count:
-            more = b",".join(join_messages(fragments[known.count : cut], self._quirks))
-            pieces = known.pieces
-            if more:
-                # A long history is not copied for each step that it grows by, only for each of many.
-                pieces = (
-                    *(pieces if len(pieces) < MAX_PIECES else (b"".join(pieces),)),
-                    b"," + more if pieces else more,
-                )
-            known = _Prefix(cut, fragments[cut - 1], pieces, known.size + len(more) + 1)
-            self._known.put(session, known)
-        return known.pieces, join_messages(fragments[cut:], self._quirks)
-
-
-class _Prefix(msgspec.Struct, frozen=True):
-    """How many fragments are joined, the last of them, their bytes in a few pieces, and about how many those are."""
-
-    count: int
-    last: Fragment | None
-    pieces: tuple[bytes, ...]
-    size: int
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
@@ -255,39 +220,25 @@ def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, An
             return {"reasoning_effort": effort}
 
 
-def opening(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> bytes:
-    """Return the bytes before the first message of the conversation: settings, tools and the system prompt."""
-    system = _system(request, marks=_marks(request, endpoint))
-    return encode(head(request, endpoint, info))[:-1] + b',"messages":[' + system
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """What stands around the messages of the conversation; `told` says that the first of all is a system prompt."""
+
+    start: bytes
+    end: bytes
+    told: bool
+    marked: bool
 
 
-def body(
-    start: bytes,
-    split: tuple[tuple[bytes, ...], list[bytes]],
-    request: ModelRequest,
-    endpoint: Endpoint,
-    info: ModelInfo,
-) -> list[bytes]:
-    """Return the whole request as byte fragments, ready to be sent without being joined.
-
-    `start` is its opening, and `split` the messages as `Joined` gives them.
-    """
-    earlier, messages = split
-    if messages and _marks(request, endpoint):
-        messages[-1] = _marked(messages[-1])
-    told = request.system.stable or request.system.session
-    parts = [start, *([b","] if told and (earlier or messages) else []), *earlier]
-    if earlier and messages:
-        parts.append(b",")
-    return [*parts, b",".join(messages), closing(tail(request, endpoint.quirks, info))]
+def frame(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> Frame:
+    """Return the bytes before the first message (settings, tools and the system prompt) and behind the last."""
+    names = endpoint.quirks.cache_markers_for
+    marked = request.cache and request.model.startswith(names or ("\0",))
+    system = _system(request.system, marks=marked)
+    start = encode(head(request, endpoint, info))[:-1] + b',"messages":[' + system
+    return Frame(start, closing(tail(request, endpoint.quirks, info)), bool(system), marked)
 
 
-def _marks(request: ModelRequest, endpoint: Endpoint) -> bool:
-    return request.cache and request.model.startswith(endpoint.quirks.cache_markers_for or ("\0",))
-
-
-def _system(request: ModelRequest, *, marks: bool) -> bytes:
-    system = request.system
+def _system(system: SystemPrompt, *, marks: bool) -> bytes:
     if not system.text:
         return b""
     if not marks:
@@ -297,7 +248,7 @@ def _system(request: ModelRequest, *, marks: bool) -> bytes:
     return encode({"role": "system", "content": blocks})
 
 
-def _marked(message: bytes) -> bytes:
+def marked(message: bytes) -> bytes:
     """Put the cache marker of the newest turn on its last block."""
     value = msgspec.json.decode(message)
     content = value.get("content")
