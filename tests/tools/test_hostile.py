@@ -66,7 +66,7 @@ class Place:
         self.owner = Refuses(self.book)
         self.manager = ProcessManager(SystemClock(), SystemIds())
         granted = Granted()
-        gate = PolicyGate(
+        self.gate = PolicyGate(
             self.book,
             granted,
             os.environ,
@@ -75,7 +75,7 @@ class Place:
             running=self.manager.plan_of,
         )
         tools = build_tools(ToolServices(processes=self.manager, grants=granted, env=os.environ))
-        self.box = Toolbox({tool.name: tool for tool in tools}, gate)
+        self.box = Toolbox({tool.name: tool for tool in tools}, self.gate)
         self.context: ToolContext = context(folder, clock=SystemClock(), ids=SystemIds(), **changes)
         (self.context.workspace / "f").write_text("#!/bin/sh\ntouch made\n")
         (self.context.workspace / "f").chmod(0o755)

@@ -65,8 +65,10 @@ def show(app: App, ident: str, as_json: bool) -> None:
     if as_json:
         app.out.json(data)
         return
-    for key, value in data.items():
-        app.out.line(f"{key}: {_clean(str(value))}")
+    from homarus.tools.shown import visible
+
+    for key, value in {**data, **data.pop("details")}.items():
+        app.out.line(f"{key}: {visible(str(value))}")  # all of it: who says yes has read it
 
 
 @command.command("allow")

@@ -22,7 +22,7 @@ from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
 from homarus.storage.locks import OwnerLock
 
 Decision = Literal["allow-once", "allow-always", "deny"]
-EXPIRES_MS = 120_000
+EXPIRES_MS, MAX_EXPIRES_MS = 120_000, 1_800_000
 RULE_MS = 30 * 86_400_000
 MAX_PENDING, MAX_HISTORY, MAX_RULES = 100, 200, 500
 
@@ -140,14 +140,15 @@ class Approvals:
             rules=tuple(rule for rule in book.rules if not rule.expired(now)),
         )
 
-    def new_request(self, **fields: Any) -> Request:
-        """Return a question with a short id of its own that expires."""
+    def new_request(self, *, seconds: float = 0, **fields: Any) -> Request:
+        """Return a question with a short id of its own that expires, after so many seconds or the usual time."""
         now = self.now()
+        lasts = min(int(seconds * 1000), MAX_EXPIRES_MS) if seconds > 0 else self._expires_ms
         taken = {request.id for request in self.read().pending}
         ident = self._ids.short()
         while ident in taken:
             ident = self._ids.uuid()[:8]
-        return Request(id=ident, created_ms=now, expires_ms=now + self._expires_ms, **fields)
+        return Request(id=ident, created_ms=now, expires_ms=now + lasts, **fields)
 
     async def ask(self, request: Request, approver: Approver, cancel: Cancel) -> Decision:
         """Put a question and wait for its answer. Nobody there, no answer in time, or any failure means no."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import Denied, ToolError
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
+from homarus.core.patterns import late
+from homarus.sandbox.resolve import clean_environment, is_owners_variable
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.names import LOCKED, LOCKED_FOLDERS
 from homarus.tools.shell import Parsed, parse, quoted
@@ -21,7 +22,10 @@ from homarus.tools.tool import ToolContext
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
-_MAX_FILES, _MAX_FILE_BYTES = 32, 16 << 20
+# What stands between the words of a shell command, whatever they mean in it.
+_SIGNS = late(r"""[\s'"`<>|;&(){}$]+""")
+_KERNEL = ("/proc/", "/sys/", "/dev/")
+_MAX_FILES, _MAX_FILE_BYTES = 256, 16 << 20
 
 
 class Plan(Struct, frozen=True):
@@ -64,7 +68,7 @@ def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping
     cwd = _folder(context, arguments.get("workdir", ""), spec)
     extra = arguments.get("env") or {}
     for name, value in extra.items():
-        if is_dangerous_variable(name) or (name.upper() == "HOME" and not spec.enforced):
+        if is_owners_variable(name) or (name.upper() == "HOME" and not spec.enforced):
             raise ToolError(f"the variable '{name}' cannot be set", cure="write it into the command itself if you must")
         if not isinstance(value, str) or "\x00" in value:
             raise ToolError(f"the variable '{name}' needs a text", cure='give env as {"NAME": "value"}')
@@ -85,11 +89,7 @@ def _on_host(plan: Plan, parsed: Parsed) -> Plan:
         argv = ("/bin/sh", "-c", quoted(pipeline))
     else:
         argv = ("/bin/sh", "-c", plan.command)
-    words = (
-        [word for part in pipeline for word in part]
-        if pipeline
-        else plan.command.replace("'", " ").replace('"', " ").split()
-    )
+    words = [word for part in pipeline for word in part] if pipeline else _SIGNS.split(plan.command)
     return replace(plan, argv=argv, pipeline=pipeline, shell=parsed.reason, files=_files(words, plan.cwd))
 
 
@@ -107,7 +107,7 @@ def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:
         return path
     if not os.path.isdir(path):  # noqa: PTH112 - a plan is made twice for every command
         raise ToolError(f"there is no folder {path}", cure="check it with ls")
-    return path
+    return os.path.realpath(path)  # a link on the way could lead elsewhere by the time of a yes
 
 
 def _program(name: str, cwd: str) -> str:
@@ -125,22 +125,37 @@ def _program(name: str, cwd: str) -> str:
 
 
 def _files(words: list[str], cwd: str) -> tuple[tuple[str, str], ...]:
-    """Return the content of every file that the words name outside of the system's folders."""
+    """Return what the words name outside of the system's folders: files by their content, links by where they lead."""
     found: dict[str, str] = {}
     for word in words:
         # An option may carry a path behind its sign: --file=x, -fx, @x.
         for text in {word, word.partition("=")[2], word.lstrip("@"), word[2:] if word.startswith("-") else ""}:
-            if not text or len(text) > 4096 or "\x00" in text or len(found) >= _MAX_FILES:
+            if not text or len(text) > 4096 or "\x00" in text:
                 continue
-            path = os.path.join(cwd, text)  # noqa: PTH118
-            if not os.path.isfile(path):  # noqa: PTH113
+            path = os.path.normpath(os.path.join(cwd, text))  # noqa: PTH118
+            if "/" in text and not os.path.lexists(path):
+                path = os.path.dirname(path)
+            if path in found or not os.path.lexists(path):
                 continue
+            if len(found) >= _MAX_FILES:
+                raise ToolError(f"the command names more than {_MAX_FILES} files", cure="do it in smaller steps")
             real = os.path.realpath(path)
-            if real.startswith(SYSTEM):
-                continue
-            try:
-                with Path(real).open("rb") as file:
-                    found[real] = hashlib.sha256(file.read(_MAX_FILE_BYTES)).hexdigest()
-            except OSError:
-                found[real] = "unreadable"
+            if real != path:
+                found[path] = f"leads to {real}"
+            if not real.startswith(SYSTEM):
+                found[real] = _content(real)
     return tuple(sorted(found.items()))
+
+
+def _content(path: str) -> str:
+    """Return what a file holds, or which folder or device it is. Nothing is waited for: a pipe has no content."""
+    try:
+        facts = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(facts.st_mode) or path.startswith(_KERNEL):
+            return f"{facts.st_dev}:{facts.st_ino}"
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with open(fd, "rb") as file:  # noqa: PTH123
+            more = f"+{facts.st_size}:{facts.st_mtime_ns}" if facts.st_size > _MAX_FILE_BYTES else ""
+            return hashlib.sha256(file.read(_MAX_FILE_BYTES) or b"").hexdigest() + more
+    except OSError:
+        return "unreadable"

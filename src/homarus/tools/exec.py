@@ -144,10 +144,12 @@ class _Kit:
     async def process(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         action = arguments["action"]
         if action == "list":
-            return self._list(context.agent_id)
+            return self._list(context)
         if not arguments.get("sessionId"):
             raise ToolError(f"process {action} needs sessionId", cure="see the ids with action list")
         item = self._manager.find(context.agent_id, arguments["sessionId"])
+        if _is_wider(item, context):
+            raise Denied(f"{item.id} may do more than this session", cure="start a command of your own")
         match action:
             case "poll":
                 return await self._poll(context, item, min(arguments.get("timeout", 0), MAX_POLL_MS) / 1000)
@@ -165,9 +167,6 @@ class _Kit:
                 self._manager.drop(item)
                 return said(f"{item.id} is gone.")
             case _:
-                wider = item.session != str(context.session) and not context.sandbox.contains(item.plan.spec)
-                if wider:
-                    raise Denied(f"{item.id} may do more than this session", cure="start a command of your own")
                 if context.restricted and not item.plan.spec.locked:
                     raise Denied(
                         f"{item.id} was started before untrusted text was read, and takes no more input from this turn",
@@ -175,8 +174,8 @@ class _Kit:
                     )
                 return await _give(item, action, arguments)
 
-    def _list(self, agent_id: str) -> ToolOutput:
-        items = self._manager.listed(agent_id)
+    def _list(self, context: ToolContext) -> ToolOutput:
+        items = [item for item in self._manager.listed(context.agent_id) if not _is_wider(item, context)]
         if not items:
             return said("No command is running or has just ended.", count=0)
         lines = [
@@ -195,6 +194,11 @@ class _Kit:
             text = item.pending.drain()
         state = item.ending or ("(still running)" if item.exit is None else "(ended with code 0)")
         return said(f"{text.rstrip()}\n{state}".lstrip(), **self._details(item))
+
+
+def _is_wider(item: Running, context: ToolContext) -> bool:
+    """Say whether a command of another session sees or does more than this one may: then it is none of its business."""
+    return item.session != str(context.session) and not context.sandbox.contains(item.plan.spec)
 
 
 async def _give(item: Running, action: str, arguments: dict[str, Any]) -> ToolOutput:

@@ -28,8 +28,9 @@ from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import stricter
 
 if TYPE_CHECKING:
-    from homarus.tools import command, protected, risky
+    from homarus.tools import command, protected, risky, shown
 else:
+    shown = later("homarus.tools.shown")
     protected = later("homarus.tools.protected")
     risky = later("homarus.tools.risky")
     command = later("homarus.tools.command")
@@ -122,7 +123,7 @@ def decide(case: Case, known: Known) -> Verdict:
     """Return the verdict. `known(kind, subject)` says whether the owner has allowed something for good."""
     if case.owner_only and case.trust is not Trust.OWNER:
         return Deny(f"{case.tool} is for the owner only")
-    for rule in (_private, _by_trust, _on_host, _outside, _identity, _egress, _powers):
+    for rule in (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress, _powers):
         verdict = rule(case, known)
         if not isinstance(verdict, Allow):
             return verdict
@@ -188,6 +189,14 @@ def _outside(case: Case, _: Known) -> Verdict:
     )
 
 
+def _programs(case: Case, _: Known) -> Verdict:
+    """What others run later, outside, is a command on the host that waits: git's settings and hooks, and our own hooks."""
+    if case.risk is not Risk.WRITE or (case.mode == "full" and not case.sandbox.enforced and not case.tainted):
+        return Allow()
+    named = [path for path in case.paths if protected.is_run(path, case.workspace)]
+    return Ask(f"{single_line(named[0], 120)} is run outside of the sandbox and would be changed") if named else Allow()
+
+
 def _inside(path: str, workspace: str) -> bool:
     roots = {workspace, os.path.realpath(workspace)}
     return all(any(PurePath(place).is_relative_to(root) for root in roots) for place in (path, os.path.realpath(path)))
@@ -233,8 +242,8 @@ def _powers(case: Case, _: Known) -> Verdict:
 
 
 def rule_subject(plan: command.Plan) -> str:
-    """Return what a lasting rule for a command names: its program, its exact arguments, its environment and its files."""
-    facts = (plan.argv, sorted(plan.env.items()), plan.files)
+    """Return what a lasting rule for a command names: its program, exact arguments, folder, environment and files."""
+    facts = (plan.argv, plan.cwd, sorted(plan.env.items()), plan.files)
     return f"{' '.join(map(_shown, plan.argv))} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]}"
 
 
@@ -317,8 +326,7 @@ class PolicyGate:
         plan = self._running(context.agent_id, str(arguments.get("sessionId") or ""))
         if plan is None or not plan.on_host:
             return None
-        text = f"input for: {plan.command}"
-        return replace(plan, command=text, pipeline=(), shell="input for it")  # noqa: S604 - a word of the plan
+        return replace(plan, command=f"input for: {plan.command}", pipeline=(), shell="input for it")  # noqa: S604
 
     def _mode(self, context: ToolContext) -> str:
         """Return the strictest mode of the agent and of those above it: a child may not do what its parent may not."""
@@ -332,7 +340,10 @@ class PolicyGate:
         body = msgspec.json.encode(
             (case.tool, arguments, context.agent_id, plan.digest if plan else ""), order="sorted"
         )
-        details: dict[str, Any] = {"arguments": _cut(arguments)}
+        text = (
+            shown.of_command(plan, arguments, str(context.workspace)) if plan else shown.of_call(case.tool, arguments)
+        )
+        details: dict[str, Any] = {"whole": text}
         if plan is not None:
             details |= {
                 "argv": list(plan.argv),
@@ -343,12 +354,11 @@ class PolicyGate:
                 "shell": plan.shell,
             }
         request = self._approvals.new_request(
+            seconds=self._settings(context.agent_id).approval_timeout_sec,
             digest=hashlib.sha256(body).hexdigest(),
             kind=verdict.kind or case.tool,
             subject=verdict.subject,
-            summary=single_line(
-                plan.command if plan else f"{case.tool} {msgspec.json.encode(_cut(arguments)).decode()}", 500
-            ),
+            summary=shown.shortened(text),
             reason=verdict.reason,
             agent_id=context.agent_id,
             session=str(context.session),
@@ -365,7 +375,3 @@ class PolicyGate:
 
 def _line(context: ToolContext) -> tuple[str, ...]:
     return tuple(dict.fromkeys((context.agent_id, *context.lineage)))
-
-
-def _cut(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value[:2_000] if isinstance(value, str) else value for key, value in arguments.items()}

@@ -17,6 +17,8 @@ FILES = frozenset(
     }
 )
 FOLDERS = frozenset({"hooks", "skills", ".git", ".agents", ".openclaw", "plugins"})
+# What makes a hook of ours in the folder of that name.
+HOOKS, HOOK_FILES = "hooks", frozenset({"hook.md", "handler.py"})
 PRIVATE_FILES = frozenset({"memory.md", "user.md"})
 PRIVATE_FOLDERS = frozenset({"memory", "bank"})
 # As they are spelled on a disk, for a sandbox that shows them read-only.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
 from homarus.core.errors import HomarusError
-from homarus.tools.names import FILES, FOLDERS, PRIVATE_FILES, PRIVATE_FOLDERS
+from homarus.tools.names import FILES, FOLDERS, HOOK_FILES, HOOKS, PRIVATE_FILES, PRIVATE_FOLDERS
 from homarus.tools.patchtext import parse
 from homarus.tools.paths import absolute
 from homarus.tools.tool import ToolContext
@@ -24,20 +24,30 @@ def is_private(path: str, workspace: str) -> bool:
     return _matches(path, workspace, PRIVATE_FILES, PRIVATE_FOLDERS)
 
 
+def is_run(path: str, workspace: str) -> bool:
+    """Say whether a path holds what is run outside of every sandbox: by git, or by us as a hook."""
+    return any(
+        ".git" in parts or (parts[0] == HOOKS and parts[-1] in HOOK_FILES)
+        for parts in _places(path, workspace)
+        if parts
+    )
+
+
 def _matches(path: str, workspace: str, files: frozenset[str], folders: frozenset[str]) -> bool:
-    real = os.path.realpath(path)
-    for place in {path, real}:
+    # Both words count at any depth: a nested AGENTS.md is read when work happens beside it.
+    return any(
+        parts[-1] in files or parts[0] in folders or any(part in folders for part in parts[:-1])
+        for parts in _places(path, workspace)
+        if parts
+    )
+
+
+def _places(path: str, workspace: str) -> Iterator[list[str]]:
+    """Yield the parts of a path below the workspace, by its name and by where it leads, without regard to case."""
+    for place in {path, os.path.realpath(path)}:
         for root in {workspace, os.path.realpath(workspace)}:
             if PurePath(place).is_relative_to(root):
-                parts = [part.casefold() for part in PurePath(place).relative_to(root).parts]
-                # Both words count at any depth: a nested AGENTS.md is read when work happens beside it.
-                if (
-                    (parts and parts[-1] in files)
-                    or any(part in folders for part in parts[:-1])
-                    or (parts and parts[0] in folders)
-                ):
-                    return True
-    return False
+                yield [part.casefold() for part in PurePath(place).relative_to(root).parts]
 
 
 def touched(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePath
 
 from homarus.core.patterns import late
@@ -11,6 +12,7 @@ _SHELLS = "sh bash dash zsh ksh mksh fish csh tcsh ash busybox toybox rbash pwsh
 _INTERPRETERS = (
     "python pypy perl ruby node nodejs deno bun php lua luajit tclsh wish guile awk gawk mawk nawk sed ed ex vi vim nvim "
     "emacs emacsclient nano m4 bc dc gdb lldb java jshell groovy scala kotlin R Rscript julia ghci osascript expect "
+    "view rview rvim vimdiff pico rnano sensible-editor editor select-editor pdb pydoc scriptlive jrunscript "
     "sqlite3 psql mysql mariadb ipython jupyter octave bpftrace stap erl elixir iex racket sbcl clisp"
 )
 # They start what their arguments name, or what a file beside them says.
@@ -22,6 +24,9 @@ _CARRIERS = (
     "start-stop-daemon run-parts fakeroot proot faketime unbuffer rlwrap ssh-agent ssh-keygen ip tcpdump nmap openssl gpg "
     "pandoc mail mailx mutt sendmail xdg-open sysctl modprobe insmod mount update-alternatives ansible ansible-playbook "
     "terraform vagrant direnv pre-commit gh make gmake cmake ninja meson bazel scons ant mvn gradle just rake invoke tox nox "
+    "ldd catchsegv run-mailcap see compose pager zless zmore xzless xzmore bzless bzmore lesspipe perldoc prove sensible-pager "
+    "sensible-browser www-browser x-www-browser service invoke-rc.d init telinit logrotate cron anacron visudo vipw vigr chsh "
+    "i386 x86_64 uname26 switch_root pivot_root debugfs ftp telnet rlogin rsh nbd-client qemu-system-x86_64 gpgv homarus openclaw "
     "pytest mypy eslint tsc jest vite webpack curl wget nc ncat socat dd tee entr gcc g++ cc c++ clang ld as"
 )
 _PACKAGES = (
@@ -52,10 +57,14 @@ def may_last(plan: Plan) -> bool:
     if len(plan.pipeline) != 1 or plan.shell or plan.spec.enforced:
         return False
     program, *rest = plan.pipeline[0]
-    if not program.startswith(SYSTEM):
-        return False
-    name = PurePath(program).name
-    stem = _VERSION.sub("", name)
-    if name in NEVER or stem in NEVER or name.startswith("ld-linux"):
+    # One program may have several names, such as editor, vim and vim.basic.
+    places = {os.path.normpath(program), os.path.realpath(program)}
+    if not all(place.startswith(SYSTEM) and not _starts_others(PurePath(place).name) for place in places):
         return False
     return not any(word.startswith(_RUNS) for word in rest)
+
+
+def _starts_others(name: str) -> bool:
+    stem = _VERSION.sub("", name)
+    names = {name, stem, name.partition(".")[0], stem.rpartition("-")[2]}
+    return bool(names & NEVER) or name.startswith(("ld-linux", "ld.so", "dpkg-", "apt-", "git-", "x86_64-", "python"))

@@ -30,6 +30,7 @@ from homarus.storage.boundary import Root
 from homarus.tools.paths import clean
 from homarus.tools.policy import GROUPS
 from homarus.tools.tool import ToolContext
+from homarus.tools.wish import ExecWish, stricter
 
 MAX_TASK_CHARS = 4_000  # of a task in the book; the child gets all of it
 
@@ -126,6 +127,8 @@ class Planner:
             taint=tuple(dict.fromkeys((*before.taint, *context.taint.sources))),
             tools=tuple(name for name in before.tools if name in context.tools),
             sandbox=context.sandbox.narrow(before.sandbox),
+            env=tuple(name for name in before.env if name in context.env),
+            **_strictest(before, context),
         )
 
     def notice(self, wish: Wish) -> SpawnCall:
@@ -204,6 +207,14 @@ class Planner:
         if wanted and level is None:
             raise ToolError(f"'{single_line(wanted, 40)}' is no thinking level", cure="use off, low, medium or high")
         return level or ""
+
+
+def _strictest(before: ChildRun, context: ToolContext) -> dict[str, str]:
+    """Return how strict a child's session is about commands: as it was, or as its parent's is by now if that is more."""
+    was = stricter("full", ExecWish(security=before.security, ask=before.ask))
+    if stricter(was, context.wish) == was:
+        return {"security": before.security, "ask": before.ask}
+    return {"security": context.wish.security, "ask": context.wish.ask}
 
 
 def _seconds(order: dict[str, Any], settings: SubagentSettings) -> float | None:
