@@ -41,6 +41,20 @@ def test_a_service_is_made_once_and_only_when_it_is_asked() -> None:
     assert made == ["made"]
 
 
+def test_only_the_methods_of_a_service_are_kept() -> None:
+    class Service:
+        found: str | None = None
+
+        def find(self) -> None:
+            self.found = "it"
+
+    service = made_later(Service)
+    assert service.found is None
+    service.find()
+    service.find()
+    assert service.found == "it"
+
+
 def in_a_fresh_process(code: str) -> list[str]:
     start = (
         "import sys; from homarus.core.later import postpone; kind = lambda name: type(sys.modules[name]).__name__; "

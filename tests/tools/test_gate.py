@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.tools.calling import text_of
 from tests.tools.context import context
 
@@ -19,12 +22,12 @@ from homarus.tools.edit import edit_tool
 from homarus.tools.exec import exec_tools
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.files import file_tools
-from homarus.tools.gate import Allow, Ask, Case, Deny, ExecSettings, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.gate import RULES, Allow, Ask, Case, Deny, ExecSettings, Granted, PolicyGate, decide, rule_subject
 from homarus.tools.patch import patch_tool
 from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager
 from homarus.tools.risky import may_last
-from homarus.tools.target import target_of
+from homarus.tools.target import Target, target_of
 from homarus.tools.tool import Taint, Tool, ToolContext, ToolOutput, said
 
 BOX, HOST = SandboxSpec(Backend.BWRAP, "/w"), SandboxSpec(Backend.OFF, "/w")
@@ -82,6 +85,29 @@ def never(kind: str, subject: str) -> bool:
 )
 def test_decisions(given: Case, expected: type) -> None:
     assert isinstance(decide(given, never), expected)
+
+
+CASES = st.builds(
+    case,
+    st.sampled_from(["read", "ls", "grep", "write", "memory_search", "web_fetch", "gateway"]),
+    st.sampled_from(Risk),
+    st.sampled_from(Trust),
+    st.booleans(),
+    action=st.sampled_from(["", "send", "config.get", "config.apply"]),
+    target=st.sampled_from([None, Target("host", "a.example"), Target("recipient", "x:y", home=True)]),
+    paths=st.sampled_from([(), ("/w/f",), ("/w/MEMORY.md",), ("/etc/x",)]),
+    mode=st.sampled_from(["deny", "allowlist", "ask", "full"]),
+    sandbox=st.sampled_from([BOX, HOST]),
+)
+
+
+@drawn(CASES)
+def test_what_is_allowed_is_what_no_rule_objects_to(one: Case) -> None:
+    objections = [found for rule in RULES if (found := rule(one, never)) is not None]
+    assert decide(one, never) == (objections[0] if objections else Allow())
+    if one.risk is not Risk.WRITE:
+        # Where neither a command nor a file to be changed is at stake, the mode decides nothing.
+        assert decide(replace(one, mode="deny"), never) == decide(one, never)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +42,17 @@ class BatchEnd(Struct, frozen=True):
     text: str = ""
 
 
+GOES_ON = BatchEnd()
+
+
+class _Step(NamedTuple):
+    """One call, the tool that it means (if there is one), and what the guard thinks of it."""
+
+    call: ToolCall
+    tool: Tool | None
+    verdict: Verdict
+
+
 class Batch:
     """Runs batches for one turn."""
 
@@ -71,63 +82,55 @@ class Batch:
 
     async def run(self, message: Assistant, *, waiting: Callable[[], bool]) -> BatchEnd:
         """Run all calls of a message. Every call has one durable result when this returns."""
-        calls = message.calls
-        verdicts = [self._guard.check(call, known=self._box.find(call.name) is not None) for call in calls]
-        critical = next((verdict for verdict in verdicts if verdict.level is Level.CRITICAL), None)
-        if critical is not None:
-            return self._blocked(calls, critical)
+        steps = [self._step(call) for call in message.calls]
+        for step in steps:
+            if step.verdict.level is Level.CRITICAL:
+                return self._blocked(steps, step.verdict)
         stuck, ended_by, text = "", "", ""
-        self._room = StepRoom(self._context.window_tokens, len(calls))
-        for group in self._groups(calls):
+        self._room = StepRoom(self._context.window_tokens, len(steps))
+        for group in _groups(steps):
             if self._context.cancel.cancelled:
                 self._refuse(group, STOPPED)
                 continue
             if self._boundary == "tool" and waiting():
                 self._refuse(group, SKIPPED)
                 continue
-            for call, running in self._launch(group):
+            for step, running in self._launch(group):
                 result = await running
-                verdict = verdicts[calls.index(call)]
-                stuck = self._keep(call, result, verdict) or stuck
-                tool = self._box.find(call.name)
-                if tool is not None and tool.ends_turn and not result.is_error:
-                    ended_by, text = tool.name, str((result.details or {}).get("acknowledgment") or "")
-        return BatchEnd(ended_by, stuck, text)
+                stuck = self._keep(step, result) or stuck
+                if step.tool is not None and step.tool.ends_turn and not result.is_error:
+                    ended_by, text = step.tool.name, str((result.details or {}).get("acknowledgment") or "")
+        return BatchEnd(ended_by, stuck, text) if stuck or ended_by else GOES_ON
+
+    def _step(self, call: ToolCall) -> _Step:
+        tool = self._box.find(call.name)
+        return _Step(call, tool, self._guard.check(call, known=tool is not None))
 
     def may_run_again(self, calls: Sequence[ToolCall]) -> bool:
         """Say whether there are calls and all of them only read."""
-        tools = [self._box.find(call.name) for call in calls]
-        return bool(tools) and all(tool is not None and tool.replay_safe for tool in tools)
+        for call in calls:
+            tool = self._box.find(call.name)
+            if tool is None or not tool.replay_safe:
+                return False
+        return bool(calls)
 
     def heard(self, item: Steer) -> None:
         """Note that somebody joined the turn: with words that are not the owner's, it is no longer the owner's alone."""
         for source in sources(item.trust, item.facts):
             self._context.taint.add(source)
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """Split the calls into what runs together: a sequential tool runs alone, in its place."""
-        groups: list[list[ToolCall]] = []
-        for call in calls:
-            tool = self._box.find(call.name)
-            alone = tool is not None and tool.sequential
-            if alone or not groups or _is_alone(groups[-1], self._box.find) or len(groups[-1]) >= MAX_PARALLEL:
-                groups.append([call])
-            else:
-                groups[-1].append(call)
-        return groups
-
-    def _launch(self, group: Sequence[ToolCall]) -> list[tuple[ToolCall, Awaitable[ToolResult]]]:
+    def _launch(self, group: Sequence[_Step]) -> list[tuple[_Step, Awaitable[ToolResult]]]:
         """Start a group together. Results are taken in the order of the calls, each as soon as it is there.
 
         One that is there earlier is durable at once all the same: a crash must not lose what a tool has done.
         """
-        for call in group:
-            self._emit(ToolStarted(call.id, call.name, call.arguments))
+        for step in group:
+            self._emit(ToolStarted(step.call.id, step.call.name, step.call.arguments))
         if len(group) == 1:
-            return [(group[0], self._timed(group[0]))]
+            return [(group[0], self._timed(group[0].call))]
         tasks: list[asyncio.Task[ToolResult]] = []
-        for call in group:
-            tasks.append(asyncio.ensure_future(self._noted(call, tuple(tasks))))
+        for step in group:
+            tasks.append(asyncio.ensure_future(self._noted(step.call, tuple(tasks))))
         return list(zip(group, tasks, strict=True))
 
     async def _noted(self, call: ToolCall, before: Sequence[asyncio.Task[ToolResult]]) -> ToolResult:
@@ -142,23 +145,22 @@ class Batch:
         details = {**(result.details or {}), "durationMs": round((self._clock.monotonic() - started) * 1000)}
         return replace(result, details=details)
 
-    def _keep(self, call: ToolCall, result: ToolResult, verdict: Verdict) -> str:
-        tool = self._box.find(call.name)
-        stuck = self._guard.note(call, result, known=tool is not None)
-        if verdict.level is Level.WARNING:
-            result = replace(result, parts=(*result.parts, Text(f"\n\n{verdict.text}")))
-        self._store(self._room.fit(result, self._context.overflow_dir), again=tool is not None and tool.replay_safe)
+    def _keep(self, step: _Step, result: ToolResult) -> str:
+        stuck = self._guard.note(step.call, result, known=step.tool is not None)
+        if step.verdict.level is Level.WARNING:
+            result = replace(result, parts=(*result.parts, Text(f"\n\n{step.verdict.text}")))
+        self._store(self._room.fit(result, self._context.overflow_dir))
         return stuck
 
-    def _blocked(self, calls: Sequence[ToolCall], verdict: Verdict) -> BatchEnd:
+    def _blocked(self, steps: Sequence[_Step], verdict: Verdict) -> BatchEnd:
         """Run none of the calls. The first time the model may answer once more; the second time the run ends."""
-        self._refuse(calls, verdict.text)
+        self._refuse(steps, verdict.text)
         self._warned += 1
         return BatchEnd(stuck=f"the run went in circles ({verdict.detector})" if self._warned > 1 else "")
 
-    def _refuse(self, calls: Sequence[ToolCall], text: str) -> None:
+    def _refuse(self, steps: Sequence[_Step], text: str) -> None:
         """Give calls that do not run their result, with the events that a run would have had."""
-        for call in calls:
+        for call, _, _ in steps:
             self._emit(ToolStarted(call.id, call.name, call.arguments))
             now = epoch_ms(self._clock.now())
             self._store(
@@ -176,6 +178,15 @@ class Batch:
         self._emit(ToolEnded(result, milliseconds / 1000))
 
 
-def _is_alone(group: Sequence[ToolCall], find: Callable[[str], Tool | None]) -> bool:
-    tool = find(group[0].name)
-    return tool is not None and tool.sequential
+def _groups(steps: Sequence[_Step]) -> list[list[_Step]]:
+    """Split the calls into what runs together: a sequential tool runs alone, in its place."""
+    groups: list[list[_Step]] = []
+    open_group = False
+    for step in steps:
+        alone = step.tool is not None and step.tool.sequential
+        if alone or not open_group or len(groups[-1]) >= MAX_PARALLEL:
+            groups.append([step])
+        else:
+            groups[-1].append(step)
+        open_group = not alone
+    return groups

@@ -76,7 +76,10 @@ class _Made:
     def __getattr__(self, name: str) -> object:
         if self._made is None:
             self._made = self._make()
-        return getattr(self._made, name)
+        found = getattr(self._made, name)
+        if callable(found):
+            self.__dict__[name] = found  # the second time it is here; what is no method may be another then
+        return found
 
 
 def made_later(make: Callable[[], T]) -> T:

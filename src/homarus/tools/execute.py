@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -93,7 +93,7 @@ async def execute(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolRes
         )
     shown = conceal(output.parts, context.hidden)
     parts, whole = bound(shown, limit_for(context.window_tokens), context.overflow_dir, call.id)
-    details = dict(output.details or {})
+    details = dict(output.details) if output.details else {}
     if parts is not shown:
         details["truncated"] = True
     if whole:
@@ -129,6 +129,8 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
 
 
 def _fitting(arguments: dict[str, Any], tool: Tool) -> dict[str, Any]:
+    if tool.usual.admits(arguments):
+        return dict(arguments)
     return schema.fit(arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
 
 
@@ -136,13 +138,13 @@ def _failed(text: str, status: str) -> ToolOutput:
     return ToolOutput((Text(text),), {"status": status}, is_error=True)
 
 
-def _small(details: Mapping[str, Any]) -> dict[str, Any]:
+def _small(details: dict[str, Any]) -> dict[str, Any]:
     """Return details that are worth keeping: too much of them would make every later start slow."""
     try:
         size = len(msgspec.json.encode(details))
     except (TypeError, ValueError):
         return {"persistedDetailsTruncated": True}
     if size <= MAX_DETAIL_BYTES:
-        return dict(details)
+        return details
     kept = {key: value for key, value in details.items() if isinstance(value, int | float | bool | None)}
     return {**kept, "persistedDetailsTruncated": True}

@@ -90,7 +90,9 @@ class Deny(Struct, frozen=True):
     reason: str
 
 
-Verdict = Allow | Ask | Deny
+ALLOWED = Allow()
+Objection = Ask | Deny
+Verdict = Allow | Objection
 
 
 class Case(Struct, frozen=True):
@@ -123,31 +125,39 @@ def decide(case: Case, known: Known) -> Verdict:
     """Return the verdict. `known(kind, subject)` says whether the owner has allowed something for good."""
     if case.owner_only and case.trust is not Trust.OWNER:
         return Deny(f"{case.tool} is for the owner only")
-    for rule in (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress, _powers):
-        verdict = rule(case, known)
-        if not isinstance(verdict, Allow):
-            return verdict
-    return Allow()
+    if (
+        case.risk is Risk.READ
+        and case.trust is Trust.OWNER
+        and not case.tainted
+        and case.plan is None
+        and case.tool != "gateway"
+    ):
+        return ALLOWED  # no rule has anything against it; most calls are such
+    for rule in RULES:
+        objection = rule(case, known)
+        if objection is not None:
+            return objection
+    return ALLOWED
 
 
-def _private(case: Case, _: Known) -> Verdict:
+def _private(case: Case, _: Known) -> Objection | None:
     if case.trust not in {Trust.GROUP, Trust.EXTERNAL}:
-        return Allow()
+        return None
     if any(protected.is_private(path, case.workspace) for path in case.paths):
         return Deny("the owner's notes are not for others to read or change")
     if case.tool == "grep" and any(PurePath(case.workspace).is_relative_to(path) for path in case.paths):
         return Deny("a search of the whole workspace would show the owner's notes; search one of its folders")
     if case.tool.startswith(("memory_", "sessions_")):
         return Deny("the owner's notes and conversations are not for others to read")
-    return Allow()
+    return None
 
 
-def _by_trust(case: Case, _: Known) -> Verdict:
+def _by_trust(case: Case, _: Known) -> Objection | None:
     """What somebody other than the owner may do at most."""
     if case.trust is Trust.OWNER or case.risk is Risk.READ:
-        return Allow()
+        return None
     if case.risk is Risk.SEND and case.target is not None and case.target.home:
-        return Allow()
+        return None
     if case.trust is not Trust.PAIRED or case.risk is Risk.ADMIN:
         return Deny(f"{case.tool} is not available to {case.trust.value} senders")
     if case.plan is not None and case.plan.on_host:
@@ -155,46 +165,44 @@ def _by_trust(case: Case, _: Known) -> Verdict:
     return Ask(f"a {case.trust.value} sender wants to use {case.tool}")
 
 
-def _on_host(case: Case, known: Known) -> Verdict:
+def _on_host(case: Case, known: Known) -> Objection | None:
     plan = case.plan
     if plan is None or not plan.on_host:
-        return Allow()
+        return None
     if case.mode == "deny":
         return Deny("commands on the host are switched off (tools.exec.mode)")
     if case.tainted:
         return Ask("a command would run on the host after untrusted text was read")
     if case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full"):
-        return Allow()
+        return None
     subject = rule_subject(plan)
     lasting = risky.may_last(plan)
     if lasting and known("exec", subject):
-        return Allow()
+        return None
     if case.mode == "allowlist":
         return Deny("this command is not on the list of allowed commands (tools.exec.mode is allowlist)")
     why = f"a shell command ({plan.shell})" if plan.shell else "a command"
     return Ask(f"{why} would run on the host", "exec", subject, lasting)
 
 
-def _outside(case: Case, _: Known) -> Verdict:
+def _outside(case: Case, _: Known) -> Objection | None:
     """Without a sandbox a path can lead anywhere; changing what lies outside of the workspace is like a host command."""
     if case.risk is not Risk.WRITE or case.sandbox.enforced or (case.mode == "full" and not case.tainted):
-        return Allow()
+        return None
     outside = [path for path in case.paths if not _inside(path, case.workspace)]
     if outside and case.mode == "deny":
         return Deny(f"{single_line(outside[0], 120)} lies outside of the workspace")
     return (
-        Ask(f"{single_line(outside[0], 120)} lies outside of the workspace and would be changed")
-        if outside
-        else Allow()
+        Ask(f"{single_line(outside[0], 120)} lies outside of the workspace and would be changed") if outside else None
     )
 
 
-def _programs(case: Case, _: Known) -> Verdict:
+def _programs(case: Case, _: Known) -> Objection | None:
     """What others run later, outside, is a command on the host that waits: git's settings and hooks, and our own hooks."""
     if case.risk is not Risk.WRITE or (case.mode == "full" and not case.sandbox.enforced and not case.tainted):
-        return Allow()
+        return None
     named = [path for path in case.paths if protected.is_run(path, case.workspace)]
-    return Ask(f"{single_line(named[0], 120)} is run outside of the sandbox and would be changed") if named else Allow()
+    return Ask(f"{single_line(named[0], 120)} is run outside of the sandbox and would be changed") if named else None
 
 
 def _inside(path: str, workspace: str) -> bool:
@@ -202,23 +210,23 @@ def _inside(path: str, workspace: str) -> bool:
     return all(any(PurePath(place).is_relative_to(root) for root in roots) for place in (path, os.path.realpath(path)))
 
 
-def _identity(case: Case, _: Known) -> Verdict:
+def _identity(case: Case, _: Known) -> Objection | None:
     if case.risk is not Risk.WRITE or (case.trust is Trust.OWNER and not case.tainted):
-        return Allow()
+        return None
     named = [path for path in case.paths if protected.is_protected(path, case.workspace)]
     if not named:
-        return Allow()
+        return None
     why = "after untrusted text was read" if case.tainted else "for somebody who is not the owner"
     return Ask(f"{single_line(named[0], 120)} shapes the agent and would be changed {why}")
 
 
-def _egress(case: Case, known: Known) -> Verdict:
+def _egress(case: Case, known: Known) -> Objection | None:
     """A tainted turn reaches only hosts and people that the owner has chosen."""
     target = case.target
     if target is None or target.home or not case.tainted:
-        return Allow()
+        return None
     if known(target.kind, target.subject):
-        return Allow()
+        return None
     what = "a host" if target.kind == "host" else "somebody"
     return Ask(
         f"{what} new ({single_line(target.subject, 120)}) would be reached after untrusted text was read",
@@ -228,17 +236,20 @@ def _egress(case: Case, known: Known) -> Verdict:
     )
 
 
-def _powers(case: Case, _: Known) -> Verdict:
+def _powers(case: Case, _: Known) -> Objection | None:
     if case.tool == "gateway" and case.action not in _LOOKS:
         # The configuration decides what else is asked; a model does not change it alone, whoever speaks to it.
         return Ask("the configuration would be changed")
     if not case.tainted:
-        return Allow()
+        return None
     if case.risk is Risk.ADMIN or (case.risk is Risk.SEND and case.target is None):
         return Ask(f"{case.tool} would be used after untrusted text was read")
     if case.plan is not None and case.plan.spec.enforced and case.plan.spec.network:
         return Ask("a command with network access would run after untrusted text was read")
-    return Allow()
+    return None
+
+
+RULES = (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress, _powers)
 
 
 def rule_subject(plan: command.Plan) -> str:
@@ -291,24 +302,26 @@ class PolicyGate:
 
     async def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
         """Admit one call, exactly as it will run, or raise `Denied`."""
-        plan = (
-            command.make_plan(context, arguments, self._outer)
-            if tool.name == "exec"
-            else self._fed(tool, arguments, context)
-        )
+        name, plan = tool.name, None
+        if name == "exec":
+            plan = command.make_plan(context, arguments, self._outer)
+        elif name == "process":
+            plan = self._fed(arguments, context)
+        # Commands and writes alone depend on the mode. For everything else it is the strictest, not worked out.
+        asked = plan is not None or tool.risk is Risk.WRITE
         case = Case(
-            tool=tool.name,
+            tool=name,
             risk=tool.risk,
             trust=context.trust,
             tainted=bool(context.taint),
             sandbox=context.sandbox,
             owner_only=tool.owner_only,
             plan=plan,
-            paths=protected.touched(tool.name, arguments, context),
-            target=target_of(tool.name, arguments, context.route),
+            paths=protected.touched(name, arguments, context),
+            target=target_of(name, arguments, context.route),
             action=str(arguments.get("action") or ""),
             workspace=str(context.workspace),
-            mode=stricter(self._mode(context), context.wish),
+            mode=stricter(self._mode(context), context.wish) if asked else "deny",
             elevated=context.wish.elevated,
         )
         verdict = decide(case, lambda kind, subject: self._permitted(kind, subject, context))
@@ -316,12 +329,12 @@ class PolicyGate:
             raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
         if isinstance(verdict, Ask):
             await self._ask(verdict, case, arguments, context)
-        if tool.name == "exec" and plan is not None and plan.on_host:
+        if name == "exec" and plan is not None and plan.on_host:
             self._granted.give(context.call_id, plan.digest)
 
-    def _fed(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:
+    def _fed(self, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:
         """Return the host command that a call would give input to: what a shell is told later was not approved with it."""
-        if tool.name != "process" or arguments.get("action") not in _INPUTS:
+        if arguments.get("action") not in _INPUTS:
             return None
         plan = self._running(context.agent_id, str(arguments.get("sessionId") or ""))
         if plan is None or not plan.on_host:

@@ -158,12 +158,16 @@ class LoopGuard:
         if len(self._past) < count:
             return FINE
         recent = list(self._past)[-count:]
-        if len({past.tool for past in recent}) > 1 or not _alike(recent[::-1]):
-            return FINE
+        # From the newest back: a run that moves is told from one that does not by its last two calls.
+        for past in reversed(recent):
+            if past.tool != recent[-1].tool or not past.like(recent[-1]):
+                return FINE
         return _critical("global_circuit_breaker", f"the last {count} calls all had the same outcome")
 
     def _repeat(self, call: ToolCall, now: str, _known: bool) -> Verdict:
         same = [past for past in self._past if past.call == now]
+        if len(same) + 1 < min(self._settings.warning_threshold, self._settings.critical_threshold):
+            return FINE
         poll = (call.name, str(call.arguments.get("action", ""))) in _POLLS
         if poll:
             # Polling is repetition by nature: only a row of equal answers counts.
@@ -187,6 +191,9 @@ class LoopGuard:
         past = self._past
         if not past or past[-1].call == now:
             return FINE
+        least = min(self._settings.warning_threshold, self._settings.critical_threshold)
+        if least > 2 and (len(past) < 2 or past[-2].call != now):
+            return FINE
         other = past[-1].call
         row: list[_Past] = []
         for item in reversed(past):
@@ -194,7 +201,7 @@ class LoopGuard:
                 break
             row.append(item)
         count = len(row) + 1
-        if count < min(self._settings.warning_threshold, self._settings.critical_threshold):
+        if count < least:
             return FINE
         # The two sides take turns.
         if count >= self._settings.critical_threshold and _alike(row[::2]) and _alike(row[1::2]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -34,6 +35,10 @@ class StepRoom:
         """Return the next result within its share: at most twice an even one, and something is left for all that follow."""
         left, self._calls = max(1, self._calls), self._calls - 1
         share = max(MIN_CHARS, min(2 * self._room // left, self._room - (left - 1) * MIN_CHARS))
+        length = _length(result.parts)
+        if _is_small(result.parts, length, share):
+            self._room -= length
+            return result
         parts, whole = bound(result.parts, share, folder, result.call_id, _kept_in(result))
         self._room -= _length(parts)
         if parts is result.parts:
@@ -54,6 +59,7 @@ def file_name(call_id: str) -> str:
     return f"{safe or 'call'}.txt"
 
 
+@lru_cache(maxsize=16)
 def limit_for(window_tokens: int) -> int:
     """Return how many characters one result may have in a window: more room, longer results, never 30 % of it."""
     steps = 16_000 if window_tokens < 100_000 else 32_000 if window_tokens < 200_000 else 64_000
@@ -62,6 +68,8 @@ def limit_for(window_tokens: int) -> int:
 
 def conceal(parts: tuple[Part, ...], secrets: tuple[str, ...]) -> tuple[Part, ...]:
     """Return the parts without the secrets that a command was given and printed; short ones are too common to be found."""
+    if not secrets:
+        return parts
     # The longest first: one secret may be the beginning of another.
     for secret in sorted((each for each in secrets if len(each) >= MIN_SECRET), key=len, reverse=True):
         parts = tuple(
@@ -79,6 +87,8 @@ def bound(
     That file is made only then, in `folder` and named after the call, unless an earlier cut made it: `whole`.
     """
     total = _length(parts)
+    if _is_small(parts, total, limit):
+        return parts, None
     images = [part for part in parts if isinstance(part, Image)]
     if total <= limit and len(images) <= MAX_IMAGES:
         return parts, None
@@ -91,7 +101,16 @@ def bound(
 
 
 def _length(parts: tuple[Part, ...]) -> int:
-    return sum([len(part.text) for part in parts if isinstance(part, Text)])
+    length = 0
+    for part in parts:
+        if type(part) is Text:
+            length += len(part.text)
+    return length
+
+
+def _is_small(parts: tuple[Part, ...], length: int, limit: int) -> bool:
+    """Say whether nothing can be too much here; more than that is looked at more closely."""
+    return length <= limit and len(parts) <= MAX_IMAGES
 
 
 def cut(text: str, limit: int, note: str) -> str:

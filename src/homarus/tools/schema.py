@@ -7,7 +7,8 @@ what has only one reading is converted, everything else is an error that helps.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from homarus.core.errors import ToolError
@@ -21,6 +22,55 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
+# Which arguments can be right as they are, by what a schema calls their type.
+_PLAIN: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
+
+
+class Usual:
+    """Knows the calls of a tool that are right as they are: nothing to rename, to convert or to refuse. Most calls are.
+
+    It never admits what `fit` would change; what it does not admit is for `fit` to decide.
+    """
+
+    __slots__ = ("_required", "_rules")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._required = frozenset(schema.get("required", ()))
+        self._rules = {name: rule for name, part in schema.get("properties", {}).items() if (rule := _rule(part))}
+
+    def admits(self, arguments: object) -> bool:
+        """Say whether a call can be made with exactly these arguments."""
+        if type(arguments) is not dict or not arguments.keys() >= self._required:
+            return False
+        for name, value in arguments.items():
+            rule = self._rules.get(name)
+            if rule is None or type(value) not in rule[0]:
+                return False
+            _, low, high, among = rule
+            if not low <= (len(value) if type(value) is str else value) <= high:
+                return False
+            if among is not None and value not in among:
+                return False
+        return True
+
+
+_Rule = tuple[tuple[type, ...], float, float, Sequence[Any] | None]
+
+
+def _rule(part: Any) -> _Rule | None:
+    """Return the types, the least and the most, and the choice of one argument; nothing where it takes more than that."""
+    if not isinstance(part, dict) or "anyOf" in part or part.get("type") not in tuple(_PLAIN):
+        return None
+    bounds = ("minLength", "") if part["type"] == "string" else ("minimum", "maximum")
+    if part["type"] == "boolean":
+        bounds = ("", "")
+    low, high = part.get(bounds[0]), part.get(bounds[1])
+    return (
+        _PLAIN[part["type"]],
+        -math.inf if low is None else low,
+        math.inf if high is None else high,
+        part.get("enum"),
+    )
 
 
 def fit(arguments: Any, schema: Mapping[str, Any], *, aliases: Mapping[str, str], tool: str) -> dict[str, Any]:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids
+from homarus.core.later import later
 from homarus.core.messages import Part, Text, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import Risk, ToolSpec
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.wish import ExecWish
+
+if TYPE_CHECKING:
+    from homarus.tools import schema as schemas
+else:
+    schemas = later("homarus.tools.schema")
 
 
 class ToolOutput(Struct, frozen=True):
@@ -111,7 +118,7 @@ class RunTool(Protocol):
         ...
 
 
-class Tool(Struct, frozen=True, kw_only=True):
+class Tool(Struct, frozen=True, kw_only=True, dict=True):
     """One tool. `risk` is the most that any call of it can do; policy decides on that, on trust and on the agent."""
 
     spec: ToolSpec
@@ -131,12 +138,17 @@ class Tool(Struct, frozen=True, kw_only=True):
     # What it returns was written by strangers.
     taints: bool = False
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Return the name that the model calls."""
         return self.spec.name
 
-    @property
+    @cached_property
+    def usual(self) -> schemas.Usual:
+        """Return what knows a call that needs no fitting."""
+        return schemas.Usual(self.schema or self.spec.parameters)
+
+    @cached_property
     def replay_safe(self) -> bool:
         """Say whether a call that a crash interrupted may simply run again."""
         return self.risk is Risk.READ
