@@ -1,5 +1,8 @@
 from datetime import UTC, datetime, timedelta, timezone
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from homarus.core.clock import CountingIds, ManualClock, SystemClock, SystemIds, epoch_ms, iso_ms
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -41,3 +44,12 @@ async def test_the_machine_has_a_clock_and_fresh_ids() -> None:
     assert clock.now().tzinfo is UTC
     assert ids.uuid() != ids.uuid()
     assert len(ids.short()) == 8
+
+
+@given(st.datetimes(timezones=st.just(UTC) | st.timezones() | st.just(timezone(timedelta(minutes=-30)))))
+def test_moments_as_text(moment: datetime) -> None:
+    try:
+        expected = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    except OverflowError:
+        return
+    assert iso_ms(moment) == expected

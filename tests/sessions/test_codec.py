@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.messages import Assistant, Cost, Image, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
-from homarus.sessions.codec import MAX_DETAILS, cap_details, from_message, parse_iso, to_message, to_ms, to_usage
+from homarus.sessions.codec import MAX_DETAILS, cap_details, parse_iso, to_message, to_ms, to_usage
+from homarus.sessions.quick import from_message
 
 texts = st.text(max_size=20)
 json_values = st.recursive(
@@ -135,7 +136,7 @@ def test_usage_in_either_spelling():
 
 
 def test_details_are_cut_from_the_largest_part():
-    small = {"role": "toolResult", "details": {"a": 1}}
+    small = ToolResult("c", "read", (Text("x" * MAX_DETAILS),), details={"a": 1})
     assert cap_details(small) is small
-    cut = cap_details({"details": {"a": 1, "b": "x" * MAX_DETAILS, "c": 2}})
-    assert cut == {"details": {"a": 1, "c": 2, "persistedDetailsTruncated": True}}
+    cut = cap_details(ToolResult("c", "read", (), details={"a": 1, "b": "x" * MAX_DETAILS, "c": 2}))
+    assert cut.details == {"a": 1, "c": 2, "persistedDetailsTruncated": True}

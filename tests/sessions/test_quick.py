@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from tests.sessions.lines import entry, result, says, user
 
 from homarus.core.messages import Assistant, Cost, Image, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
-from homarus.sessions.codec import from_message
 from homarus.sessions.entry import new_entry, read_entry, to_entry
-from homarus.sessions.quick import read_row
+from homarus.sessions.quick import from_message, read_row
 from homarus.storage.record import decode
 
 MOMENT = "2026-05-01T08:00:00.000Z"

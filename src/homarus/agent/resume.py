@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from homarus.core.clock import epoch_ms
 from homarus.core.messages import Assistant, Text, ToolResult
-from homarus.sessions.codec import cap_details, from_message, to_message
+from homarus.sessions.codec import cap_details, to_message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
+from homarus.sessions.quick import from_message
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.result import StepRoom
@@ -30,7 +31,7 @@ EARLY = "homarus.early-result"
 
 def note_early(session: SessionWriter, result: ToolResult) -> None:
     """Make a result durable that must wait for its place in the transcript."""
-    session.append("custom", {"customType": EARLY, "data": cap_details(from_message(result))})
+    session.append("custom", {"customType": EARLY, "data": from_message(cap_details(result))})
 
 
 def early_results(branch: Sequence[Entry]) -> dict[str, ToolResult]:

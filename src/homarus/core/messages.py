@@ -128,7 +128,11 @@ class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_def
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls in source order."""
-        return tuple([part for part in self.parts if type(part) is ToolCall])
+        calls = []
+        for part in self.parts:  # a loop: most answers have one part, and this is asked of each of them many times
+            if type(part) is ToolCall:
+                calls.append(part)
+        return tuple(calls)
 
 
 class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", omit_defaults=True, gc=False):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from homarus.core.clock import epoch_ms
 from homarus.core.messages import (
@@ -68,50 +69,11 @@ def to_message(data: Mapping[str, Any], written: str = "") -> Message | None:
     return None
 
 
-def from_message(message: Message) -> Json:
-    """Return the JSON under which a message is stored; absent values are left out."""
-    if isinstance(message, User):
-        return _drop_empty(
-            {
-                "role": "user",
-                "content": [_block(part) for part in message.parts],
-                "timestamp": message.timestamp,
-                "idempotencyKey": message.idempotency_key or None,
-                "provenance": message.provenance,
-            }
-        )
-    if isinstance(message, Assistant):
-        return _drop_empty(
-            {
-                "role": "assistant",
-                "content": [_block(part) for part in message.parts],
-                "api": message.api,
-                "provider": message.provider,
-                "model": message.model,
-                "usage": _usage_json(message.usage),
-                "stopReason": message.stop_reason.value,
-                "errorMessage": message.error or None,
-                "timestamp": message.timestamp,
-            }
-        )
-    return _drop_empty(
-        {
-            "role": "toolResult",
-            "toolCallId": message.call_id,
-            "toolName": message.tool_name,
-            "content": [_block(part) for part in message.parts],
-            "details": message.details,
-            "isError": message.is_error,
-            "timestamp": message.timestamp,
-        }
-    )
-
-
-def cap_details(body: Json) -> Json:
-    """Return a stored message whose `details` are not larger than a note; what is cut says so."""
-    details = body.get("details")
-    if not isinstance(details, dict) or len(encode(details)) <= MAX_DETAILS:
-        return body
+def cap_details(result: ToolResult) -> ToolResult:
+    """Return a result whose `details` are not larger than a note; what is cut says so."""
+    details = result.details
+    if details is None or len(encode(details)) <= MAX_DETAILS:
+        return result
     kept: Json = {}
     room = MAX_DETAILS
     for name, value in details.items():
@@ -119,7 +81,7 @@ def cap_details(body: Json) -> Json:
         if size <= room:
             kept[name] = value
             room -= size
-    return {**body, "details": {**kept, "persistedDetailsTruncated": True}}
+    return replace(result, details={**kept, "persistedDetailsTruncated": True})
 
 
 def summary_text(summary: str) -> str:
@@ -279,41 +241,6 @@ def to_usage(value: Any) -> Usage:
     return Usage(fresh, out, read, written, Cost(*money))
 
 
-def _usage_json(usage: Usage) -> Json:
-    cost = usage.cost
-    return {
-        "input": usage.input,
-        "output": usage.output,
-        "cacheRead": usage.cache_read,
-        "cacheWrite": usage.cache_write,
-        "totalTokens": usage.total,
-        "cost": {
-            "input": cost.input,
-            "output": cost.output,
-            "cacheRead": cost.cache_read,
-            "cacheWrite": cost.cache_write,
-            "total": cost.total,
-        },
-    }
-
-
-def _block(part: Part) -> Json:
-    if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
-    if isinstance(part, Image):
-        return {"type": "image", "data": part.data, "mimeType": part.mime_type}
-    if isinstance(part, ToolCall):
-        return {"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.arguments}
-    return _drop_empty(
-        {
-            "type": "thinking",
-            "thinking": part.text,
-            "thinkingSignature": part.signature,
-            "redacted": part.redacted or None,
-        }
-    )
-
-
 def _shell_text(data: Mapping[str, Any]) -> str:
     output = _text(data.get("output"))
     fence = "`" * max([3, *(len(run) + 1 for run in _FENCE.findall(output))])
@@ -338,7 +265,3 @@ def _text(value: Any) -> str:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e15 and value is not True else 0.0
-
-
-def _drop_empty(data: Json) -> Json:
-    return {name: value for name, value in data.items() if value is not None}

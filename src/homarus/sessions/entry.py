@@ -7,12 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
 
-from homarus.core.messages import Image, Message, Part, Text, ToolCall, User
+from homarus.core.messages import Assistant, Image, Message, Part, Text, ToolCall, ToolResult, User
 from homarus.core.patterns import late
-from homarus.sessions.codec import Json, content_text, from_message, keys_of, summary_text, to_message, to_ms
-from homarus.sessions.quick import read_row
+from homarus.sessions.codec import (
+    MAX_DETAILS,
+    Json,
+    cap_details,
+    content_text,
+    keys_of,
+    summary_text,
+    to_message,
+    to_ms,
+)
+from homarus.sessions.quick import from_message, new_line, read_row
 from homarus.storage.record import decode, encode
 
 VERSION = 3
@@ -47,7 +55,7 @@ class Header(Struct, frozen=True):
 class Entry(Struct, frozen=True, gc=False):
     """Any line after the header: what navigation needs, and the bytes. All else is read from those when it is asked for.
 
-    A writer keeps no bytes of messages (`lean`): the message is all that a context needs, and the file has the rest.
+    A writer keeps no bytes of messages (`lean=True`): the message is all that a context needs, and the file has the rest.
     Nothing in an entry can lead back to it, so the collector of cycles need not look at the thousands of them.
     """
 
@@ -192,6 +200,7 @@ class Unknown(Entry, frozen=True, gc=False):
     """A line of a kind that this version does not know; kept, and a link in the chain if it has an id."""
 
 
+_ROLES: dict[type[Message], str] = {User: "user", Assistant: "assistant", ToolResult: "toolResult"}
 _TYPES: dict[str, type[Entry]] = {
     "message": MessageEntry,
     "model_change": ModelChange,
@@ -230,7 +239,8 @@ def read_entry(
 ) -> Entry | None:
     """Return the entry in a line of the usual form, or None where `to_entry` must look at what the line holds.
 
-    `known` are the ids that the line was made with: a branch of thousands holds each of them once and not three times.
+    A `lean` one has no bytes of its message, except where a picture may have to be taken out of them later. `known` are
+    the ids that the line was made with: a branch of thousands holds each of them once and not three times.
     """
     row = read_row(raw)
     if row is None or row.type == "session" or not row.id.strip():
@@ -280,6 +290,20 @@ def new_entry(kind: str, ident: str, parent: str | None, timestamp: str, fields:
     return made
 
 
+def new_message(ident: str, parent: str | None, written: str, message: Message, moment: int) -> tuple[bytes, Entry]:
+    """Return the line of a new message and its entry, the same that a writer reads from this line after a restart."""
+    raw, said = new_line(ident, parent, written, message, moment)
+    if len(raw) > MAX_DETAILS and isinstance(message, ToolResult) and (cut := cap_details(message)) is not message:
+        raw, said = new_line(ident, parent, written, cut, moment)
+    if said is not None:
+        kept = raw if _pictured(raw) else b""
+        weight, role = _weigh("message", raw, said), _ROLES[type(said)]
+        return raw, MessageEntry(ident, parent, written, kept, -1, "message", True, False, weight, role, said)
+    made = read_entry(raw, lean=True, known=(ident, parent)) or to_entry(decode(raw)[0], raw)
+    assert made is not None, "a new entry has a type and an id"
+    return raw, made
+
+
 def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = "") -> Header:
     """Return the header of a new transcript in the form that we write."""
     data: Json = {"type": "session", "version": VERSION, "id": session_id, "timestamp": timestamp, "cwd": cwd}
@@ -304,15 +328,12 @@ def _weigh(kind: str, raw: bytes, said: Message | None) -> int:
 
 def _seen(part: Part) -> int:
     if isinstance(part, ToolCall):
-        return len(part.name) + sum(len(value) for value in part.arguments.values() if isinstance(value, str))
+        size = len(part.name)
+        for value in part.arguments.values():
+            if type(value) is str:
+                size += len(value)
+        return size
     return _PICTURE if isinstance(part, Image) else len(part.text)
-
-
-def lean(entry: Entry) -> Entry:
-    """Return an entry without the bytes of its message; with a picture in it they are needed to take that out later."""
-    if not isinstance(entry, MessageEntry) or entry.message is None or _pictured(entry.raw):
-        return entry
-    return replace(entry, raw=b"")
 
 
 def has_images(entry: Entry) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from homarus.core.messages import Assistant, Message, ToolResult, User
+from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, Leaf, MessageEntry, Reset
 from homarus.sessions.repair import STRICT, Fitting, Rules, fits, has_calls, repair
 from homarus.sessions.view import View, project, speak
@@ -44,9 +44,11 @@ class History:
 
     def extend(self, entry: Entry) -> bool:
         """Take one more entry of the branch; False when it changes what stands before it and a new history is due."""
+        if type(entry) is MessageEntry:
+            return entry.message is None or self._take(entry.message)
         if isinstance(entry, Compaction | Reset | Leaf):
             return False
-        if not isinstance(entry, MessageEntry | BranchSummary | CustomMessage):
+        if not isinstance(entry, BranchSummary | CustomMessage):
             return True
         said = self._open[-1:]
         known = len(said)
@@ -57,13 +59,16 @@ class History:
         return all(self._take(message) for message in said[known:])
 
     def _take(self, message: Message) -> bool:
-        if isinstance(message, ToolResult) and not self._called(message.call_id):
-            return False
-        if isinstance(message, User):
+        if type(message) is ToolResult:
+            if not self._called(message.call_id):
+                return False
+        elif type(message) is User:
             self._settle()
+        elif self._asked is not None:
+            for part in message.parts:
+                if type(part) is ToolCall:
+                    self._asked.add(part.id)
         self._open.append(message)
-        if isinstance(message, Assistant) and self._asked is not None:
-            self._asked.update(call.id for call in message.calls)
         return True
 
     def _called(self, call_id: str) -> bool:

@@ -39,7 +39,7 @@ OPENING = "(The start of this conversation is not shown.)"
 _NAME = late(r"[A-Za-z0-9_.-]{1,64}")
 _ID = late(r"[A-Za-z0-9_-]{1,40}")
 _NOT_ID = late(r"[^A-Za-z0-9_-]")
-_CUT = frozenset({StopReason.ERROR, StopReason.ABORTED})
+CUT = frozenset({StopReason.ERROR, StopReason.ABORTED})
 # Rows that record what was delivered; the answer itself stands beside them.
 _MIRRORS = frozenset({"delivery-mirror", "gateway-injected"})
 
@@ -136,7 +136,7 @@ class Fitting:
 
 def _sayable(message: Assistant) -> bool:
     """Say whether an answer is whole and has words or calls, and nothing that an answer may not have."""
-    if message.stop_reason in _CUT or message.provider == "openclaw":
+    if message.stop_reason in CUT or message.provider == "openclaw":
         return False
     told = False
     for part in message.parts:
@@ -171,8 +171,8 @@ def open_calls(messages: Iterable[Message]) -> list[ToolCall]:
     """Return the calls of the last frame that have no result yet, in order: what the append guard must answer first."""
     pending: list[ToolCall] = []
     for message in messages:
-        if isinstance(message, Assistant) and message.calls:
-            pending = [] if message.stop_reason in _CUT else list(message.calls)
+        if isinstance(message, Assistant) and (calls := message.calls):
+            pending = [] if message.stop_reason in CUT else list(calls)
         elif isinstance(message, ToolResult):
             match = next((call for call in pending if call.id == message.call_id), None)
             if match:
@@ -282,7 +282,7 @@ def _frame_messages(frame: _Frame, rules: Rules) -> list[Message]:
     if assistant is None:
         return []
     slots = frame.slots
-    if assistant.stop_reason in _CUT:
+    if assistant.stop_reason in CUT:
         # A cut stream: a call with a real result did run and the model must know; the others never began.
         slots = [slot for slot in slots if slot.result is not None and not is_synthetic(slot.result)]
     if not slots:

@@ -11,7 +11,7 @@ from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import Cancelled, StorageError
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.branch import forget_old_images
-from homarus.sessions.codec import COLLECTED, Json, cap_details, from_message, is_synthetic
+from homarus.sessions.codec import COLLECTED, Json, is_synthetic
 from homarus.sessions.convert import make_appendable
 from homarus.sessions.entry import (
     RUNTIME_CONTEXT,
@@ -21,14 +21,14 @@ from homarus.sessions.entry import (
     MessageEntry,
     Reset,
     has_images,
-    lean,
     new_entry,
     new_header,
+    new_message,
 )
 from homarus.sessions.history import History
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
 from homarus.sessions.owner import own
-from homarus.sessions.repair import STRICT, Rules, missing_results, open_calls
+from homarus.sessions.repair import CUT, STRICT, Rules, missing_results, open_calls
 from homarus.sessions.view import View, project, visible
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.jsonl import JsonlWriter, read_lines_reversed
@@ -80,7 +80,7 @@ class SessionWriter:
         if start <= 65536 + self.size - start:
             self._ids_seen = {entry.id for entry in self.branch}
             self._ids_seen.update([entry.parent_id or "" for entry in self.branch])
-        self._notes = _notes(self.branch)
+        self._note_all()
         self._keys: dict[str, None] = {}
         self._remember([key for entry in self.branch if _is_user(entry) for key in entry.keys])
         self._histories: dict[Rules, History] = {}
@@ -112,7 +112,7 @@ class SessionWriter:
     @property
     def boundary(self) -> Compaction | Reset | None:
         """Return the last boundary of the branch, as `view` does."""
-        return next((entry for entry in reversed(self._notes) if isinstance(entry, Compaction | Reset)), None)
+        return self._boundary
 
     @property
     def has_images(self) -> bool:
@@ -133,9 +133,10 @@ class SessionWriter:
 
     def history(self, rules: Rules = STRICT) -> tuple[Message, ...]:
         """Return what a model is sent: valid for its provider, and equal before a message and after a restart."""
-        if rules not in self._histories:
-            self._histories[rules] = History(self.view, rules)
-        return self._histories[rules].messages
+        known = self._histories.get(rules)
+        if known is None:
+            known = self._histories[rules] = History(self.view, rules)
+        return known.messages
 
     def knows(self, idempotency_key: str) -> bool:
         """Say whether a message with this key is in the session already: a retry must not be stored twice."""
@@ -171,34 +172,37 @@ class SessionWriter:
 
     def append_message(self, message: Message, *, durable: bool = True, run_id: str = "") -> Entry:
         """Store a message and return its entry. Calls that would be left without a result get one first."""
-        self._check_run(run_id)
-        fresh: list[Entry] = []
-        stand_ins: list[ToolResult] = []
-        if isinstance(message, ToolResult):
+        if run_id:
+            self._check_run(run_id)
+        now = self.clock.now()
+        written, moment = iso_ms(now), message.timestamp or epoch_ms(now)
+        spoken: list[Message] = [message]
+        if type(message) is ToolResult:
             self._check_result(message)
-        else:
-            stand_ins = missing_results(self._open_calls, epoch_ms(self.clock.now()))
-        for result in stand_ins:
-            fresh.append(self._entry("message", {"message": from_message(result)}, fresh))
-        body = cap_details(from_message(message))
-        body["timestamp"] = message.timestamp or epoch_ms(self.clock.now())
-        stored = self._entry("message", {"message": body}, fresh)
-        fresh.append(stored)
-        if isinstance(message, User) and message.context:
+        elif self._open_calls:
+            spoken = [*missing_results(self._open_calls, epoch_ms(now)), message]
+        fresh: list[tuple[bytes, Entry]] = []
+        above = self._leaf
+        for said in spoken:
+            stored = new_message(self._new_id(), above, written, said, said.timestamp or moment)
+            fresh.append(stored)
+            above = stored[1].id
+        if type(message) is User and message.context:
             carrier: Json = {"customType": RUNTIME_CONTEXT, "content": message.context, "display": False}
-            fresh.append(self._entry("custom_message", carrier, fresh))
+            entry = new_entry("custom_message", self._new_id(), above, written, carrier)
+            fresh.append((entry.raw, entry))
         self._write(fresh, durable)
-        for spoken in (*stand_ins, message):
-            self._follow(spoken)
-        return stored
+        for said in spoken:
+            self._follow(said)
+        return stored[1]
 
     def append(self, kind: str, fields: Json, *, durable: bool = True, run_id: str = "") -> Entry:
         """Store an entry that is no message: a model change, a label, a note, a compaction, a reset."""
         if kind in {"message", "leaf", "session"}:
             raise ValueError(f"{kind} entries have their own method")
         self._check_run(run_id)
-        entry = self._entry(kind, fields, [])
-        self._write([entry], durable)
+        entry = self._entry(kind, fields, self._leaf)
+        self._write([(entry.raw, entry)], durable)
         return entry
 
     def compact(self, summary: str, first_kept: str, tokens_before: int, **more: Any) -> Entry:
@@ -210,8 +214,7 @@ class SessionWriter:
     def move_leaf(self, target: str) -> None:
         """Continue from another entry, as an undo does. What came after it stays in the file, on a branch of its own."""
         # Readers that do not know this line follow its parent, and so come to the same place.
-        entry = self._entry("leaf", {"targetId": target}, [], parent=target)
-        self._append([entry], durable=True)
+        self._append([self._entry("leaf", {"targetId": target}, target).raw], durable=True)
         self._load()
         if self._leaf != target:
             raise StorageError(f"{self.path} has no entry {target} to go back to", cure="take an id from this branch")
@@ -237,21 +240,21 @@ class SessionWriter:
         self.close()
 
     def _check_run(self, run_id: str) -> None:
-        if run_id and self._run and run_id != self._run:
+        if self._run and run_id not in ("", self._run):
             raise Cancelled(f"run {run_id} was superseded by run {self._run}")
 
     def _check_result(self, result: ToolResult) -> None:
-        if any(call.id == result.call_id for call in self._open_calls):
-            return
+        for call in self._open_calls:
+            if call.id == result.call_id:
+                return
         before = self._frame.get(result.call_id)
         if before is not None and is_synthetic(before) and not is_synthetic(result):
             return  # a real result replaces one that stood in for it
         what = "already has its result" if before else "is not open"
         raise StorageError(f"call {result.call_id} {what} in {self.path.name}", cure="append each result once")
 
-    def _entry(self, kind: str, fields: Json, before: Sequence[Entry], parent: str | None = None) -> Entry:
-        above = parent or (before[-1].id if before else self._leaf)
-        return new_entry(kind, self._new_id(), above, iso_ms(self.clock.now()), fields)
+    def _entry(self, kind: str, fields: Json, parent: str | None) -> Entry:
+        return new_entry(kind, self._new_id(), parent, iso_ms(self.clock.now()), fields)
 
     def _new_id(self) -> str:
         if self._ids_seen is None:
@@ -262,32 +265,43 @@ class SessionWriter:
         self._ids_seen.add(ident)
         return ident
 
-    def _append(self, entries: Sequence[Entry], durable: bool) -> None:
+    def _append(self, lines: list[bytes], durable: bool) -> None:
         if not self._lock.held:
             raise StorageError(f"{self.path} was closed", cure="open the session again")
         if self._file is None:
             self._file = JsonlWriter.open(self.path)
-        lines = [entry.raw for entry in entries]
-        self._file.append_many([encode(self.header.data), *lines] if self._new else lines, durable=durable)
+        if self._new:
+            lines = [encode(self.header.data), *lines]
+        if len(lines) == 1:
+            self._file.append(lines[0], durable=durable)
+        else:
+            self._file.append_many(lines, durable=durable)
         self._new = False
 
-    def _write(self, entries: list[Entry], durable: bool) -> None:
+    def _write(self, fresh: list[tuple[bytes, Entry]], durable: bool) -> None:
         """Append to the file first; what is in memory follows only when that succeeded."""
-        self._append(entries, durable)
-        for written in entries:
-            entry = lean(written)
+        self._append([line for line, _ in fresh] if len(fresh) > 1 else [fresh[0][0]], durable)
+        asked = pictured = False
+        for _, entry in fresh:
             self.branch.append(entry)
             self._weight += entry.weight
             self._leaf = entry.id
-            self._notes += _notes([entry])
-            self._histories = {rules: seen for rules, seen in self._histories.items() if seen.extend(entry)}
-            if entry.type in {"compaction", "reset"}:
+            for seen in self._histories.values():
+                if not seen.extend(entry):
+                    self._histories = {}  # made anew when somebody asks
+                    break
+            if type(entry) is MessageEntry:
+                asked = asked or entry.role == "user"
+            elif type(entry) is Custom:
+                self._notes.append(entry)
+            elif isinstance(entry, Compaction | Reset):
                 self._forget_older()
+            pictured = pictured or (entry.raw != b"" and has_images(entry))
         if self._weight > self._window * 5 // 4:
             self._slide()
-        if self._pictures and any(_is_user(entry) for entry in entries):
+        if self._pictures and asked:
             self._fade()
-        self._pictures = self._pictures or any(has_images(entry) for entry in entries)
+        self._pictures = self._pictures or pictured
 
     def _fade(self) -> None:
         """Let go of the pictures of older turns; what a model is shown of them is words by then."""
@@ -296,9 +310,15 @@ class SessionWriter:
             self.branch, self._histories = kept, {}
         self._pictures = any(has_images(entry) for entry in self.branch)
 
+    def _note_all(self) -> None:
+        """Find the notes of the branch, and the last boundary among them."""
+        self._notes = [entry for entry in self.branch if isinstance(entry, Custom | Compaction | Reset)]
+        bounds = (entry for entry in reversed(self._notes) if not isinstance(entry, Custom))
+        self._boundary = next(bounds, None)
+
     def _forget_older(self) -> None:
         self.branch = list(self.view.entries)
-        self._notes = _notes(self.branch)
+        self._note_all()
         self._weight = sum([entry.weight for entry in self.branch])
         self.complete = True
 
@@ -316,7 +336,7 @@ class SessionWriter:
         if keep:
             carried = list(self.carry(self.branch[:keep]))
             self.branch = self.branch[keep:]
-            self._notes = _notes(self.branch)
+            self._note_all()
             self._weight = sum([entry.weight for entry in self.branch])
             self.complete = False
             self._ids_seen = None
@@ -330,25 +350,21 @@ class SessionWriter:
             del self._keys[next(iter(self._keys))]
 
     def _follow(self, message: Message) -> None:
-        if isinstance(message, ToolResult):
-            match = next((call for call in self._open_calls if call.id == message.call_id), None)
-            if match:
-                self._open_calls.remove(match)
+        if type(message) is ToolResult:
+            for place, call in enumerate(self._open_calls):
+                if call.id == message.call_id:
+                    del self._open_calls[place]
+                    break
             self._frame[message.call_id] = message
             return
-        if isinstance(message, User) and message.idempotency_key:
+        if type(message) is User and message.idempotency_key:
             more = (message.provenance or {}).get(COLLECTED)
             self._remember((message.idempotency_key, *(more if isinstance(more, list) else ())))
-        self._open_calls = open_calls([message])
-        if isinstance(message, Assistant) and message.calls:
+        self._open_calls = []
+        if type(message) is Assistant and (calls := message.calls):
             self._frame = {}
-
-
-_NOTES = frozenset({Custom, Compaction, Reset})
-
-
-def _notes(entries: Iterable[Entry]) -> list[Entry]:
-    return [entry for entry in entries if type(entry) in _NOTES]
+            if message.stop_reason not in CUT:
+                self._open_calls = list(calls)
 
 
 def _is_user(entry: Entry) -> TypeGuard[MessageEntry]:

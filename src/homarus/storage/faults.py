@@ -39,6 +39,7 @@ _CURES = {
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 # What a file system answers that cannot sync this kind of descriptor; every other error is a real failure.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EROFS)
+_HAS_DATASYNC = hasattr(os, "fdatasync") and not hasattr(fcntl, "F_FULLFSYNC")
 
 
 class Missing(StorageError):
@@ -87,7 +88,10 @@ class explained:  # noqa: N801 - used as `with explained(…):`; every append pa
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write every byte or raise; the system may take a write in pieces (EINTR is repeated by Python itself)."""
-    view = memoryview(data)
+    written = os.write(fd, data)
+    if written == len(data):
+        return  # almost always
+    view = memoryview(data)[written:]
     while view:
         written = os.write(fd, view)
         if not written:
@@ -118,10 +122,10 @@ def sync_file(fd: int) -> None:
 
 def sync_data(fd: int) -> None:
     """Like `sync_file`, without the metadata that a reader does not need."""
-    if hasattr(fcntl, "F_FULLFSYNC") or not hasattr(os, "fdatasync"):
-        sync_file(fd)
-    else:
+    if _HAS_DATASYNC:
         os.fdatasync(fd)
+    else:
+        sync_file(fd)
 
 
 def sync_folder(fd: int) -> None:

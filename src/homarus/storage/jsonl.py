@@ -13,11 +13,13 @@ from typing import Any, Self
 import msgspec
 
 from homarus.core.errors import StorageError
-from homarus.storage.faults import explained, let_go, open_folder, shown, sync_data, sync_folder, write_all
+from homarus.storage.faults import explain, explained, let_go, open_folder, shown, sync_data, sync_folder, write_all
 from homarus.storage.record import decode, encode
 
 MAX_LINE = 64 << 20
 _BLOCK = 1 << 18
+_BYTES = bytes | bytearray | memoryview
+_NEWLINE = ord("\n")
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -43,7 +45,8 @@ class JsonlWriter:
         self._name = os.fspath(path)
         self._fd = fd
         self._lock = threading.Lock()
-        self._inode = _identity(os.fstat(fd))
+        found = os.fstat(fd)
+        self._inode = found.st_dev, found.st_ino
         self._size = -1  # nothing known about the tail yet
 
     @classmethod
@@ -81,30 +84,38 @@ class JsonlWriter:
 
     def append(self, record: Any, *, durable: bool = True) -> int:
         """Add one record (an object, or its JSON as bytes) and return the offset of its line."""
-        return self.append_many((record,), durable=durable)[0]
+        return self._put(_line(record), durable)
 
     def append_many(self, records: Iterable[Any], *, durable: bool = True) -> list[int]:
         """Add records in one write: if it fails, none of them stays. Return the offsets of their lines."""
         lines = [_line(record) for record in records]
         if not lines:
             return []
-        with self._lock, explained("append to", self._path):
-            before = self._check()
-            torn = before not in (0, self._size) and os.pread(self._fd, 1, before - 1) != b"\n"
-            data = b"".join([b"\n", *lines] if torn else lines)
+        offsets, offset = [], self._put(b"".join(lines), durable)
+        for line in lines:
+            offsets.append(offset)
+            offset += len(line)
+        return offsets
+
+    def _put(self, data: bytes, durable: bool) -> int:
+        """Write whole lines at the end of the file, all or none, and return where they begin."""
+        with self._lock:
             try:
-                write_all(self._fd, data)
-                if durable:
-                    sync_data(self._fd)
-            except BaseException:
-                self._take_back(before, len(data))
-                raise
-            offsets, offset = [], before + torn
-            for line in lines:
-                offsets.append(offset)
-                offset += len(line)
-            self._size = offset
-            return offsets
+                before = self._check()
+                torn = before not in (0, self._size) and os.pread(self._fd, 1, before - 1) != b"\n"
+                if torn:
+                    data = b"\n" + data
+                try:
+                    write_all(self._fd, data)
+                    if durable:
+                        sync_data(self._fd)
+                except BaseException:
+                    self._take_back(before, len(data))
+                    raise
+            except OSError as error:
+                raise explain(error, "append to", self._path) from error
+            self._size = before + len(data)
+            return before + torn
 
     def sync(self) -> None:
         """Make everything appended so far durable."""
@@ -140,23 +151,19 @@ class JsonlWriter:
             named = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs before every append
         except FileNotFoundError:
             named = None
-        if named is None or _identity(named) != self._inode:
+        if named is None or (named.st_dev, named.st_ino) != self._inode:
             what = "removed" if named is None else "replaced"
             raise StorageError(f"{shown(self._path)} was {what} while it was open", cure="open it again")
         return named.st_size
 
 
 def _line(record: Any) -> bytes:
-    raw = bytes(record) if isinstance(record, bytes | bytearray | memoryview) else encode(record)
-    if b"\n" in raw or not raw or raw.isspace():
+    raw = record if type(record) is bytes else bytes(record) if isinstance(record, _BYTES) else encode(record)
+    if _NEWLINE in raw or not raw or raw.isspace():
         raise ValueError("a record in a JSONL file is one line that is not blank")
     if len(raw) > MAX_LINE:
         raise StorageError(f"a record of {len(raw)} bytes is longer than a line may be", cure="keep it in its own file")
     return raw + b"\n"
-
-
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
 
 
 def _refuse_special(fd: int, path: Path) -> None:
