@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from homarus.core.events import ToolEnded, ToolStarted
 from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, sources
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import STOPPED, Toolbox, execute
-from homarus.tools.loopguard import Level, LoopGuard, Verdict
+from homarus.tools.loopguard import FINE, Level, LoopGuard, Verdict
 from homarus.tools.result import StepRoom
 from homarus.tools.tool import Tool, ToolContext
 
@@ -45,7 +45,7 @@ class BatchEnd(Struct, frozen=True):
 GOES_ON = BatchEnd()
 
 
-class _Step(NamedTuple):
+class _Step(Struct, frozen=True):
     """One call, the tool that it means (if there is one), and what the guard thinks of it."""
 
     call: ToolCall
@@ -84,7 +84,7 @@ class Batch:
         """Run all calls of a message. Every call has one durable result when this returns."""
         steps = [self._step(call) for call in message.calls]
         for step in steps:
-            if step.verdict.level is Level.CRITICAL:
+            if step.verdict is not FINE and step.verdict.level is Level.CRITICAL:
                 return self._blocked(steps, step.verdict)
         stuck, ended_by, text = "", "", ""
         self._room = StepRoom(self._context.window_tokens, len(steps))
@@ -147,7 +147,7 @@ class Batch:
 
     def _keep(self, step: _Step, result: ToolResult) -> str:
         stuck = self._guard.note(step.call, result, known=step.tool is not None)
-        if step.verdict.level is Level.WARNING:
+        if step.verdict is not FINE and step.verdict.level is Level.WARNING:
             result = replace(result, parts=(*result.parts, Text(f"\n\n{step.verdict.text}")))
         self._store(self._room.fit(result, self._context.overflow_dir))
         return stuck
@@ -160,7 +160,7 @@ class Batch:
 
     def _refuse(self, steps: Sequence[_Step], text: str) -> None:
         """Give calls that do not run their result, with the events that a run would have had."""
-        for call, _, _ in steps:
+        for call in [step.call for step in steps]:
             self._emit(ToolStarted(call.id, call.name, call.arguments))
             now = epoch_ms(self._clock.now())
             self._store(

@@ -18,6 +18,9 @@ class Backend(StrEnum):
     OFF = "off"
 
 
+_OFF = Backend.OFF  # Python 3.11 takes its time to find a member of an enumeration; every call asks for this one
+
+
 class Access(StrEnum):
     """What a command may do with the workspace."""
 
@@ -70,7 +73,7 @@ class SandboxSpec(Struct, frozen=True):
     @property
     def enforced(self) -> bool:
         """Say whether anything holds a command back."""
-        return self.backend is not Backend.OFF
+        return self.backend is not _OFF
 
     def can_read(self, path: str) -> bool:
         """Say whether a path of the user's is visible inside; system folders are always readable and not meant here."""

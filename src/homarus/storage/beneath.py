@@ -20,6 +20,8 @@ from homarus.storage.syscalls import BENEATH, NO_MAGICLINKS, NO_SYMLINKS, openat
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 # The kernel is strict: a descriptor that only names a file takes no other flags.
 _WITH_O_PATH = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_ALWAYS = os.O_CLOEXEC | os.O_NOCTTY
+_FOLLOWING = BENEATH | NO_MAGICLINKS
 _F_GETPATH: int | None = getattr(fcntl, "F_GETPATH", None)  # macOS
 _LINK_IN_THE_WAY = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
 _MAX_LINKS = 40
@@ -51,11 +53,15 @@ class Beneath:
 
         A link that stays inside is followed, also an absolute one; with `follow=False` no part may be a link.
         """
-        flags |= os.O_CLOEXEC | os.O_NOCTTY
+        flags |= _ALWAYS
         if self._kernel:
-            fd = self._ask_kernel("/".join(parts) or ".", flags, mode, follow)
-            if fd is not None:
-                return fd
+            rules = _FOLLOWING if follow else _FOLLOWING | NO_SYMLINKS
+            try:
+                return openat2(
+                    self.fd, "/".join(parts) or ".", flags & _WITH_O_PATH if flags & _O_PATH else flags, mode, rules
+                )
+            except OSError as error:
+                self._declined(error, follow)
         return self._walk(parts, lambda folder, leaf: _open_leaf(folder, leaf, flags, mode), follow)
 
     def open_parent(self, parts: tuple[str, ...]) -> tuple[int, str]:
@@ -82,22 +88,15 @@ class Beneath:
             raise Escape("the folder itself is not a file in it")
         return fd, found
 
-    def _ask_kernel(self, name: str, flags: int, mode: int, follow: bool) -> int | None:
-        """Ask the kernel; None means that the walk decides (no such call here, or a link that may still be inside)."""
-        if flags & _O_PATH:
-            flags &= _WITH_O_PATH
-        resolve = BENEATH | NO_MAGICLINKS | (0 if follow else NO_SYMLINKS)
-        try:
-            return openat2(self.fd, name, flags, mode, resolve)
-        except OSError as error:
-            if error.errno == errno.ELOOP and not follow:
-                raise Escape("a symbolic link is not followed here") from None
-            if error.errno == errno.ENOSYS:
-                self._kernel = False
-            # EPERM: some containers answer so for a call they do not know. EAGAIN: a rename raced with the resolution.
-            if error.errno in (errno.ENOSYS, errno.EPERM, errno.EXDEV, errno.EAGAIN, errno.EINVAL, errno.E2BIG):
-                return None
-            raise
+    def _declined(self, error: OSError, follow: bool) -> None:
+        """Raise what the kernel said, unless the walk must decide: no such call here, or a link that may still be inside."""
+        if error.errno == errno.ELOOP and not follow:
+            raise Escape("a symbolic link is not followed here") from None
+        if error.errno == errno.ENOSYS:
+            self._kernel = False
+        # EPERM: some containers answer so for a call they do not know. EAGAIN: a rename raced with the resolution.
+        if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EXDEV, errno.EAGAIN, errno.EINVAL, errno.E2BIG):
+            raise error
 
     def _walk(self, parts: tuple[str, ...], finish: Callable[[int, str], int], follow: bool) -> int:
         """Go part by part, never through a link of the system's choosing; links are read and judged here."""

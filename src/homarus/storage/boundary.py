@@ -210,16 +210,20 @@ class Root:
             raise Escape("no file can have this name")
         if text.startswith("/"):
             raise Escape("the name must be relative to the folder")
-        return tuple([part for part in text.split("/") if part not in ("", ".")])
+        parts = text.split("/")
+        if "" in parts or "." in parts:
+            parts = [part for part in parts if part not in ("", ".")]
+        return tuple(parts)
 
     def _open_regular(self, name: Name, flags: int, *, follow: bool = True, mode: int = 0o600) -> int:
         fd = self._beneath.open(self._parts(name), flags | os.O_NONBLOCK, mode=mode, follow=follow)
         try:
             kind = os.fstat(fd).st_mode
-            if stat.S_ISDIR(kind) and not flags & os.O_DIRECTORY:
-                raise Escape("a folder, not a file")
-            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-                raise Escape("not a regular file")
+            if not stat.S_ISREG(kind):
+                if not stat.S_ISDIR(kind):
+                    raise Escape("not a regular file")
+                if not flags & os.O_DIRECTORY:
+                    raise Escape("a folder, not a file")
         except BaseException:
             let_go(fd)
             raise

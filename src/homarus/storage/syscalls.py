@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import struct
+import sys
 from functools import cache, lru_cache
 from typing import Any
 
@@ -14,6 +15,7 @@ _HOW = struct.Struct("=QQQ")
 _HOW_SIZE = ctypes.c_size_t(_HOW.size)
 _RENAME_NOREPLACE = 1  # Linux
 _RENAME_EXCL = 4  # macOS
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # what `os.fsencode` goes by
 NO_MAGICLINKS, NO_SYMLINKS, BENEATH = 0x02, 0x04, 0x08
 
 
@@ -45,7 +47,7 @@ def _call(function: Any, *arguments: Any) -> int:
 def openat2(folder: int, name: str, flags: int, mode: int, resolve: int) -> int:
     """Open with rules on how the name may be resolved. Linux only; raises ENOSYS on an old kernel."""
     how = _how(flags, mode if flags & os.O_CREAT else 0, resolve)
-    return _call(_syscall(), _SYS_OPENAT2, folder, os.fsencode(name), how, _HOW_SIZE)
+    return _call(_syscall(), _SYS_OPENAT2, folder, name.encode(_ENCODING, _ERRORS), how, _HOW_SIZE)
 
 
 def rename_new(folder: int, old: str, new: str) -> bool:

@@ -37,6 +37,8 @@ else:
 
 
 MAX_GRANTS = 1_000
+# Python 3.11 takes its time to find a member of an enumeration, and these are looked for with every call.
+_READ, _WRITE, _OWNER = Risk.READ, Risk.WRITE, Trust.OWNER
 # What gives a running command something to do.
 _INPUTS = frozenset({"write", "submit", "paste", "send-keys"})
 # What the gateway tool may do without a question.
@@ -126,8 +128,8 @@ def decide(case: Case, known: Known) -> Verdict:
     if case.owner_only and case.trust is not Trust.OWNER:
         return Deny(f"{case.tool} is for the owner only")
     if (
-        case.risk is Risk.READ
-        and case.trust is Trust.OWNER
+        case.risk is _READ
+        and case.trust is _OWNER
         and not case.tainted
         and case.plan is None
         and case.tool != "gateway"
@@ -308,7 +310,7 @@ class PolicyGate:
         elif name == "process":
             plan = self._fed(arguments, context)
         # Commands and writes alone depend on the mode. For everything else it is the strictest, not worked out.
-        asked = plan is not None or tool.risk is Risk.WRITE
+        asked = plan is not None or tool.risk is _WRITE
         case = Case(
             tool=name,
             risk=tool.risk,

@@ -29,6 +29,7 @@ _PASSING = late(
 )
 # Every ASCII character of which something passing can be made.
 _IN_PASSING = bytes(set(b"0123456789abcdef-. ='id" + b'"' + b"nonce" + b"ms" + b"seconds"))
+_TELLING = frozenset({int, str, bool})
 _CANONICAL = msgspec.json.Encoder(order="deterministic", enc_hook=str)
 
 
@@ -85,8 +86,12 @@ class _Past:
         return self._outcome
 
     def like(self, other: _Past) -> bool:
-        """Say whether the same came of both."""
-        return self is other or (self.short == other.short and self.outcome == other.outcome)
+        """Say whether the same came of both: what tells most pairs apart is asked first."""
+        if self is other:
+            return True
+        if _told_apart(self._result.details or {}, other._result.details or {}):
+            return False
+        return self.short == other.short and self.outcome == other.outcome
 
 
 FINE = Verdict()
@@ -117,6 +122,8 @@ class LoopGuard:
         worst = FINE
         for detector in (self._unknown, self._breaker, self._repeat, self._ping_pong, self._churn):
             verdict = detector(call, now, known)
+            if verdict is FINE:
+                continue
             if verdict.level is Level.CRITICAL:
                 return verdict
             if worst is FINE:
@@ -243,6 +250,15 @@ def shortened(result: ToolResult) -> int:
     """Return what all results of one outcome have in common, for a fraction of the work: most pairs differ here already."""
     text = result.text.encode("ascii", "ignore").translate(None, _IN_PASSING)
     return hash((result.is_error, _digest(_lasting(result)), text))
+
+
+def _told_apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Say whether a plain value shows that two outcomes differ, such as the line that a reader went on with."""
+    for key, value in one.items():
+        kind = type(value)
+        if kind in _TELLING and key not in _VOLATILE and kind is type(found := other.get(key)) and value != found:
+            return True
+    return False
 
 
 def _lasting(result: ToolResult) -> dict[str, Any]:

@@ -106,16 +106,18 @@ def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False
 def _roots(context: ToolContext, reach: Reach) -> Iterator[tuple[Path, bool]]:
     """Yield the roots from the narrowest to the widest, each with whether it may be written."""
     spec = context.sandbox
-    if not spec.enforced or spec.access is not Access.NONE:
-        yield context.workspace, not spec.enforced or spec.access is Access.RW
-    real = context.workspace.resolve()
-    if real != context.workspace and (not spec.enforced or spec.access is not Access.NONE):
-        yield real, not spec.enforced or spec.access is Access.RW
+    free = not spec.enforced
+    writable = free or spec.access is Access.RW
+    if free or spec.access is not Access.NONE:
+        yield context.workspace, writable
+        real = context.workspace.resolve()
+        if real != context.workspace:
+            yield real, writable
     for mount in spec.mounts:
         yield Path(mount.path), mount.writable
     for folder in (*reach.readable, context.overflow_dir):
         yield folder, False
-    if not spec.enforced and not reach.workspace_only:
+    if free and not reach.workspace_only:
         yield Path("/"), True
 
 
@@ -123,7 +125,7 @@ def _below(path: str, root: str) -> str:
     """Return the name of a path below a root, or nothing when it lies elsewhere. Both are plain: no dots, one slash each."""
     if path == root:
         return "."
-    inside = root if root.endswith("/") else f"{root}/"
+    inside = root if root == "/" else f"{root}/"
     return path[len(inside) :] if path.startswith(inside) else ""
 
 

@@ -34,11 +34,11 @@ class StepRoom:
     def fit(self, result: ToolResult, folder: Path) -> ToolResult:
         """Return the next result within its share: at most twice an even one, and something is left for all that follow."""
         left, self._calls = max(1, self._calls), self._calls - 1
-        share = max(MIN_CHARS, min(2 * self._room // left, self._room - (left - 1) * MIN_CHARS))
         length = _length(result.parts)
-        if _is_small(result.parts, length, share):
+        if length <= MIN_CHARS and len(result.parts) <= MAX_IMAGES:
             self._room -= length
-            return result
+            return result  # no share is less than that
+        share = max(MIN_CHARS, min(2 * self._room // left, self._room - (left - 1) * MIN_CHARS))
         parts, whole = bound(result.parts, share, folder, result.call_id, _kept_in(result))
         self._room -= _length(parts)
         if parts is result.parts:
@@ -87,9 +87,7 @@ def bound(
     That file is made only then, in `folder` and named after the call, unless an earlier cut made it: `whole`.
     """
     total = _length(parts)
-    if _is_small(parts, total, limit):
-        return parts, None
-    images = [part for part in parts if isinstance(part, Image)]
+    images = [part for part in parts if type(part) is Image] if len(parts) > 1 else []
     if total <= limit and len(images) <= MAX_IMAGES:
         return parts, None
     images = images[:MAX_IMAGES]
@@ -106,11 +104,6 @@ def _length(parts: tuple[Part, ...]) -> int:
         if type(part) is Text:
             length += len(part.text)
     return length
-
-
-def _is_small(parts: tuple[Part, ...], length: int, limit: int) -> bool:
-    """Say whether nothing can be too much here; more than that is looked at more closely."""
-    return length <= limit and len(parts) <= MAX_IMAGES
 
 
 def cut(text: str, limit: int, note: str) -> str:

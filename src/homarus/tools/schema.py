@@ -7,7 +7,6 @@ what has only one reading is converted, everything else is an error that helps.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,30 +46,23 @@ class Usual:
             if rule is None or type(value) not in rule[0]:
                 return False
             _, low, high, among = rule
-            if not low <= (len(value) if type(value) is str else value) <= high:
+            size = len(value) if type(value) is str else value
+            if (low is not None and size < low) or (high is not None and size > high):
                 return False
             if among is not None and value not in among:
                 return False
         return True
 
 
-_Rule = tuple[tuple[type, ...], float, float, Sequence[Any] | None]
+_Rule = tuple[tuple[type, ...], float | None, float | None, Sequence[Any] | None]
 
 
 def _rule(part: Any) -> _Rule | None:
     """Return the types, the least and the most, and the choice of one argument; nothing where it takes more than that."""
     if not isinstance(part, dict) or "anyOf" in part or part.get("type") not in tuple(_PLAIN):
         return None
-    bounds = ("minLength", "") if part["type"] == "string" else ("minimum", "maximum")
-    if part["type"] == "boolean":
-        bounds = ("", "")
-    low, high = part.get(bounds[0]), part.get(bounds[1])
-    return (
-        _PLAIN[part["type"]],
-        -math.inf if low is None else low,
-        math.inf if high is None else high,
-        part.get("enum"),
-    )
+    low, high = {"string": ("minLength", ""), "boolean": ("", "")}.get(part["type"], ("minimum", "maximum"))
+    return _PLAIN[part["type"]], part.get(low), part.get(high), part.get("enum")
 
 
 def fit(arguments: Any, schema: Mapping[str, Any], *, aliases: Mapping[str, str], tool: str) -> dict[str, Any]:
