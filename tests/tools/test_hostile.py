@@ -174,7 +174,7 @@ def test_a_tainted_turn_with_network_asks_before_each_command(tmp_path: Path) ->
     [
         "PATH", "path", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "IFS", "PS4", "SHELLOPTS", "PROMPT_COMMAND",
         "BASH_FUNC_ls%%", "PYTHONPATH", "PYTHONSTARTUP", "NODE_OPTIONS", "PERL5OPT", "RUBYOPT", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0",
-        "EDITOR", "PAGER", "LESSOPEN", "NPM_CONFIG_PREFIX", "HOMARUS_COMMAND", "OPENCLAW_SHELL", "", "A=B", "A\x00B",
+        "EDITOR", "PAGER", "LESSOPEN", "NPM_CONFIG_PREFIX", "HOMARUS_COMMAND", "OPENCLAW_SHELL", "", "A=B", "A\x00B", "A\nPATH", "A\rLD_PRELOAD", "A B", "A\u2028B",
     ],
 )  # fmt: skip
 def test_variables_that_choose_what_runs(tmp_path: Path, name: str) -> None:

@@ -23,6 +23,9 @@ _FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/mime
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services")
 
+_TRUNCATES = 3  # the version that looks after truncate
+# More than this many things at the top of a locked workspace, and the rest can only be read.
+_MAX_ENTRIES = 300
 _PROBE_SECONDS, _PROBE_TRIES = 0.002, 5_000
 
 
@@ -40,7 +43,8 @@ def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str,
         (writable if spec.access is Access.RW else readable).append(spec.workspace)
     order = [f"read={path}" for path in readable] + [f"write={path}" for path in writable]
     order += [f"entry={path}" for path in entries]
-    order += [f"filter={filter_code(network=spec.network, isolated=False).hex()}"]
+    code = filter_code(network=spec.network, isolated=False, truncates=_version() >= _TRUNCATES)
+    order += [f"filter={code.hex()}"]
     order += [f"env={name}={value}" for name, value in env.items()]
     order += [f"network={int(spec.network)}", f"cwd={cwd if spec.can_read(cwd) else ''}"]
     limits = spec.limits
@@ -83,7 +87,14 @@ def _unlocked(spec: SandboxSpec) -> list[str]:
         entries = sorted(Path(spec.workspace).iterdir())
     except OSError:
         return []
-    return [str(entry) for entry in entries if entry.name.casefold() not in closed and not entry.is_symlink()]
+    found = [str(entry) for entry in entries if entry.name.casefold() not in closed and not entry.is_symlink()]
+    return found[:_MAX_ENTRIES]
+
+
+@cache
+def _version() -> int:
+    """Return which version of Landlock the kernel has; less than one for none."""
+    return int(ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1))
 
 
 @cache
@@ -91,7 +102,7 @@ def available() -> bool:
     """Say whether this kernel takes a Landlock ruleset and our launcher can hold a command with it."""
     if sys.platform != "linux" or platform.machine() not in {"x86_64", "aarch64"}:
         return False
-    if ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1) < 1:
+    if _version() < 1:
         return False
     spec = SandboxSpec(Backend.LANDLOCK, "/", Access.NONE)
     argv = ["/bin/sh", "-c", "! ls /root /home /proc/1 2>/dev/null"]

@@ -27,6 +27,7 @@ from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 GRACE_SECONDS = 0.3
 LINGER_SECONDS = 0.2
 _BLOCK = 65536
+_IN_A_ROW = 64
 _ROUNDS = 100
 _YOUNG_SECONDS = 0.5
 
@@ -127,9 +128,13 @@ class Child:
         # What a command left running may hold its output open for ever; nobody waits for that.
         self._process.then(lambda: loop.call_later(LINGER_SECONDS, readable.set))
         try:
+            in_a_row = 0
             while self._things.source == source and (block := _read(source)) != b"":
                 if block is not None:
                     yield block
+                    in_a_row += 1
+                    if in_a_row % _IN_A_ROW == 0:
+                        await asyncio.sleep(0)  # what prints faster than we read must not keep all else waiting
                 elif readable.is_set() and not self.running:
                     break
                 else:
@@ -245,6 +250,9 @@ async def start(spec: SandboxSpec, order: Order) -> Child:
     """Start a command inside its spec. A program that does not exist is the model's mistake and says so."""
     if not order.argv or not all(order.argv[:1]) or any("\x00" in part for part in order.argv):
         raise ToolError("the command is empty or holds a NUL byte", cure="give a program and its arguments")
+    if any("\0" in word for pair in order.env.items() for word in pair):
+        # A wrapping that reads words up to such a byte would take what follows for an option of its own.
+        raise ToolError("a variable holds a NUL byte", cure="leave it out")
     if spec.backend is Backend.DOCKER:
         await leftovers.end_containers(spec)
     things = Things()

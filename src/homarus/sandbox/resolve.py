@@ -116,7 +116,9 @@ def clean_environment(spec: SandboxSpec, outer: Mapping[str, str], extra: Mappin
 def is_dangerous_variable(name: str) -> bool:
     """Say whether a variable changes what program runs, or where it takes its orders from, rather than what it is told."""
     upper = name.upper()
-    return upper in _DANGEROUS or upper.startswith(_PREFIXES) or "=" in name or "\x00" in name or not name
+    # Where variables stand line by line, a line break in a name would begin another one.
+    odd = not name or "=" in name or " " in name or not name.isprintable()
+    return odd or upper in _DANGEROUS or upper.startswith(_PREFIXES)
 
 
 def is_owners_variable(name: str) -> bool:

@@ -18,6 +18,7 @@ _DENIED = {
     "mount": (165, 40),
     "umount2": (166, 39),
     "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
     "move_mount": (429, 429),
     "fsopen": (430, 430),
     "fsconfig": (431, 431),
@@ -38,6 +39,7 @@ _DENIED = {
     "swapoff": (168, 225),
     "acct": (163, 89),
     "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
     "settimeofday": (164, 170),
     "clock_settime": (227, 112),
     "clock_adjtime": (305, 266),
@@ -138,6 +140,7 @@ _OWN_ONLY = {
     "sched_setattr": (0, 314, 274),
 }
 _SOCKET, _CLONE, _CLONE3, _OPENAT2, _IOCTL = (41, 198), (56, 220), (435, 435), (437, 437), (16, 29)
+_TRUNCATE = (76, 45)
 # IPv4, IPv6, and what names are looked up with. Sockets of this machine's services are none of it, nor are those that no
 # namespace of the network holds: a socket with a name in the workspace, or the one to the host of a virtual machine (vsock).
 _FAMILIES = (2, 10, 16)
@@ -145,22 +148,26 @@ _FAMILIES = (2, 10, 16)
 _TYPING, _FLAGS = (0x5412, 0x541C), (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40806685, 0x800C6613)
 # All processes of one's user at once, as setpriority and ioprio_set call them.
 _EVERYBODY = {"setpriority": (2, 141, 140), "ioprio_set": (3, 251, 30)}
-_NAMESPACES = 0x7E020000  # every flag of clone that asks for one
+# Every flag of clone that asks for a namespace, and the one that makes a child of ours: nobody would wait for its end.
+_NAMESPACES, _OUR_CHILD = 0x7E020000, 0x8000
 _KILL, _ALLOW, _EPERM, _ENOSYS, _DONE = 0x80000000, 0x7FFF0000, 0x00050001, 0x00050026, 0x00050000
 Step = tuple[int, int, int, int]
 
 
 @cache
-def filter_code(*, network: bool, isolated: bool) -> bytes:
+def filter_code(*, network: bool, isolated: bool, truncates: bool = True) -> bytes:
     """Return the program. `isolated`: namespaces keep processes, memory and files of others away already.
 
-    What is denied fails with EPERM; a call of a foreign instruction set ends the command.
+    What is denied fails with EPERM; a call of a foreign instruction set ends the command. `truncates` says whether a
+    file may be cut by its path, which older Landlocks do not see.
     """
     column, architecture = _MACHINES[os.uname().machine]
     table = _DENIED if isolated else {**_DENIED, **_SHARED}
     denied = {numbers[column] for numbers in table.values() if numbers[column] >= 0}
     if not network and not isolated:
         denied.add(_SOCKET[column])
+    if not truncates:
+        denied.add(_TRUNCATE[column])
     steps: list[Step] = [
         (0x20, 0, 0, 4),  # load the architecture
         (0x15, 1, 0, architecture),
@@ -171,7 +178,13 @@ def filter_code(*, network: bool, isolated: bool) -> bytes:
         *_when(
             _CLONE3[column], (0x06, 0, 0, _ENOSYS)
         ),  # its flags cannot be seen from here; programs fall back to clone
-        *_when(_CLONE[column], (0x20, 0, 0, 16), (0x45, 0, 1, _NAMESPACES), (0x06, 0, 0, _EPERM), (0x20, 0, 0, 0)),
+        *_when(
+            _CLONE[column],
+            (0x20, 0, 0, 16),
+            (0x45, 0, 1, _NAMESPACES | _OUR_CHILD),
+            (0x06, 0, 0, _EPERM),
+            (0x20, 0, 0, 0),
+        ),
     ]
     # Its mode cannot be seen from here either; programs fall back to openat.
     steps += _when(_OPENAT2[column], (0x06, 0, 0, _ENOSYS))
