@@ -13,6 +13,8 @@ SPECS = st.builds(
     mounts=st.lists(st.builds(Mount, PATHS, st.booleans()), max_size=3).map(tuple),
     limits=st.builds(Limits, *[st.integers(0, 5)] * 3),
     env=st.lists(st.sampled_from(["A", "B", "C"]), unique=True, max_size=3).map(tuple),
+    locked=st.lists(st.sampled_from(["a", "b", "SOUL.md"]), unique=True, max_size=2).map(tuple),
+    hidden=st.lists(st.sampled_from(["/h", "/opt/h"]), unique=True, max_size=2).map(tuple),
 )
 
 
@@ -20,7 +22,7 @@ SPECS = st.builds(
 def test_a_child_never_gets_more_than_its_parent(parent: SandboxSpec, wish: SandboxSpec) -> None:
     child = parent.narrow(wish)
     assert parent.contains(child)
-    for path in ("/w/a/b/c", "/w/q", "/x/y", "/wide", "/elsewhere"):
+    for path in ("/w", "/w/a", "/w/a/b", "/w/a/b/c", "/w/SOUL.md", "/w/q", "/x/y", "/x/y/a", "/wide", "/elsewhere"):
         assert parent.can_read(path) or not child.can_read(path)
         assert parent.can_write(path) or not child.can_write(path)
     assert parent.network or not child.network or not parent.enforced

@@ -1,5 +1,6 @@
 """What a person is shown before saying yes, and what a yes covers: exactly that, there, once, and only for a while."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,8 +16,9 @@ from tests.tools.test_hostile import Place
 from homarus.core.cancel import Cancel
 from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.errors import Denied, ToolError
-from homarus.core.messages import ToolCall
+from homarus.core.messages import ToolCall, ToolResult
 from homarus.core.routes import SessionKind, named_session
+from homarus.sandbox.process import available
 from homarus.sandbox.resolve import is_owners_variable
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Nobody, Request
@@ -25,6 +27,7 @@ from homarus.tools.execute import execute
 from homarus.tools.gate import ExecSettings, Granted, rule_subject
 from homarus.tools.risky import may_last
 from homarus.tools.shown import MAX_ASKED, visible
+from homarus.tools.tool import ToolContext
 
 
 @pytest.mark.parametrize(
@@ -159,6 +162,38 @@ async def test_what_changes_while_a_question_is_open_is_not_run(
     text = await place.call("exec", command=command, **more)
     assert "not what was approved" in text, text
     assert not list(ws.rglob("made"))
+
+
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+async def test_nothing_in_a_sandbox_changes_what_was_approved_for_the_host(tmp_path: Path) -> None:
+    """A script that changes to and fro would be read at the right moment; one that grows is read while it runs."""
+    place = Place(tmp_path)
+    place.owner.answer = "allow-once"
+    ws = place.context.workspace
+    caged = replace(place.context, sandbox=SandboxSpec(Backend.BWRAP, str(ws)))
+
+    async def start(command: str, where: ToolContext) -> ToolResult:
+        return await execute(ToolCall("c", "exec", {"command": command, "background": True}), place.box, where)
+
+    async def end(result: ToolResult) -> None:
+        call = ToolCall("k", "process", {"action": "kill", "sessionId": (result.details or {})["sessionId"]})
+        await execute(call, place.box, place.context)
+
+    (ws / "f").write_text("sleep 60\n")
+    flipping = await start("while :; do echo 'touch made' > g; mv g f; echo sleep 60 > g; mv g f; done", caged)
+    await asyncio.sleep(0.2)
+    text = text_of(await start("sh f", place.context))
+    assert "could change" in text or "not what was approved" in text
+    await end(flipping)
+    (ws / "f").write_text("sleep 60\n")
+    running = await start("sh f", place.context)
+    assert "could change" in text_of(await start("echo 'touch made' >> f", caged))
+    read_only = replace(caged, sandbox=SandboxSpec(Backend.BWRAP, str(ws), Access.RO))
+    await end(await start("sleep 60", read_only))
+    await end(running)
+    assert (await start("true", caged)).details
+    await place.manager.aclose()
+    assert not (ws / "made").exists()
 
 
 def test_a_lasting_rule_holds_for_one_folder_alone(tmp_path: Path) -> None:

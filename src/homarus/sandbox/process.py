@@ -241,7 +241,8 @@ class Child:
         own = self._process.pid
         # In a longer time the numbers of processes may have gone round, and the youngest is not the highest any more.
         since = own if self._process.age < _YOUNG_SECONDS else 0
-        found = in_session(own, since) if self._spec.backend is Backend.LANDLOCK else marked(self._order.mark, since)
+        found = in_session(own, since)
+        found += marked(self._order.mark, since) if self._spec.backend is Backend.OFF else []
         inside = self._things.cage.processes() if self._things.cage is not None else []
         return {*found, *inside} - {0, own}
 

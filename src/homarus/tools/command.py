@@ -24,6 +24,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 # What stands between the words of a shell command, whatever they mean in it.
 _SIGNS = late(r"""[\s'"`<>|;&(){}$]+""")
+_BY_CONTENT = "sha256:"
 _KERNEL = ("/proc/", "/sys/", "/dev/")
 _MAX_FILES, _MAX_FILE_BYTES = 256, 16 << 20
 
@@ -48,6 +49,11 @@ class Plan(Struct, frozen=True):
     def on_host(self) -> bool:
         """Say whether nothing holds the command back."""
         return not self.spec.enforced
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Return the files that were approved by their content: a shell reads a script while it runs it."""
+        return tuple(path for path, content in self.files if content.startswith(_BY_CONTENT))
 
     @property
     def digest(self) -> str:
@@ -156,6 +162,6 @@ def _content(path: str) -> str:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with open(fd, "rb") as file:  # noqa: PTH123
             more = f"+{facts.st_size}:{facts.st_mtime_ns}" if facts.st_size > _MAX_FILE_BYTES else ""
-            return hashlib.sha256(file.read(_MAX_FILE_BYTES) or b"").hexdigest() + more
+            return _BY_CONTENT + hashlib.sha256(file.read(_MAX_FILE_BYTES) or b"").hexdigest() + more
     except OSError:
         return "unreadable"

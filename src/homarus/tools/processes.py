@@ -151,6 +151,7 @@ class ProcessManager:
         self._forget()
         if sum(item.exit is None for item in self.listed(context.agent_id)) >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} commands are running already", cure="end some with process kill")
+        self._keep_apart(plan)
         ident = self._ids.short()
         while ident in self._all:
             ident = self._ids.uuid()[:8]
@@ -162,6 +163,21 @@ class ProcessManager:
         self._tasks.add(item.work)
         item.work.add_done_callback(self._tasks.discard)
         return item
+
+    def _keep_apart(self, plan: Plan) -> None:
+        """Refuse a command beside another that could change, from its sandbox, what was approved for the host.
+
+        A yes is to the content of the files that a command names; that holds only if nobody changes them until it ends.
+        """
+        for item in self._all.values():
+            host, caged = (plan, item.plan) if plan.on_host else (item.plan, plan)
+            if item.exit is not None or not host.on_host or caged.on_host:
+                continue
+            if shared := next((path for path in host.read if caged.spec.can_write(path)), ""):
+                raise ToolError(
+                    f"{item.id} is running and one of the two could change {shared}, which the other was allowed to use",
+                    cure=f"wait for {item.id} or end it with process kill",
+                )
 
     async def _look_after(self, item: Running, seconds: float) -> None:
         try:
