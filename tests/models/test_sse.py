@@ -46,7 +46,14 @@ fragments = st.lists(
 ).map(b"".join)
 
 
-@given(stream=fragments, cuts=st.lists(st.integers(0, 200), max_size=12))
+# Streams of whole events, which are read without the parser's state, with something else among them now and then.
+usual = st.lists(
+    st.sampled_from([b'data: {"a":1}\n\n'] * 6 + [b"data: \n\n", b"data:x\n\n", b"data: y\n", b"\n", b"\r\n", b": z\n\n"]),
+    max_size=12,
+).map(b"".join)
+
+
+@given(stream=fragments | usual, cuts=st.lists(st.integers(0, 200), max_size=12))
 def test_any_chunking_gives_the_same_events(stream: bytes, cuts: list[int]):
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     chunks = [stream[a:b] for a, b in itertools.pairwise(edges)]

@@ -9,6 +9,7 @@ import msgspec
 
 from homarus.core.patterns import late
 
+_decode = msgspec.json.Decoder().decode
 _FENCE = late(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
 
 
@@ -18,11 +19,18 @@ class BrokenArguments(ValueError):
 
 def parse_arguments(text: str) -> dict[str, Any]:
     """Return the arguments of a call. Nothing is completed or guessed: half a call must not run as a whole one."""
-    text = text.strip()
+    try:
+        value = _decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return _repaired(text.strip())
+    return value if type(value) is dict else _repaired(text.strip())
+
+
+def _repaired(text: str) -> dict[str, Any]:
     if not text or text == "null":
         return {}
     try:
-        value = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+        value = _decode(text.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         value = _lenient(text, problem)
     if isinstance(value, str) and value.strip().startswith("{"):

@@ -5,7 +5,7 @@ Everything that can go wrong on the way ends in the one `Stop`; only the task's 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -197,8 +197,9 @@ def _stop(call: Call, decoder: Decoder, reply: Reply | None, error: ModelError |
     return Stop(message, error)
 
 
-def stop_reason(parts: tuple[Part, ...], cut: bool) -> StopReason:
+def stop_reason(parts: Sequence[Part], cut: bool) -> StopReason:
     """Return why a complete reply ended; calls that stand in it are complete, also when the text was cut."""
-    if any(isinstance(part, ToolCall) for part in parts):
-        return StopReason.TOOL_USE
+    for part in parts:
+        if type(part) is ToolCall:
+            return StopReason.TOOL_USE
     return StopReason.LENGTH if cut else StopReason.STOP
