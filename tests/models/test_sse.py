@@ -48,7 +48,9 @@ fragments = st.lists(
 
 # Streams of whole events, which are read without the parser's state, with something else among them now and then.
 usual = st.lists(
-    st.sampled_from([b'data: {"a":1}\n\n'] * 6 + [b"data: \n\n", b"data:x\n\n", b"data: y\n", b"\n", b"\r\n", b": z\n\n"]),
+    st.sampled_from(
+        [b'data: {"a":1}\n\n'] * 6 + [b"data: \n\n", b"data:x\n\n", b"data: y\n", b"\n", b"\r\n", b": z\n\n"]
+    ),
     max_size=12,
 ).map(b"".join)
 

@@ -8,7 +8,7 @@ import pytest
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled
-from homarus.models.vigil import Vigil
+from homarus.models.vigil import Vigil, Vigils
 
 
 async def test_a_wait_that_lasts_too_long_is_broken():
@@ -91,3 +91,64 @@ async def test_nothing_is_left_behind():
     vigil.close()
     cancel.cancel()
     await asyncio.sleep(0.03)  # neither the timer nor the token reaches this task any more
+
+
+async def test_a_vigil_serves_one_request_after_the_other_with_the_timer_it_has():
+    vigils = Vigils()
+    first = vigils.begin(Cancel(), 60)
+    with first:
+        await asyncio.sleep(0)
+    vigils.end(first)
+    second = vigils.begin(Cancel(), 0.01)
+    assert second is first
+    with pytest.raises(TimeoutError), second:
+        await asyncio.sleep(5)
+    vigils.end(second)
+    third = vigils.begin(Cancel(), 60)
+    with third:
+        await asyncio.sleep(0.03)  # the short time was the second request's
+    vigils.end(third)
+
+
+async def test_what_stops_a_request_that_is_over_does_not_stop_the_next():
+    vigils, stopped = Vigils(), Cancel()
+    first = vigils.begin(stopped, 60)
+    with first:
+        await asyncio.sleep(0)
+    stopped.cancel("too late")  # told to the loop, which has not turned yet
+    vigils.end(first)
+    second = vigils.begin(Cancel(), 60)
+    assert second is first
+    with second:
+        await asyncio.sleep(0.01)
+    vigils.end(second)
+
+
+async def test_two_requests_at_once_have_two_vigils():
+    vigils, stopped = Vigils(), Cancel()
+    first, second = vigils.begin(stopped, 60), vigils.begin(Cancel(), 60)
+
+    async def waits() -> str:
+        with second:
+            await asyncio.sleep(0.02)
+        return "undisturbed"
+
+    other = asyncio.ensure_future(waits())
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(stopped.cancel, "enough")
+    with pytest.raises(Cancelled, match="enough"), first:
+        await asyncio.sleep(5)
+    assert await other == "undisturbed"
+
+
+def test_vigils_of_another_event_loop_are_left_alone():
+    vigils = Vigils()
+
+    async def once() -> object:
+        vigil = vigils.begin(Cancel(), 0.01)
+        with pytest.raises(TimeoutError), vigil:
+            await asyncio.sleep(5)
+        vigils.end(vigil)
+        return vigil
+
+    assert asyncio.run(once()) is not asyncio.run(once())

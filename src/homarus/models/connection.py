@@ -28,7 +28,9 @@ class Connection(asyncio.Protocol):
         self.expires = 0.0
         self.used = False
         self.loop = asyncio.get_running_loop()
-        self._data = bytearray()
+        # What arrived, and up to where it is taken; both are empty where all of it is.
+        self._data = b""
+        self._at = 0
         self._ended = self._held = self._full = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
@@ -42,8 +44,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Keep what came; a server that sends faster than anybody reads has to wait."""
-        self._data += data
-        if len(self._data) > MAX_HELD and not self._held:
+        if self._data:
+            self._data, self._at = self._data[self._at :] + data, 0
+        else:
+            self._data = data
+        if not self._held and len(self._data) > MAX_HELD:
             self._held = True
             self.transport.pause_reading()
         _wake(self._reader)
@@ -71,9 +76,14 @@ class Connection(asyncio.Protocol):
     # What a client does
 
     @property
+    def quiet(self) -> bool:
+        """Say whether it is open and all that came is taken; bytes that nobody asked for make it unusable."""
+        return not (self._ended or self._data or self.transport.is_closing())
+
+    @property
     def usable(self) -> bool:
-        """Say whether another request may go out on it; bytes that nobody asked for make it unusable."""
-        return not (self._ended or self._data or self.transport.is_closing()) and self.loop.time() < self.expires
+        """Say whether another request may go out on it now."""
+        return self.quiet and self.loop.time() < self.expires
 
     async def send(self, parts: Sequence[bytes]) -> None:
         """Send all of it; returns when it is sent or on its way."""
@@ -84,16 +94,16 @@ class Connection(asyncio.Protocol):
 
     def until(self, end: bytes) -> bytes | None:
         """Take what stands before the next `end`, with it."""
-        place = self._data.find(end)
+        place = self._data.find(end, self._at)
         if place >= 0:
-            return self._take(place + len(end))
-        if len(self._data) > MAX_LINE:
+            return self._take(place + len(end) - self._at)
+        if len(self._data) - self._at > MAX_LINE:
             raise HttpError("the head of the reply is too long")
         return None
 
     def exactly(self, count: int) -> bytes | None:
         """Take so many bytes and no fewer."""
-        return self._take(count) if len(self._data) >= count else None
+        return self._take(count) if len(self._data) - self._at >= count else None
 
     def some(self, most: int) -> bytes | None:
         """Take what is there; nothing at the end of the connection."""
@@ -108,7 +118,7 @@ class Connection(asyncio.Protocol):
         if self._error is not None:
             raise self._error
         if self._ended:
-            raise asyncio.IncompleteReadError(bytes(self._data), None)
+            raise asyncio.IncompleteReadError(self._data[self._at :], None)
         if self._held:
             self._held = False
             self.transport.resume_reading()
@@ -127,12 +137,13 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def _take(self, count: int) -> bytes:
-        if count >= len(self._data):
-            found, self._data = bytes(self._data), bytearray()
-            return found
-        found = bytes(self._data[:count])
-        del self._data[:count]
-        return found
+        data, start = self._data, self._at
+        end = start + count
+        if end < len(data):
+            self._at = end
+            return data[start:end]
+        self._data, self._at = b"", 0
+        return data[start:] if start else data
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

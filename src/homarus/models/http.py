@@ -17,7 +17,9 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Struct
 
 from homarus.models.connection import Connection, HttpError
+from homarus.models.heads import ReplyHead, fields, number, read_head, request_head
 from homarus.models.proxy import NO_PROXY, Proxies, connect_request
+from homarus.models.vigil import Vigils
 
 if TYPE_CHECKING:
     import ssl
@@ -48,19 +50,24 @@ def tls_context() -> ssl.SSLContext:
 class Response:
     """A reply whose head has arrived. Close it in a `finally`; only one that was read to its end frees its connection."""
 
-    def __init__(self, client: HttpClient, connection: Connection, status: int, headers: dict[str, str]) -> None:
-        self.status = status
-        self.headers = headers
+    def __init__(self, client: HttpClient, connection: Connection, head: ReplyHead) -> None:
+        self.status = head.status
+        self.kind = head.kind
+        self._head = head.raw
         self._client = client
         self._connection: Connection | None = connection
-        self._reusable = headers.get("connection", "").lower() != "close"
-        self._done = status in {204, 304}
-        self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-        length = headers.get("content-length")
+        self._reusable = head.reusable
+        self._done = head.status in {204, 304}
+        self._chunked = head.chunked
         # Bytes left in the current chunk or in the whole body; None means until the connection closes.
-        self._left: int | None = 0 if self._chunked else None if length is None else _number(length, 10)
+        self._left: int | None = 0 if head.chunked else head.length
         self._between = self._trailing = False
-        self._unpack = _unpacker(headers.get("content-encoding", ""))
+        self._unpack = _unpacker(head.encoding) if head.encoding else None
+
+    @functools.cached_property
+    def headers(self) -> dict[str, str]:
+        """Return all fields of the head, by their names in small letters."""
+        return fields(self._head)
 
     def close(self) -> None:
         """Give the connection back if the reply was read to its end, and drop it otherwise."""
@@ -136,7 +143,7 @@ class Response:
             line = connection.until(b"\r\n")
             if line is None:
                 return False
-            self._left = _number(line.partition(b";")[0].decode("latin-1"), 16)
+            self._left = number(line.partition(b";")[0].decode("latin-1"), 16)
             if self._left:
                 self._between = True
                 return True
@@ -174,9 +181,12 @@ class HttpClient:
     def __init__(self, *, proxies: Proxies = NO_PROXY, connect: Connect | None = None) -> None:
         self._proxies = proxies
         self._connect = connect or _connect
+        self.vigils = Vigils()
         self._idle: dict[str, list[Connection]] = {}
         # Where the last request went: a conversation asks the same address in the same words each time.
         self._way: _Way | None = None
+        # What the last reply began with: servers on this machine often say the very same each time.
+        self._head: ReplyHead | None = None
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Sequence[bytes] = ()
@@ -210,14 +220,18 @@ class HttpClient:
             raise HttpError(f"'{url}' is no http address")
         proxy = self._proxies.find(target)
         key = f"{target.scheme}://{target.netloc}|{proxy}"
-        return _Way(method, url, headers, target, proxy, key, _head(method, target, headers, through=proxy))
+        return _Way(method, url, headers, target, proxy, key, request_head(method, target, headers, through=proxy))
 
     async def _exchange(self, connection: Connection, parts: list[bytes]) -> Response:
         await connection.send(parts)
         while True:
-            status, headers = await _reply_head(connection)
-            if status >= 200:
-                return Response(self, connection, status, headers)
+            while (raw := connection.until(b"\r\n\r\n")) is None:
+                await connection.more()
+            head = self._head
+            if head is None or head.raw != raw:
+                head = self._head = read_head(raw)
+            if head.status >= 200:
+                return Response(self, connection, head)
 
     async def _open(self, key: str, target: SplitResult, proxy: str) -> Connection:
         host, port = target.hostname or "", target.port or (443 if target.scheme == "https" else 80)
@@ -238,8 +252,9 @@ class HttpClient:
         if scheme == "https":
             try:
                 await connection.send([connect_request(to, proxy)])
-                status, _ = await _reply_head(connection)
-                if status != 200:
+                while (raw := connection.until(b"\r\n\r\n")) is None:
+                    await connection.more()
+                if (status := read_head(raw).status) != 200:
                     raise HttpError(f"the proxy {proxy.hostname} answered {status} to CONNECT")
                 await connection.secure(tls_context(), to[0])
             except asyncio.IncompleteReadError as problem:
@@ -262,9 +277,9 @@ class HttpClient:
 
     def release(self, connection: Connection, *, reusable: bool) -> None:
         """Take a connection back after a reply."""
-        waiting = self._idle.setdefault(connection.key, [])
         connection.expires = connection.loop.time() + IDLE_SECONDS
-        if reusable and connection.usable and len(waiting) < MAX_IDLE:
+        waiting = self._idle.setdefault(connection.key, [])
+        if reusable and len(waiting) < MAX_IDLE and connection.quiet:
             waiting.append(connection)
         else:
             connection.close()
@@ -278,56 +293,9 @@ class HttpClient:
         await asyncio.sleep(0)
 
 
-def _unpacker(encoding: str) -> Any:
-    name = encoding.strip().lower()
-    if name in {"", "identity"}:
+def _unpacker(name: str) -> Any:
+    if name == "identity":
         return None
     if name in {"gzip", "x-gzip", "deflate"}:
         return zlib.decompressobj(zlib.MAX_WBITS | 32)
     raise HttpError(f"unknown content encoding '{name}'")
-
-
-def _number(text: str, base: int) -> int:
-    try:
-        value = int(text.strip(), base)
-    except ValueError as problem:
-        raise HttpError(f"a body length that is no number: '{text[:40]}'") from problem
-    if value < 0:
-        raise HttpError("a negative body length")
-    return value
-
-
-def _head(method: str, target: SplitResult, headers: Mapping[str, str], *, through: str) -> bytes:
-    path = (target.path or "/") + (f"?{target.query}" if target.query else "")
-    fields = {"host": target.netloc.rpartition("@")[2], "accept-encoding": "identity"}
-    fields |= {name.lower(): value for name, value in headers.items()}
-    fields.pop("content-length", None)
-    origin = f"{target.scheme}://{fields['host']}" if through and target.scheme == "http" else ""
-    lines = [f"{name}: {value}" for name, value in fields.items()]
-    for line in lines:
-        if "\r" in line or "\n" in line or "\0" in line:
-            raise HttpError(f"header '{line.partition(':')[0][:40]}' holds a line break")
-    try:
-        return "\r\n".join([f"{method} {origin}{path} HTTP/1.1", *lines, ""]).encode("latin-1")
-    except UnicodeEncodeError as problem:
-        raise HttpError("a header holds a character that HTTP cannot carry (check the API key)") from problem
-
-
-async def _reply_head(connection: Connection) -> tuple[int, dict[str, str]]:
-    while (block := connection.until(b"\r\n\r\n")) is None:
-        await connection.more()
-    return _parse_head(block)
-
-
-def _parse_head(block: bytes) -> tuple[int, dict[str, str]]:
-    first, *rest = block.decode("latin-1").split("\r\n")
-    version, _, tail = first.partition(" ")
-    if not version.startswith("HTTP/1.") or not tail[:3].isdigit():
-        raise HttpError(f"not an HTTP/1.1 reply: '{first[:60]}'")
-    headers: dict[str, str] = {}
-    for line in rest:
-        name, colon, value = line.partition(":")
-        if colon:
-            name = name.strip().lower()
-            headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
-    return int(tail[:3]), headers

@@ -93,12 +93,12 @@ async def run(
     response: Response | None = None
     error: ModelError | None = None
     reply: Reply | None = None
-    vigil = Vigil(cancel, call.idle)
+    vigil = http.vigils.begin(cancel, call.idle)
     try:
         with vigil:
             response = await http.request("POST", call.url, headers=call.headers, body=call.body)
         # Some servers name their event stream `text/plain` or not at all; JSON and web pages come in one piece.
-        kind = response.headers.get("content-type", "")
+        kind = response.kind
         whole = "json" in kind or "html" in kind
         if response.status != 200 or whole:
             with vigil:
@@ -128,7 +128,7 @@ async def run(
     except (Fault, Rejected, TimeoutError, OSError, HttpError, SseError) as problem:
         error = _broken(call, problem, clock)
     finally:
-        vigil.close()
+        http.vigils.end(vigil)
         if response is not None:
             response.close()
     yield _stop(call, decoder, reply, error, clock)
