@@ -56,6 +56,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     trust: Trust = Trust.OWNER
+    # Who wrote what it answers, as their channel names them.
+    senders: tuple[str, ...] = ()
     # What stands behind it that nobody trusted wrote: a message of another session hands its own on.
     taint: tuple[str, ...] = ()
     model: Override | None = None

@@ -256,6 +256,7 @@ class Runtime(Home):
             keys=tuple(item.key for item in items),
             images=batch.images if batch else (),
             trust=trust,
+            senders=tuple(dict.fromkeys([item.inbound.sender for item in items])),
             model=Override(facts["model"]) if facts.get("model") else None,
             thinking=str(facts.get("thinking") or ""),
             levels=dict(facts.get("levels") or {}),

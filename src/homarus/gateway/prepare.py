@@ -23,6 +23,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.later import later, made_later
 from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
+from homarus.gateway.channelrules import channel_layers
 from homarus.gateway.compose import Composed, Composer, PromptRequest
 from homarus.gateway.home import Home
 from homarus.gateway.spending import Spending, Tally
@@ -117,7 +118,8 @@ class Preparer:
         queue = self._home.config.block("messages.queue", QueueSettings)
         thinking = self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
         place = self._place(turn)
-        box = self._toolkit.box(turn.agent_id, place.who(ref.key), place.tools)
+        layers = channel_layers(self._home.config.document.get("channels"), turn.route, turn.senders)
+        box = self._toolkit.box(turn.agent_id, place.who(ref.key), place.tools, layers)
         limit = Deadline(self._seconds(turn), cancel, self._home.clock)
         skills = self._composer.skills_for(turn.agent_id, entry.skills_snapshot)
         context = replace(

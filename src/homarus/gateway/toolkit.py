@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from homarus.sessions.row import SessionEntry
 from homarus.storage.cache import BoundedCache
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
-from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.policy import Layer, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools
 from homarus.tools.settings import WebSettings
@@ -39,6 +40,7 @@ else:
     gate = later("homarus.tools.gate")
 
 
+_log = logging.getLogger(__name__)
 _DECISIONS: dict[str, approval.Decision] = {
     "once": "allow-once",
     "allow-once": "allow-once",
@@ -76,7 +78,7 @@ class Toolkit:
         self._tools = {tool.name: tool for tool in build_tools(services, settings)}
         self._before: tuple[BeforeCall, ...] = ()
         # What policy left, by agent, whose turn it is and what a parent had; as long as the configuration is the same.
-        self._left: BoundedCache[tuple[str, Who, tuple[str, ...] | None], dict[str, Tool]] = BoundedCache(64)
+        self._left: BoundedCache[tuple[object, ...], dict[str, Tool]] = BoundedCache(64)
         self._left_by: object = None
         # What each agent's commands may do, and the document that said so.
         self._commands: dict[str, tuple[gate.ExecSettings, object]] = {}
@@ -104,20 +106,27 @@ class Toolkit:
         """Let a program see every call before the gate does: it may change the arguments, or refuse the call."""
         self._before += (check,)
 
-    def box(self, agent_id: str = "", who: Who | None = None, within: Sequence[str] | None = None) -> Toolbox:
+    def box(
+        self,
+        agent_id: str = "",
+        who: Who | None = None,
+        within: Sequence[str] | None = None,
+        more: tuple[Layer, ...] = (),
+    ) -> Toolbox:
         """Return what is left of the tools for one turn; what policy takes away does not exist for the model.
 
-        `within` is what a child's parent had: whatever the child's own rules say, it gets nothing beyond.
+        `within` is what a child's parent had: whatever the child's own rules say, it gets nothing beyond. `more` are the
+        layers of the channel, the chat and the sender.
         """
         agent = agent_id or self._config.default_agent.id
         if self._left_by is not self._config.document:
             self._left.clear()
             self._left_by = self._config.document
-        key = (agent, who or Who(), None if within is None else tuple(within))
+        key = (agent, who or Who(), None if within is None else tuple(within), more)
         left = self._left.get(key)
         if left is None:
             tools = {name: tool for name, tool in self._tools.items() if within is None or name in within}
-            allowed = _allowed(self._config, agent, key[1], tools, self._offers)
+            allowed = _allowed(self._config, agent, key[1], tools, self._offers, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
         return Toolbox(left, self._admit, self._before)
@@ -200,12 +209,32 @@ def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
     return granted(wish, gates, turn.trust, channel=turn.route.channel, sender=turn.route.to)
 
 
+def _may_patch(config: Config, who: Who) -> bool:
+    """Say whether a model has apply_patch: `tools.exec.applyPatch`, on unless it is switched off or made for others."""
+    found = config.get("tools.exec.applyPatch")
+    settings = found if isinstance(found, dict) else {}
+    models = settings.get("allowModels")
+    named = {str(name).strip().lower() for name in models} if isinstance(models, list) else set()
+    known = {who.model.lower(), f"{who.provider}/{who.model}".lower()}
+    return settings.get("enabled") is not False and (not named or bool(named & known))
+
+
 def _allowed(
-    config: Config, agent_id: str, who: Who, tools: Mapping[str, Tool], offers: ToolServices
+    config: Config,
+    agent_id: str,
+    who: Who,
+    tools: Mapping[str, Tool],
+    offers: ToolServices,
+    more: tuple[Layer, ...] = (),
 ) -> dict[str, Tool]:
     everyone = config.block("tools", PolicySettings)
     own = config.agent(agent_id).block("tools", PolicySettings)
-    names = allowed_tools(tools, layers_for(everyone, own, who)).names
+    left = allowed_tools(tools, layers_for(everyone, own, who, more))
+    for warning in left.warnings:
+        _log.warning("%s", warning)
+    names = left.names
+    if not _may_patch(config, who):
+        names = tuple(name for name in names if name != "apply_patch")
     blind = offers.looker is not None and not offers.looker.can_look(agent_id)
     forgets = config.agent(agent_id).get("memorySearch.enabled") is False
     return {

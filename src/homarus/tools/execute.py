@@ -15,6 +15,7 @@ from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
 from homarus.core.later import later
 from homarus.core.messages import Text, ToolCall, ToolResult
 from homarus.core.text import single_line
+from homarus.tools.policy import ALIASES
 from homarus.tools.result import MAX_DETAIL_BYTES, WHOLE, bound, conceal, limit_for
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
@@ -25,18 +26,6 @@ else:
 
 
 _log = logging.getLogger(__name__)
-# What other schools call a tool of ours.
-NAMES = {
-    "bash": "exec",
-    "shell": "exec",
-    "apply-patch": "apply_patch",
-    "automations": "cron",
-    "view_image": "image",
-    "read_file": "read",
-    "write_file": "write",
-    "edit_file": "edit",
-    "list_dir": "ls",
-}
 # In a result's details: by then the turn had read what nobody trusted wrote.
 TAINTED = "tainted"
 STOPPED = "This call was stopped before it finished. What it had done by then stays done."
@@ -67,7 +56,11 @@ class Toolbox(Struct, frozen=True):
 
     def find(self, name: str) -> Tool | None:
         """Return a tool by its name, or by a name that another school gives it."""
-        return self.tools.get(name) or self.tools.get(NAMES.get(name.lower(), ""))
+        found = self.tools.get(name)
+        if found is None:
+            plain = name.strip().lower()
+            found = self.tools.get(ALIASES.get(plain, plain))
+        return found
 
 
 Run = Callable[[], Awaitable[ToolOutput]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import translate
+from unicodedata import normalize
 
 from msgspec import Struct
 
@@ -45,7 +46,16 @@ PROFILES: dict[str, frozenset[str] | None] = {
     "messaging": frozenset({"message", "sessions_list", "sessions_history", "sessions_send", "session_status"}),
     "full": None,
 }
-ALIASES = {"bash": "exec", "apply-patch": "apply_patch", "automations": "cron", "view_image": "image"}
+# What other schools call a tool of ours: in a rule as in a call.
+ALIASES = {
+    **dict.fromkeys(("bash", "shell"), "exec"),
+    **dict.fromkeys(("read_file", "readfile"), "read"),
+    **dict.fromkeys(("write_file", "writefile"), "write"),
+    **dict.fromkeys(("edit_file", "multiedit", "multi_edit"), "edit"),
+    **dict.fromkeys(("list_dir", "list_directory"), "ls"),
+    **{"apply-patch": "apply_patch", "applypatch": "apply_patch", "glob": "find", "webfetch": "web_fetch"},
+    **{"websearch": "web_search", "automations": "cron", "view_image": "image"},
+}
 OWNER_ONLY = frozenset({"cron", "gateway", "nodes"})
 # A child reports to its parent; it speaks to nobody else and looks after nothing.
 CHILD_DENIED = frozenset({"sessions_send", "gateway", "agents_list", "session_status", "cron", "message"})
@@ -157,8 +167,10 @@ def allowed_tools(names: Iterable[str], layers: Sequence[Layer]) -> Allowed:
 
 
 def _of_provider(name: str, settings: PolicySettings, who: Who) -> list[Layer]:
-    keys = [who.provider, f"{who.provider}/{who.model}"] if who.provider else []
-    return [Layer(f"{name} for {key}", settings.by_provider[key]) for key in keys if key in settings.by_provider]
+    if not who.provider or not settings.by_provider:
+        return []
+    keys = {who.provider.lower(), f"{who.provider}/{who.model}".lower()}
+    return [Layer(f"{name} for {key}", rules) for key, rules in settings.by_provider.items() if key.lower() in keys]
 
 
 def _permitted(layer: Layer, offered: Sequence[str]) -> tuple[set[str], str]:
@@ -180,14 +192,16 @@ def _permitted(layer: Layer, offered: Sequence[str]) -> tuple[set[str], str]:
             permitted &= chosen
         else:
             warning = f"{layer.name}: 'allow' names no tool that exists and is ignored"
+    lost = [item for item in rules.deny if not _is_known(_plain(item), offered)]
+    if lost and not warning:
+        # It may be a tool that is not here today; it may also be a slip, and then something is open.
+        warning = f"{layer.name}: 'deny' names {', '.join(lost[:5])}, which is no tool that exists"
     return permitted - _matching(rules.deny, offered), warning
 
 
 def _matching(patterns: Iterable[str], offered: Sequence[str]) -> set[str]:
     found: set[str] = set()
-    for text in patterns:
-        item = text.strip().lower()
-        item = ALIASES.get(item, item)
+    for item in map(_plain, patterns):
         if item.startswith("group:"):
             members = _group(item[6:], offered)
             found |= {name for name in offered if name.lower() in members}
@@ -195,6 +209,20 @@ def _matching(patterns: Iterable[str], offered: Sequence[str]) -> set[str]:
             wanted = re.compile(translate(item))
             found |= {name for name in offered if wanted.fullmatch(name.lower())}
     return found
+
+
+def _plain(text: str) -> str:
+    """Return the word of a rule as names are compared: letters of any width and case, and a name of another school, are ours."""
+    item = text if text.isascii() else normalize("NFKC", text)
+    item = "".join(item.split()).lower()
+    return ALIASES.get(item, item)
+
+
+def _is_known(item: str, offered: Sequence[str]) -> bool:
+    if item.startswith("group:"):
+        return item[6:] in GROUPS or item[6:] in {"openclaw", "plugins"}
+    known = frozenset().union(*GROUPS.values())
+    return any(char in item for char in "*?[") or item in known or item in {name.lower() for name in offered}
 
 
 def _group(name: str, offered: Sequence[str]) -> frozenset[str]:
