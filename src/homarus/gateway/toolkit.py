@@ -171,7 +171,9 @@ def tool_settings(config: Config) -> ToolSettings:
     web = config.block("tools.web", WebSettings)
     key = web.search.api_key
     return ToolSettings(
-        reach=Reach(readable, config.block("tools.fs", FsSettings).workspace_only, skills.linked),
+        reach=Reach(
+            readable, config.block("tools.fs", FsSettings).workspace_only, skills.linked, state=config.paths.state_dir
+        ),
         patch_workspace_only=config.get("tools.exec.applyPatch.workspaceOnly") is not False,
         processes=config.block("tools.exec", ProcessSettings),
         web=web,

@@ -12,6 +12,7 @@ from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, opened
+from homarus.tools.target import is_url
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -132,12 +133,12 @@ def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> 
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         where = arguments["image"]
-        if where.startswith(("http://", "https://")):
+        if is_url(where):
             if egress is None:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
             limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
             page = await egress.fetch(
-                where, limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
+                where.strip(), limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
             )
             data = page.body if page.status < 400 else b""
         else:

@@ -147,7 +147,8 @@ def _private(case: Case, _: Known) -> Objection | None:
         return None
     if any(protected.is_private(path, case.workspace) for path in case.paths):
         return Deny("the owner's notes are not for others to read or change")
-    if case.tool == "grep" and any(PurePath(case.workspace).is_relative_to(path) for path in case.paths):
+    workspace = PurePath(os.path.realpath(case.workspace))
+    if case.tool in {"grep", "find"} and any(workspace.is_relative_to(os.path.realpath(path)) for path in case.paths):
         return Deny("a search of the whole workspace would show the owner's notes; search one of its folders")
     if case.tool.startswith(("memory_", "sessions_")):
         return Deny("the owner's notes and conversations are not for others to read")

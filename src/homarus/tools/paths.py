@@ -11,12 +11,15 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from homarus.core.errors import Denied, ToolError
+from homarus.core.messages import Trust
+from homarus.core.patterns import late
 from homarus.sandbox.spec import Access
 from homarus.storage.atomic import replace_at
 from homarus.storage.boundary import BoundaryError, Root
@@ -24,6 +27,10 @@ from homarus.tools.tool import ToolContext
 
 _SPACES = {"\u00a0", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009"}
 _SPACES |= {"\u200a", "\u202f", "\u205f", "\u3000"}
+
+# Below the state folder.
+CLOSED = ("openclaw.json*", ".env*", "credentials", "identity", "devices", "secrets*", "agents/*/agent", "homarus")
+_KEYS_OF_PROCESSES = late(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)")
 
 
 class FsSettings(Struct, frozen=True, rename="camel"):
@@ -44,6 +51,8 @@ class Reach(Struct, frozen=True, dict=True):
     workspace_only: bool = False
     # Further ones whose links may lead anywhere, because only the owner puts links there.
     linked: tuple[Path, ...] = ()
+    # The folder of our own state. What in it holds keys and rules is for no file tool.
+    state: Path | None = None
 
     @cached_property
     def beyond(self) -> tuple[str, ...]:
@@ -96,6 +105,8 @@ def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False
         if name:
             if write and not writable:
                 raise Denied(f"{wanted} can only be read", cure=f"write below {context.workspace}")
+            if not context.sandbox.enforced:
+                _check_open(wanted, root, reach)
             return Spot(root, name, writable)
     raise Denied(
         f"{wanted} is outside of what this session may {'change' if write else 'read'}",
@@ -117,8 +128,45 @@ def _roots(context: ToolContext, reach: Reach) -> Iterator[tuple[Path, bool]]:
         yield Path(mount.path), mount.writable
     for folder in (*reach.readable, context.overflow_dir):
         yield folder, False
-    if free and not reach.workspace_only:
+    # Without a sandbox the whole machine lies open, but only to its owner.
+    if free and not reach.workspace_only and context.trust is Trust.OWNER:
         yield Path("/"), True
+
+
+def _check_open(path: str, root: Path, reach: Reach) -> None:
+    """Refuse what holds the keys of this program, or the rules by which it is held; a sandbox shows none of it anyway."""
+    if str(root) != "/" and not (reach.state and reach.state.is_relative_to(root)):
+        return
+    for place in {path, os.path.realpath(path)}:
+        inner = _below(place, str(reach.state)) if reach.state else ""
+        if _KEYS_OF_PROCESSES.fullmatch(place) or (inner and closed(inner)):
+            cure = "use the gateway tool for the configuration; keys are set with: homarus models auth"
+            raise Denied(f"{path} holds keys or rules of this program", cure=cure)
+
+
+def closed(name: str) -> bool:
+    """Say whether a name below our state is closed to file tools: the configuration, keys, and what was approved."""
+    parts = [part.casefold() for part in name.split("/")]
+    return any(_fits(parts, wanted) for wanted in CLOSED) and parts[:2] != ["homarus", "overflow"]
+
+
+def closed_below(folder: str, state: str) -> tuple[str, ...]:
+    """Return what is closed below a folder, as globs relative to it: for searches, which name nothing by itself."""
+    folder, state = os.path.realpath(folder), os.path.realpath(state)
+    if above := _below(state, folder):
+        base = "" if above == "." else "".join(f"\\{char}" if char in "*?[]{}!\\" else char for char in above) + "/"
+        return tuple([f"{base}{name}" for name in CLOSED])
+    parts = [part.casefold() for part in _below(folder, state).split("/")]
+    return tuple(
+        "/".join(words[len(parts) :])
+        for words in (name.split("/") for name in CLOSED)
+        if parts != [""] and len(words) > len(parts) and all(map(fnmatchcase, parts, words))
+    )
+
+
+def _fits(parts: list[str], wanted: str) -> bool:
+    words = wanted.split("/")
+    return len(parts) >= len(words) and all(map(fnmatchcase, parts, words))
 
 
 def _below(path: str, root: str) -> str:

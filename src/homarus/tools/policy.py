@@ -53,8 +53,13 @@ ALIASES = {
     **dict.fromkeys(("write_file", "writefile"), "write"),
     **dict.fromkeys(("edit_file", "multiedit", "multi_edit"), "edit"),
     **dict.fromkeys(("list_dir", "list_directory"), "ls"),
-    **{"apply-patch": "apply_patch", "applypatch": "apply_patch", "glob": "find", "webfetch": "web_fetch"},
-    **{"websearch": "web_search", "automations": "cron", "view_image": "image"},
+    "apply-patch": "apply_patch",
+    "applypatch": "apply_patch",
+    "glob": "find",
+    "webfetch": "web_fetch",
+    "websearch": "web_search",
+    "automations": "cron",
+    "view_image": "image",
 }
 OWNER_ONLY = frozenset({"cron", "gateway", "nodes"})
 # A child reports to its parent; it speaks to nobody else and looks after nothing.

@@ -11,6 +11,7 @@ from homarus.core.errors import HomarusError
 from homarus.tools.names import FILES, FOLDERS, HOOK_FILES, HOOKS, PRIVATE_FILES, PRIVATE_FOLDERS
 from homarus.tools.patchtext import parse
 from homarus.tools.paths import absolute
+from homarus.tools.target import is_url
 from homarus.tools.tool import ToolContext
 
 
@@ -53,8 +54,9 @@ def _places(path: str, workspace: str) -> Iterator[list[str]]:
 def touched(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> tuple[str, ...]:
     """Return the paths that a call names, made absolute. A path that makes no sense is left to the tool to refuse."""
     names: list[str] = []
-    if isinstance(arguments.get("path"), str):
-        names.append(arguments["path"])
+    for word in ("path", "image", "media"):
+        if isinstance(arguments.get(word), str) and not (word == "image" and is_url(arguments[word])):
+            names.append(arguments[word])
     if tool in {"grep", "find", "ls"} and not names:
         names.append(".")
     if tool == "apply_patch":

@@ -96,7 +96,7 @@ def build_tools(services: ToolServices, settings: ToolSettings | None = None) ->
     chosen = settings or ToolSettings()
     reach = chosen.reach
     tools = [*file_tools(reach), edit_tool(reach), *search_tools(reach)]
-    tools.append(patch_tool(Reach(reach.readable, workspace_only=reach.workspace_only or chosen.patch_workspace_only)))
+    tools.append(patch_tool(replace(reach, workspace_only=reach.workspace_only or chosen.patch_workspace_only)))
     if services.processes and services.grants:
         tools += exec_tools(services.processes, services.grants, services.env, chosen.processes)
     tools += _web(chosen)

@@ -26,7 +26,7 @@ from homarus.core.later import later
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, locate, opened
+from homarus.tools.paths import Reach, Spot, closed_below, locate, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ class Query(Struct, frozen=True):
     ignore_case: bool = False
     literal: bool = False
     context: int = 0
+    # What is passed over: names below the place that is searched, as globs.
+    closed: tuple[str, ...] = ()
 
 
 def search_tools(reach: Reach, *, ripgrep: str | None = None) -> list[Tool]:
@@ -163,6 +165,8 @@ class _Kit:
         """Run the search and hand over what it prints, piece by piece, until there is enough."""
         with opened(spot) as root:
             is_folder = _kind(root, spot, folder_only=query.mode == "find")
+            if self._reach.state and not context.sandbox.enforced:
+                query = replace(query, closed=closed_below(str(spot.path), str(self._reach.state)))
             theirs = self._for_ripgrep(context, spot, query)
             try:
                 with context.cancel.interrupting():
@@ -294,6 +298,7 @@ async def _with_ripgrep(
         if query.glob and "/" not in query.glob:
             line += [f"--type-add=wanted:{query.glob}", "--type=wanted"]
         line += ["--regexp", query.pattern]
+    line += [f"--glob=!/{name}" for name in query.closed]
     folder = spot.path if is_folder else spot.path.parent
     line += ["--", "." if is_folder else f"./{spot.path.name}"]
     limits = context.sandbox.limits
@@ -323,6 +328,7 @@ async def _with_ours(root: Root, query: Query, shown: str) -> AsyncIterator[asyn
             "ignoreCase": query.ignore_case,
             "literal": query.literal,
             "context": query.context,
+            "closed": query.closed,
         }
         code = f"import sys; sys.path.insert(0, {_SOURCE!r}); from homarus.tools.search_run import main; main()"
         process = await asyncio.create_subprocess_exec(

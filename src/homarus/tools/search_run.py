@@ -14,12 +14,11 @@ import re
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from homarus.tools.globs import Rule, compile_glob, ignore_rules, ignored
 
-_SKIPPED = {".git", "node_modules"}
 _MAX_LINE = 1 << 20  # of a line that is looked at in one piece
 _MAX_SHOWN = 2_000
 # A file with a NUL among its first bytes is no text, and one with a NUL further on is one up to there.
@@ -46,7 +45,7 @@ def main() -> None:
     if not stat.S_ISDIR(os.fstat(fd).st_mode):
         _search_file(fd, order["shown"], order, out, named=True)
         return
-    for name, file in _files(fd, "", layers, _SKIPPED if order["mode"] == "find" else {".git"}, start):
+    for name, file in _files(fd, "", layers, _passed_over(order), start):
         if order["mode"] == "find":
             out.write(os.fsencode(name) + b"\0")
             os.close(file)
@@ -80,7 +79,16 @@ def _rules(folder: int, path: str) -> Layers:
         return [(path, ignore_rules(file.read(_MAX_IGNORE).decode("utf-8", "replace")))]
 
 
-def _files(folder: int, shown: str, layers: Layers, skipped: set[str], above: str) -> Iterator[tuple[str, int]]:
+def _passed_over(order: dict[str, Any]) -> Callable[[str], bool]:
+    """Return what says of a path, whatever the rules on the way say, that it is not looked at."""
+    names = {".git", "node_modules"} if order["mode"] == "find" else {".git"}
+    closed = [compile_glob(f"/{glob}") for glob in order["closed"]]
+    return lambda path: path.rpartition("/")[2] in names or any(glob.fullmatch(path) for glob in closed)
+
+
+def _files(
+    folder: int, shown: str, layers: Layers, passed_over: Callable[[str], bool], above: str
+) -> Iterator[tuple[str, int]]:
     """Yield every regular file that no rule hides, in order, with a descriptor that the taker closes."""
     path = "/".join(part for part in (above, shown) if part not in ("", "."))
     layers = [*layers, *_rules(folder, path)]
@@ -92,20 +100,20 @@ def _files(folder: int, shown: str, layers: Layers, skipped: set[str], above: st
         names = []
     for name, is_folder in names:
         whole = f"{path}/{name}" if path else name
-        if name in skipped or ignored(whole, is_folder, layers):
+        inner = f"{shown}/{name}" if shown else name
+        if passed_over(inner) or ignored(whole, is_folder, layers):
             continue
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         except OSError:
             continue  # a link, or gone meanwhile, or not ours to read
         mode = os.fstat(fd).st_mode
-        inner = f"{shown}/{name}" if shown else name
         if stat.S_ISREG(mode):
             yield inner, fd
             continue
         try:
             if stat.S_ISDIR(mode) and inner.count("/") < _MAX_DEPTH:
-                yield from _files(fd, inner, layers, skipped, above)
+                yield from _files(fd, inner, layers, passed_over, above)
         finally:
             os.close(fd)
 

@@ -19,16 +19,31 @@ class Target(Struct, frozen=True):
     home: bool = False
 
 
+def full_url(text: str) -> str:
+    """Return an address as it will be fetched: one without a scheme means https."""
+    text = text.strip()
+    return text if "://" in text else f"https://{text}"
+
+
+def is_url(text: str) -> bool:
+    """Say whether the place of an image is an address, and not a file."""
+    return text.strip().lower().startswith(("http://", "https://"))
+
+
+def _host(url: str) -> Target:
+    try:
+        return Target("host", (urlsplit(url.strip()).hostname or url[:200]).lower())
+    except ValueError:
+        return Target("host", url[:200])
+
+
 def target_of(tool: str, arguments: Mapping[str, Any], route: Route) -> Target | None:
     """Return the destination of a call, None for a call that sends nothing anywhere."""
-    if tool in {"web_fetch", "image"}:
-        url = arguments.get("url") or arguments.get("image") or ""
-        if "://" not in url:
-            return None
-        try:
-            return Target("host", (urlsplit(url).hostname or url).lower())
-        except ValueError:
-            return Target("host", url[:200])
+    if tool == "web_fetch":
+        return _host(full_url(str(arguments.get("url") or "")))
+    if tool == "image":
+        where = str(arguments.get("image") or "")
+        return _host(where) if is_url(where) else None
     if tool == "message":
         channel = str(arguments.get("channel") or route.channel)
         to = str(arguments.get("target") or route.to)
