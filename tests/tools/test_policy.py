@@ -50,6 +50,13 @@ def names(*layers: Rules, strict: bool = False) -> set[str]:
         ),
         (Rules(allow=("group:plugins",)), {"plugin_tool"}),
         (Rules(deny=("*",)), set()),
+        # However a name is written, what it means is gone.
+        *[
+            (Rules(deny=(word,)), set(ALL) - {"exec"})
+            for word in ("EXEC", " exec ", "bash", "Shell", "\uff45\uff58\uff45\uff43", "ex?c", "e*c")
+        ],
+        *[(Rules(deny=(word,)), set(ALL) - {"read"}) for word in ("read_file", "Read", "READ")],
+        (Rules(deny=("Group: FS",)), set(ALL) - GROUPS["fs"]),
         (Rules(allow=("group:fs", "nosuch")), set(GROUPS["fs"])),
         (Rules(profile="coding", allow=("message", "read"), also_allow=("message",)), {"read"}),
     ],
@@ -78,6 +85,11 @@ def test_only_the_owner_has_the_owners_tools() -> None:
         assert not {"cron", "gateway", "nodes"} & set(
             allowed_tools(ALL, layers_for(PolicySettings(), PolicySettings(), Who(trust=trust))).names
         )
+
+
+def test_a_rule_that_denies_nothing_is_told() -> None:
+    left = allowed_tools(ALL, [Layer("tools", Rules(deny=("exce", "group:filesystem", "exec", "tts", "plugin_*")))])
+    assert left.warnings == ("tools: 'deny' names exce, group:filesystem, which is no tool that exists",)
 
 
 def test_provider_and_sender_rules() -> None:

@@ -19,6 +19,7 @@ from homarus.prompt.volatile import said_in
 from homarus.sessions.entry import Compaction, Custom, Entry, MessageEntry, Reset
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
+from homarus.sessions.taint import note, tainted_by
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
 from homarus.workspace.continuation import MARKER
@@ -98,7 +99,7 @@ class Live:
     @property
     def completed(self) -> bool:
         """Say whether the model has read the workspace files since the last boundary."""
-        newest = next((note for note in reversed(self.writer.notes) if _ends(note) or _marks(note)), None)
+        newest = next((entry for entry in reversed(self.writer.notes) if _ends(entry) or _marks(entry)), None)
         return newest is not None and _marks(newest)
 
     @property
@@ -124,6 +125,15 @@ class Live:
         if boundary is not self._counted:
             self._counted, self._number = boundary, compact.number_of(boundary)
         return max(self.entry.compaction_count, self._number)
+
+    @property
+    def taint(self) -> tuple[str, ...]:
+        """Return whose untrusted words are in this conversation, or were before they were summed up."""
+        return tainted_by(self.writer.notes)
+
+    def note_taint(self, *sources: str) -> None:
+        """Write down that untrusted words come in."""
+        self.writer.append("custom", note(sources), durable=False)
 
     def close(self) -> None:
         """Give up the right to write. What was noted of the row is there before anybody else can take the session up."""

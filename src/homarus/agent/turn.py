@@ -148,6 +148,7 @@ class TurnRunner:
         try:
             prepared = await services.prepare(turn, entry, given.cancel, given.emit)
             given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
+            _carry_taint(live, prepared)
             await settle_open_calls(session, prepared.box, prepared.context)
             speech = services.compose(speech_for(turn, live, prepared))
         except Exception:
@@ -156,7 +157,10 @@ class TurnRunner:
             raise
         self._accept(turn, given, live, speech)
         scene = Scene(turn, given, live, prepared, speech)
-        outcome, compacted = await self._loop(scene)
+        try:
+            outcome, compacted = await self._loop(scene)
+        finally:
+            prepared.context.taint.tell(None)  # a child's lives on, and its log may be closed by then
         self._keep(scene, outcome, compacted=compacted)
         timed_out = prepared.limit.expired and outcome.status is Status.ABORTED
         return replace(outcome, status=Status.TIMEOUT) if timed_out else outcome
@@ -248,6 +252,16 @@ class TurnRunner:
         keep = live.note if outcome.ok else live.update  # how it failed is known at once, also after a crash
         keep(**fields)
         prepared.meter.took(outcome.spent.seconds)
+
+
+def _carry_taint(live: Live, prepared: Prepared) -> None:
+    """What an earlier turn has read is in view of this one: its words can act as well now as then."""
+    taint, before = prepared.context.taint, live.taint
+    if new := [source for source in taint.sources if source not in before]:
+        live.note_taint(*new)
+    for source in before:
+        taint.add(source)
+    taint.tell(live.note_taint)
 
 
 def _model(scene: Scene) -> ChainModel:

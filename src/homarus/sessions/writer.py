@@ -29,6 +29,7 @@ from homarus.sessions.history import History
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
 from homarus.sessions.owner import own
 from homarus.sessions.repair import CUT, STRICT, Rules, missing_results, open_calls
+from homarus.sessions.taint import tainted_by
 from homarus.sessions.view import View, project, visible
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.jsonl import JsonlWriter, read_lines_reversed
@@ -208,6 +209,9 @@ class SessionWriter:
     def compact(self, summary: str, first_kept: str, tokens_before: int, **more: Any) -> Entry:
         """Store a summary of everything before `first_kept`; nothing of it is removed from the file."""
         kept = first_kept or None
+        if taint := tainted_by(self._notes):
+            # A summary of untrusted words is no more to be trusted than they were.
+            more["details"] = {**(more.get("details") or {}), "taint": list(taint)}
         fields = {"summary": summary, "firstKeptEntryId": kept, "tokensBefore": tokens_before, **more}
         return self.append("compaction", fields)
 

@@ -140,7 +140,7 @@ def _check_open(path: str, root: Path, reach: Reach) -> None:
     for place in {path, os.path.realpath(path)}:
         inner = _below(place, str(reach.state)) if reach.state else ""
         if _KEYS_OF_PROCESSES.fullmatch(place) or (inner and closed(inner)):
-            cure = "use the gateway tool for the configuration; keys are set with: homarus models auth"
+            cure = "use the gateway tool for the configuration; keys are the owner's business"
             raise Denied(f"{path} holds keys or rules of this program", cure=cure)
 
 

@@ -43,6 +43,11 @@ class Taint:
 
     def __init__(self, sources: tuple[str, ...] = ()) -> None:
         self._sources = list(sources)
+        self._told: Callable[[str], None] | None = None
+
+    def tell(self, told: Callable[[str], None] | None) -> None:
+        """Name who is told of each new source, before anything of it is stored."""
+        self._told = told
 
     def __bool__(self) -> bool:
         return bool(self._sources)
@@ -56,6 +61,8 @@ class Taint:
         """Note that untrusted text entered the turn."""
         if source not in self._sources and len(self._sources) < 50:
             self._sources.append(source)
+            if self._told is not None:
+                self._told(source)
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from homarus.core.clock import Ids, epoch_ms
 from homarus.core.errors import Denied, HomarusError, Locked, ToolError
-from homarus.core.events import RunEnded, RunEvent, ToolEnded
+from homarus.core.events import RunEnded, RunEvent
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey, main_session, normalize_agent_id
 from homarus.core.text import single_line
@@ -24,12 +24,10 @@ from homarus.delivery.sanitize import shape
 from homarus.gateway.feed import EventFeed
 from homarus.gateway.follow import Following
 from homarus.gateway.offers.views import Conversations, Stores
-from homarus.gateway.offers.visible import is_foreign
 from homarus.queue.collect import Queued
 from homarus.queue.lane import SessionLane
 from homarus.sandbox.spec import SandboxSpec
 from homarus.storage.cache import BoundedCache
-from homarus.tools.execute import TAINTED
 from homarus.tools.ports import Json
 from homarus.tools.tool import ToolContext
 
@@ -97,8 +95,9 @@ class Words(Struct, frozen=True):
 class Sent:
     """One message on its way, and the end of the turn that answers it."""
 
-    def __init__(self, home: Home, key: SessionKey, inbound: Inbound) -> None:
+    def __init__(self, home: Home, key: SessionKey, inbound: Inbound, is_tainted: Callable[[], bool]) -> None:
         self.session = key
+        self._is_tainted = is_tainted
         self._events = EventFeed()
         self._unlisten = home.listen(key, self._events.put)
         try:
@@ -113,16 +112,14 @@ class Sent:
 
     async def answer(self) -> Answer:
         """Wait for the end."""
-        ended, tainted = RunEnded("", "aborted"), False
+        ended = RunEnded("", "aborted")
         try:
             async for event in Following(self._lane, self._key, self._events, self._owed, everyone=False):
                 if isinstance(event, RunEnded):
                     ended = event
-                elif isinstance(event, ToolEnded):
-                    tainted = tainted or bool((event.result.details or {}).get(TAINTED))
         finally:
             self._unlisten()
-        taint = (f"session:{self.session}",) if tainted or is_foreign(self.session) else ()
+        taint = (f"session:{self.session}",) if self._is_tainted() else ()
         return Answer(shape(ended.text).text, ended.status, ended.error, taint)
 
 
@@ -229,7 +226,14 @@ class Peers:
             timestamp=epoch_ms(self._home.clock.now()),
             facts={"taint": list(words.taint)},
         )
-        return Sent(self._home, key, inbound)
+        return self._sent(key, inbound)
+
+    def _sent(self, key: SessionKey, inbound: Inbound) -> Sent:
+        def is_tainted() -> bool:
+            info = self._home.store(key.agent_id).find(key)
+            return info is None or self._view.is_tainted(info)
+
+        return Sent(self._home, key, inbound, is_tainted)
 
     async def _go_on(self, pending: asyncio.Future[Answer], asker: SessionKey, key: SessionKey, words: Words) -> None:
         """Send an answer back that nobody waited for, and the answer to that, until one of the two has said enough."""
@@ -265,7 +269,7 @@ class Peers:
             timestamp=epoch_ms(self._home.clock.now()),
             facts={"taint": list(words.taint)},
         )
-        await Sent(self._home, key, inbound).answer()
+        await self._sent(key, inbound).answer()
 
     def _later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def quietly() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from homarus.config.view import Config
@@ -22,6 +22,7 @@ from homarus.sessions.entry import Compaction, Entry
 from homarus.sessions.log import load_branch, load_tail
 from homarus.sessions.places import Place, visit
 from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.sessions.taint import tainted_by
 from homarus.sessions.view import speak
 from homarus.tools.ports import Json
 from homarus.tools.tool import ToolContext
@@ -111,7 +112,7 @@ class Conversations:
         if not count:
             return [_row(info) for info in found]
         for info in found:
-            _note(context, info)
+            self._note(context, info)
         return await asyncio.to_thread(lambda: [_row(info, _last(info.place, count)) for info in found])
 
     async def history(
@@ -119,7 +120,7 @@ class Conversations:
     ) -> list[Json]:
         """Return messages, oldest first; `offset` leaves out that many of the newest."""
         info = self.find(context, session_key)
-        _note(context, info)
+        self._note(context, info)
 
         def read() -> list[Json]:
             with visit(info.place) as source:
@@ -161,8 +162,17 @@ class Conversations:
         names = {row["sessionKey"] for row in rows}
         for info in infos.values():
             if info.name in names:
-                _note(context, info)
+                self._note(context, info)
         return rows
+
+    def is_tainted(self, info: SessionInfo) -> bool:
+        """Say whether words that nobody trusted wrote may be in a session: of people in it, or of what it has read."""
+        key = _key_of(info)
+        return key is None or is_foreign(key) or bool(tainted_by(_tail(info.place)))
+
+    def _note(self, context: ToolContext, info: SessionInfo) -> None:
+        if _key_of(info) != context.session and self.is_tainted(info):
+            context.taint.add(f"session:{info.name}")
 
     def _agents(self, sight: Sight) -> list[str]:
         """Return the agents whose sessions can be in sight: a child may live with another agent."""
@@ -181,12 +191,6 @@ def _key_of(info: SessionInfo) -> SessionKey | None:
 def _kind(info: SessionInfo) -> str:
     key = _key_of(info)
     return key.kind.value if key else "other"
-
-
-def _note(context: ToolContext, info: SessionInfo) -> None:
-    key = _key_of(info)
-    if key is None or (is_foreign(key) and key != context.session):
-        context.taint.add(f"session:{info.name}")
 
 
 def _row(info: SessionInfo, messages: list[Json] | None = None) -> Json:
@@ -210,11 +214,15 @@ def _row(info: SessionInfo, messages: list[Json] | None = None) -> Json:
 
 
 def _last(place: Place, count: int) -> list[Json]:
+    return list(deque(_shown(_tail(place), tools=False), maxlen=count))
+
+
+def _tail(place: Place) -> Sequence[Entry]:
     try:
         with visit(place) as source:
-            return list(deque(_shown(load_tail(source, limit=_TAIL).entries, tools=False), maxlen=count))
+            return load_tail(source, limit=_TAIL).entries
     except OSError:
-        return []
+        return ()
 
 
 def _shown(entries: Iterable[Entry], *, tools: bool) -> Iterator[Json]:
