@@ -149,7 +149,8 @@ class Batch:
         stuck = self._guard.note(step.call, result, known=step.tool is not None)
         if step.verdict is not FINE and step.verdict.level is Level.WARNING:
             result = replace(result, parts=(*result.parts, Text(f"\n\n{step.verdict.text}")))
-        self._store(self._room.fit(result, self._context.overflow_dir))
+        again = step.tool is not None and step.tool.replay_safe
+        self._store(self._room.fit(result, self._context.overflow_dir), again=again)
         return stuck
 
     def _blocked(self, steps: Sequence[_Step], verdict: Verdict) -> BatchEnd:
