@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from homarus.core.errors import StorageError
 from homarus.storage.atomic import write_atomic
-from homarus.storage.beneath import Beneath
+from homarus.storage.beneath import Beneath, real_path
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.storage.faults import Missing
 
@@ -379,3 +379,30 @@ def maze(tmp_path_factory):
         (folder / "loop").symlink_to("loop")
     (base / "f").write_bytes(b"secret")
     return root
+
+
+PIECES = st.lists(
+    st.sampled_from(["a", "b", "..", ".", "to_a", "to_b", "to_file", "loop", "gone", "file", "no\u00e9"]), max_size=6
+)
+
+
+@given(PIECES)
+@settings(max_examples=200)
+def test_the_real_path_is_that_of_a_walk(tmp_path_factory, pieces):
+    top = tmp_path_factory.getbasetemp() / "links"
+    if not top.exists():
+        (top / "a" / "b").mkdir(parents=True)
+        (top / "a" / "file").touch()
+        (top / "a" / "no\u00e9").mkdir()
+        (top / "to_a").symlink_to("a")
+        (top / "a" / "to_b").symlink_to(top / "a" / "b")
+        (top / "a" / "to_file").symlink_to("../to_a/file")
+        (top / "loop").symlink_to("loop")
+        (top / "gone").symlink_to("nowhere")
+    path = "/".join([str(top), *pieces])
+    assert real_path(path) == os.path.realpath(path)
+
+
+def test_a_real_path_waits_for_nothing(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert real_path(str(tmp_path / "pipe")) == os.path.realpath(tmp_path / "pipe")

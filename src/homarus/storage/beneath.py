@@ -189,6 +189,22 @@ class _Trail:
         self.restart()
 
 
+def real_path(path: str) -> str:
+    """Return where a path leads, without links, as `os.path.realpath` does: one question to the kernel where it answers."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC) if sys.platform == "linux" else -1
+    except (OSError, ValueError):
+        fd = -1
+    if fd < 0:
+        return os.path.realpath(path)
+    try:
+        found = path_of(fd)
+    finally:
+        let_go(fd)
+    # What has no path of its own, such as a pipe, is named by the path that leads to it.
+    return found if found is not None and found.startswith("/") else os.path.realpath(path)
+
+
 def path_of(fd: int) -> str | None:
     """Ask the system which path a descriptor has; None where it does not say."""
     try:

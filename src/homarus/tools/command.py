@@ -16,6 +16,7 @@ from homarus.core.errors import Denied, ToolError
 from homarus.core.patterns import late
 from homarus.sandbox.resolve import clean_environment, is_owners_variable
 from homarus.sandbox.spec import Backend, SandboxSpec
+from homarus.storage.beneath import real_path
 from homarus.tools.names import LOCKED, LOCKED_FOLDERS
 from homarus.tools.shell import Parsed, parse, quoted
 from homarus.tools.tool import ToolContext
@@ -113,7 +114,7 @@ def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:
         return path
     if not os.path.isdir(path):  # noqa: PTH112 - a plan is made twice for every command
         raise ToolError(f"there is no folder {path}", cure="check it with ls")
-    return os.path.realpath(path)  # a link on the way could lead elsewhere by the time of a yes
+    return real_path(path)  # a link on the way could lead elsewhere by the time of a yes
 
 
 def _program(name: str, cwd: str) -> str:
@@ -145,7 +146,7 @@ def _files(words: list[str], cwd: str) -> tuple[tuple[str, str], ...]:
                 continue
             if len(found) >= _MAX_FILES:
                 raise ToolError(f"the command names more than {_MAX_FILES} files", cure="do it in smaller steps")
-            real = os.path.realpath(path)
+            real = real_path(path)
             if real != path:
                 found[path] = f"leads to {real}"
             if not real.startswith(SYSTEM):
