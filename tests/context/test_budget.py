@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from homarus.context.budget import IMAGE_TOKENS, budget_for, estimate, measure
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
@@ -54,6 +56,24 @@ def test_later_estimates_follow_the_observed_ratio_within_bounds() -> None:
     assert measure(history(1_506)) == 2_506 + round(103 * 1_506 / 1_004)
     assert measure(history(50_000)) == 51_000 + 206
     assert measure(history(10)) == 1_010 + 52
+
+
+messages = st.one_of(
+    st.builds(lambda size: User((Text("x" * size),)), st.integers(0, 900)),
+    st.builds(
+        lambda size, total, reason, moment: Assistant((Text("y" * size),), moment, "", "", "", Usage(total), reason),
+        st.integers(0, 900),
+        st.integers(0, 2_000),
+        st.sampled_from(StopReason),
+        st.integers(0, 3),
+    ),
+)
+
+
+@given(st.lists(messages, max_size=8), st.integers(0, 500), st.integers(0, 2), st.integers(0, 3_000))
+def test_a_line_changes_no_decision(history: list[Message], fixed: int, since: int, line: int) -> None:
+    exact, quick = measure(history, fixed=fixed, since=since), measure(history, fixed=fixed, since=since, line=line)
+    assert quick == exact or exact <= quick < line
 
 
 @pytest.mark.parametrize(

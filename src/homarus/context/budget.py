@@ -25,6 +25,7 @@ from homarus.core.text import estimate_tokens
 IMAGE_TOKENS = 2_000
 OVERHEAD_TOKENS = 4
 _LOW, _HIGH = 0.5, 2.0
+_UNFINISHED = frozenset({StopReason.ERROR, StopReason.ABORTED})
 
 
 class Budget(Struct, frozen=True):
@@ -54,8 +55,10 @@ def budget_for(window: int, settings: CompactionSettings) -> Budget:
 
 def estimate(message: Message) -> int:
     """Return about how many tokens one message takes."""
-    total = OVERHEAD_TOKENS + sum(_part(part) for part in message.parts)
-    return total + estimate_tokens(message.context) if isinstance(message, User) and message.context else total
+    total = OVERHEAD_TOKENS
+    for part in message.parts:
+        total += estimate_tokens(part.text) if type(part) is Text else _part(part)
+    return total + estimate_tokens(message.context) if type(message) is User and message.context else total
 
 
 def _part(part: Part) -> int:
@@ -68,44 +71,41 @@ def _part(part: Part) -> int:
             return IMAGE_TOKENS
 
 
-def measure(messages: Sequence[Message], *, fixed: int = 0, since: int = 0) -> int:
+def measure(messages: Sequence[Message], *, fixed: int = 0, since: int = 0, line: int = 0) -> int:
     """Return the tokens of a history as its next request will have them.
 
     `fixed` is the size of system prompt and tool schemas; it counts only where no provider has counted it already. Counts
-    from before the moment `since` are not believed: they belong to a history that was longer.
+    from before the moment `since` are not believed: they belong to a history that was longer. Whoever wants to know only
+    whether it is below a `line` gets the most that it can be, where that is.
     """
-    anchor = _anchor(messages, since)
+    anchor = _anchor(messages, len(messages), since)
     if anchor is None:
         return fixed + sum(map(estimate, messages))
-    place, total = anchor
-    later = sum(map(estimate, messages[place + 1 :]))
-    return total + round(later * _ratio(messages, place, since))
+    place, newest = anchor
+    counted, later = newest.usage.total, sum(map(estimate, messages[place + 1 :]))
+    most = counted + round(later * _HIGH)
+    return most if most < line else counted + round(later * _ratio(messages, place, newest, since))
 
 
-def _anchor(messages: Sequence[Message], since: int) -> tuple[int, int] | None:
-    """Return the newest answer whose usage can be trusted, and its total."""
-    for place in range(len(messages) - 1, -1, -1):
+def _anchor(messages: Sequence[Message], end: int, since: int) -> tuple[int, Assistant] | None:
+    """Return the newest answer before `end` whose usage can be trusted, and its place."""
+    for place in range(end - 1, -1, -1):
         message = messages[place]
-        if isinstance(message, Assistant) and message.usage.total and _finished(message, since):
-            return place, message.usage.total
+        if type(message) is Assistant and message.usage.total and _finished(message, since):
+            return place, message
     return None
 
 
 def _finished(message: Assistant, since: int) -> bool:
-    return (not since or message.timestamp > since) and message.stop_reason not in {
-        StopReason.ERROR,
-        StopReason.ABORTED,
-    }
+    return (not since or message.timestamp > since) and message.stop_reason not in _UNFINISHED
 
 
-def _ratio(messages: Sequence[Message], place: int, since: int) -> float:
+def _ratio(messages: Sequence[Message], place: int, newest: Assistant, since: int) -> float:
     """Return how far the provider's count was from ours between its last two answers, within bounds."""
-    newest = messages[place]
-    assert isinstance(newest, Assistant)
-    before = _anchor(messages[:place], since)
+    before = _anchor(messages, place, since)
     if before is None:
         return 1.0
-    counted = newest.usage.prompt - before[1]
+    counted = newest.usage.prompt - before[1].usage.total
     guessed = sum(map(estimate, messages[before[0] + 1 : place]))
     if counted <= 0 or guessed < 50:
         return 1.0

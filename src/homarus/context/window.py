@@ -118,6 +118,8 @@ class SessionWindow:
         # Transcripts of this many bytes are compacted, and have memory saved from them; zero means none.
         self._heavy = parse_bytes(facts.compaction.max_active_transcript_bytes)
         self._forced = parse_bytes(facts.compaction.memory_flush.force_flush_transcript_bytes)
+        self._boundary: Entry | None = None
+        self._since = 0
         # The summary of a compaction within this turn.
         self._summary = ""
         session.carry = self._carry
@@ -138,13 +140,17 @@ class SessionWindow:
         messages = await self._view()
         if self._gave_up or (self._ports.host.info.owns_compaction and not self._may_overflow):
             return messages
-        tokens = self._measure(messages)
+        size, flush_at = self._session.size, self._facts.budget.flush_at
+        forced, heavy = 0 < self._forced <= size, 0 < self._heavy <= size
+        line = 0 if forced or heavy else flush_at  # far below it nothing is due, and nobody needs to know the size
+        tokens = self._measure(messages, line)
         if self._may_overflow:
-            tokens = max(tokens, self._measure(self._session.history(self._facts.rules)))
-        size = self._session.size
-        if tokens >= self._facts.budget.flush_at or (self._forced and size >= self._forced):
+            tokens = max(tokens, self._measure(self._session.history(self._facts.rules), line))
+        if tokens < line:
+            return messages
+        if tokens >= flush_at or forced:
             await self._save_memory(messages, tokens, compacting=False, cancel=cancel)
-        full = tokens > self._facts.budget.compact_above or (self._heavy and size >= self._heavy)
+        full = heavy or tokens > self._facts.budget.compact_above
         if self._facts.compaction.enabled and full and not self._hopeless(tokens):
             await self._shrink("threshold", tokens, cancel)
             messages = await self._view()
@@ -183,10 +189,12 @@ class SessionWindow:
         failed_at = self._ports.cycle.failed_at
         return failed_at is not None and tokens < failed_at + max(1_000, self._facts.budget.reserve // 2)
 
-    def _measure(self, messages: tuple[Message, ...]) -> int:
+    def _measure(self, messages: tuple[Message, ...], line: int = 0) -> int:
         # What was counted before the last boundary counted a history that is no longer sent.
         boundary = self._session.boundary
-        return measure(messages, fixed=self._facts.fixed_tokens, since=boundary.time if boundary else 0)
+        if boundary is not self._boundary:
+            self._boundary, self._since = boundary, boundary.time if boundary else 0
+        return measure(messages, fixed=self._facts.fixed_tokens, since=self._since, line=line)
 
     async def _view(self) -> tuple[Message, ...]:
         messages = self._session.history(self._facts.rules)
@@ -197,7 +205,7 @@ class SessionWindow:
         if self._facts.pruning.mode != "off":
             now, window = epoch_ms(self._ports.clock.now()), self._facts.budget.window
             self._prune(decide(messages, self._pruned, self._facts.pruning, window=window, now=now))
-        return project(messages, self._pruned)
+        return project(messages, self._pruned) if self._pruned.cuts else messages
 
     async def _engine_view(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return what an engine makes of the history, and put where it belongs what it wants said besides."""

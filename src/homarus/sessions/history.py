@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, Leaf, MessageEntry, Reset
-from homarus.sessions.repair import STRICT, Fitting, Rules, fits, has_calls, repair
+from homarus.sessions.repair import STRICT, Fitting, Rules, has_calls, repair
 from homarus.sessions.view import View, project, speak
 
 
@@ -19,6 +21,8 @@ class History:
         self._settled: list[Message] = []
         self._used: set[str] = set()
         self._open: list[Message] = []  # the turn that still goes on, not repaired
+        # The beginning of both, as it was given last: a history of thousands of messages is not put together anew.
+        self._told: tuple[Message, ...] = ()
         # How far the open turn was looked at, and the calls in it; None where it must be looked at anew.
         self._seen: _Seen | None = None
         self._asked: set[str] | None = None
@@ -40,7 +44,14 @@ class History:
     @property
     def messages(self) -> tuple[Message, ...]:
         """Return the history as a provider takes it."""
-        return (*self._settled, *self._repaired())
+        if not self._sound_so_far():
+            return (*self._settled, *self._repaired())
+        told, settled = len(self._told), len(self._settled)
+        if told < settled:
+            self._told += (*self._settled[told:], *self._open)
+        elif told < settled + len(self._open):
+            self._told += tuple(self._open[told - settled :])
+        return self._told
 
     def extend(self, entry: Entry) -> bool:
         """Take one more entry of the branch; False when it changes what stands before it and a new history is due."""
@@ -56,6 +67,7 @@ class History:
         if said[:known] != self._open[-1:]:
             self._open[-1:] = said[:known]  # the volatile text of a turn joins its user message
             self._seen = self._asked = None
+            self._told = ()
         return all(self._take(message) for message in said[known:])
 
     def _take(self, message: Message) -> bool:
@@ -73,26 +85,26 @@ class History:
 
     def _called(self, call_id: str) -> bool:
         if self._asked is None:
-            self._asked = {
-                call.id for message in self._open if isinstance(message, Assistant) for call in message.calls
-            }
+            self._asked = _ids(self._open)
         return call_id in self._asked
 
     def _settle(self) -> None:
         """Close the turn if nothing that comes later can change how it reads."""
         if not self._open or not isinstance(self._open[-1], Assistant):
             return
-        whole = fits(self._open, self._rules_now, self._used)
-        if not whole and not _sound(self._open):
-            return
+        whole = self._sound_so_far()
+        if not whole:
+            self._told = ()
+            if not _sound(self._open):
+                return
         done = self._open if whole else self._repaired()
         if done and isinstance(done[-1], Assistant) and not done[-1].calls:
             self._settled += done
-            self._used.update(call.id for message in done if isinstance(message, Assistant) for call in message.calls)
+            self._used |= _ids(done)
             self._open, self._seen, self._asked = [], None, None
 
     def _repaired(self) -> tuple[Message, ...]:
-        return tuple(self._open) if self._sound_so_far() else repair(self._open, self._rules_now, used=self._used)
+        return repair(self._open, self._rules_now, used=self._used)
 
     def _sound_so_far(self) -> bool:
         """Say whether the open turn may be sent as it is, looking only at what came since the last time."""
@@ -119,6 +131,17 @@ class _Seen:
             self._fine = self._fitting.take(messages[self._count])
             self._count += 1
         return self._fine and self._fitting.closed
+
+
+def _ids(messages: Iterable[Message]) -> set[str]:
+    """Return the ids of the calls."""
+    return {
+        part.id
+        for message in messages
+        if type(message) is Assistant
+        for part in message.parts
+        if type(part) is ToolCall
+    }
 
 
 def _sound(messages: list[Message]) -> bool:

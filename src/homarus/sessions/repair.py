@@ -104,28 +104,51 @@ class Fitting:
         self._rules = rules
         self._used = used
         self._taken: set[str] = set()
+        self._names: set[str] = set()  # of tools, that were looked at
         self._owed: list[ToolCall] = []  # the calls whose results must come next, the last one first
         self._before: type[Message] | None = None
 
     def take(self, message: Message) -> bool:
         """Look at the next message; after a False, nothing more can be said."""
         kind, owed = type(message), self._owed
-        if isinstance(message, ToolResult):
+        if type(message) is ToolResult:
             if not owed or (call := owed.pop()).id != message.call_id or call.name != message.tool_name:
                 return False
         elif owed or (self._rules.alternate and kind is self._before):
             return False
-        if isinstance(message, Assistant):
-            owed = [part for part in message.parts if type(part) is ToolCall]
-            if not _sayable(message) or not _plain(owed, self._rules, self._used, self._taken):
-                return False
-            owed.reverse()
-            self._owed = owed
-        elif not message.parts or not all(map(_may_carry, message.parts)):
-            return False
         if self._before is None and self._rules.user_first and kind is not User:
             return False
         self._before = kind
+        return self._answers(message) if type(message) is Assistant else _carries(message)
+
+    def _answers(self, message: Assistant) -> bool:
+        """Say whether an answer is whole and has words or calls, and nothing that an answer may not have."""
+        if message.stop_reason in CUT or message.provider == "openclaw":
+            return False
+        told, owed = False, self._owed
+        for part in message.parts:
+            if type(part) is ToolCall:
+                if not self._may_ask(part):
+                    return False
+                owed.append(part)
+            elif not _may_say(part):
+                return False
+            told = told or type(part) is not Thinking
+        owed.reverse()
+        return told
+
+    def _may_ask(self, call: ToolCall) -> bool:
+        """Say whether a call has a name as tools have them, and an id; where rules want it, a plain and a new one."""
+        ident, name, plain = call.id, call.name, self._rules.plain_ids
+        if name not in self._names:
+            if not _may_say(call) or (plain and "." in name):
+                return False
+            self._names.add(name)
+        if not plain:
+            return not _blank(ident)
+        if ident in self._taken or ident in self._used or not _ID.fullmatch(ident):
+            return False
+        self._taken.add(ident)
         return True
 
     @property
@@ -134,24 +157,11 @@ class Fitting:
         return not self._owed and not (self._rules.drop_prefill and self._before is Assistant)
 
 
-def _sayable(message: Assistant) -> bool:
-    """Say whether an answer is whole and has words or calls, and nothing that an answer may not have."""
-    if message.stop_reason in CUT or message.provider == "openclaw":
-        return False
-    told = False
+def _carries(message: Message) -> bool:
     for part in message.parts:
-        if not _may_say(part):
+        if not _may_carry(part):
             return False
-        told = told or type(part) is not Thinking
-    return told
-
-
-def _plain(calls: Iterable[ToolCall], rules: Rules, used: AbstractSet[str], taken: set[str]) -> bool:
-    for call in calls if rules.plain_ids else ():
-        if call.id in taken or call.id in used or "." in call.name or not _ID.fullmatch(call.id):
-            return False
-        taken.add(call.id)
-    return True
+    return bool(message.parts)
 
 
 def has_calls(message: Assistant) -> bool:
@@ -193,7 +203,9 @@ def _clean(message: Message) -> Message | None:
 
 def _may_carry(part: Part) -> bool:
     """Say whether a user or a tool may say this."""
-    return not _blank(part.text) if type(part) is Text else type(part) is Image
+    if type(part) is Text:
+        return part.text != "" and not part.text.isspace()
+    return type(part) is Image
 
 
 def _may_say(part: Part) -> bool:
