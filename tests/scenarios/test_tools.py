@@ -2,15 +2,19 @@
 
 import asyncio
 import os
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.home import House
 
 from homarus.core.cancel import Cancel
+from homarus.core.clock import SystemClock
 from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
 from homarus.core.messages import Assistant, StopReason, Text, ToolCall, Trust
+from homarus.gateway.intake.errands import call_tool
 from homarus.gateway.library import Agent
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.sandbox.process import available
@@ -109,3 +113,34 @@ async def test_the_first_request_of_a_new_session_is_small(tmp_path: Path) -> No
     await run(tmp_path, model)
     request = model.requests[0]
     assert len(request.system.text) + spec_chars(request.tools) <= 20_000
+
+
+JUNK: list[Any] = [
+    None, "", 0, -1, 10**30, 10**400, 1.5, float("inf"), float("nan"), True, [], {}, ["a"], {"a": 1}, [[[]]], "x", "../..", "/", "~", "@", "*", "(", "[",
+    "\x00", "a\nb", "e\u0301", "\ud800", "x" * 5_000, '{"a": 1}', "[1,2]", "null", "-5", "NaN", "9" * 5_000, "/dev/zero", "/proc/self/mem", "/proc/kmsg",
+    "https://", "http://[", "file:///etc/passwd", "agent:main:main", "agent::", "main", "SOUL.md", "memory", {"kind": "at"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 150), *[pytest.param(seed, 2_000, marks=pytest.mark.deep) for seed in (2, 3)]]
+)
+async def test_no_junk_is_taken_for_a_bug_of_ours(tmp_path: Path, seed: int, count: int) -> None:
+    """Whatever a model sends to whichever tool, it is told what to do instead, or it gets what it asked for."""
+    choice = random.Random(seed)
+    house = House(tmp_path, config={"agents": {"defaults": {"sandbox": {"mode": "off"}, "imageModel": "script/model"}}})
+    async with house.agent(clock=SystemClock()) as agent:
+        runtime = agent.runtime
+        left_out = {"exec", "process", "sessions_spawn", "sessions_send", "web_fetch", "web_search"}
+        names = [name for name in runtime.toolkit.box().tools if name not in left_out]
+        for _ in range(count):
+            tool = runtime.toolkit.box().tools[choice.choice(names)]
+            schema = tool.schema or tool.spec.parameters
+            arguments = {
+                name: choice.choice(part.get("enum") or JUNK if choice.random() < 0.6 else JUNK)
+                for name, part in schema["properties"].items()
+                if name in schema.get("required", ()) or choice.random() < 0.5
+            }
+            result = await call_tool(runtime, agent.session, tool.name, arguments, Trust.OWNER)
+            assert "unexpectedly" not in result.text, (tool.name, arguments)
+            assert len(result.text) < 70_000

@@ -66,7 +66,7 @@ async def test_read(place: ToolContext, arguments: dict[str, object], expected: 
         ("read", {"path": "dir/../../secret"}, "outside"),
         ("read", {"path": "f/../../secret"}, "outside"),
         ("read", {"path": "~/.ssh/id_rsa"}, "outside|does not exist"),
-        ("read", {"path": "\ud800"}, "name"),
+        ("read", {"path": "\ud800"}, "half a character"),
         ("read", {"path": "x" * 5000}, "long"),
         ("write", {"path": "out", "content": "x"}, "leads out"),
         ("write", {"path": "dirout/new", "content": "x"}, "leads out"),
@@ -77,6 +77,9 @@ async def test_read(place: ToolContext, arguments: dict[str, object], expected: 
         ("write", {"path": ".", "content": "x"}, "folder"),
         ("write", {"path": "big", "content": "x" * (9 << 20)}, "more than"),
         ("write", {"path": "f"}, "'content' is missing"),
+        ("write", {"path": "made/in/vain/" + "x" * 300, "content": "x"}, "long"),
+        ("write", {"path": "f", "content": {"a": 1}}, "'content' must be a text"),
+        ("write", {"path": ["f"], "content": "x"}, "'path' must be a text"),
         ("ls", {"path": "f"}, "ls needs a folder"),
         ("ls", {"path": "dirout"}, "leads out"),
         ("ls", {"path": "/"}, "outside"),
@@ -90,6 +93,7 @@ async def test_bad_and_hostile_calls(
     assert any(part in text for part in expected.split("|")), text
     assert (place.workspace.parent / "secret").read_text() == "hidden"
     assert not (place.workspace.parent / "new").exists()
+    assert not (place.workspace / "made").exists()
 
 
 async def test_write_makes_folders_and_says_when_nothing_changed(place: ToolContext) -> None:
@@ -234,3 +238,9 @@ async def test_a_link_that_is_swapped_all_the_time_never_leads_out(tmp_path: Pat
         stop.set()
         thread.join()
     assert os.listdir(outside) == ["f"]
+
+
+async def test_names_that_look_like_others(place: ToolContext) -> None:
+    (place.workspace / "dir" / "a\nb").touch()
+    (place.workspace / "dir" / "c\x1b[2K").touch()
+    assert await say(TOOLS, "ls", place, path="dir") == "a\\nb\nc\\x1b[2K"

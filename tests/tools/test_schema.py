@@ -30,7 +30,7 @@ JSON = st.recursive(
 
 
 def good(arguments: object) -> dict[str, object]:
-    return fit(arguments, SCHEMA, aliases={"file_path": "path"}, tool="t")
+    return fit(arguments, SCHEMA, aliases={"file_path": "path", "filename": "path"}, tool="t")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,12 @@ def test_what_has_one_reading_is_read_so(arguments: object, fitted: dict[str, ob
         ({"path": "a", "edits": [{"old": "1"}] * 3}, "at most 2 items"),
         ({"path": "a", "pth": "b"}, "no argument 'pth'"),
         ({"path": "a", "either": {}}, "'either"),
+        ({"path": "a", "limit": 10**400}, "no number that means anything"),
+        ({"path": "a", "ratio": float("nan")}, "no number that means anything"),
+        ({"path": "a", "ratio": "-inf"}, "no number that means anything"),
+        ({"path": "a\ud800"}, "half a character"),
+        ({"path": "a", "edits": [{"old": "\udfff"}]}, "half a character"),
+        ({"file_path": "a", "filename": "b"}, "given twice"),
         (["path"], "must be an object"),
         ("not json", "must be an object"),
         (None, "must be an object"),

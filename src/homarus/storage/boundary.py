@@ -248,7 +248,7 @@ class Root:
         return Guarded("io", reason=reason)
 
     def _refuse(self, name: Name, error: OSError) -> BoundaryError:
-        where = f"{self.realpath}/{name}"
+        where = f"{self.realpath.rstrip('/')}/{name}"
         if isinstance(error, Escape):
             return BoundaryError(
                 "validation", f"{shown(where)} is refused: {error.reason}", cure="name a file inside the folder"

@@ -96,12 +96,14 @@ class _Kit:
                 if offset > 1 and len(head) == _LOOK and os.fstat(fd).st_size > SCAN_BYTES // 16:
                     return await asyncio.to_thread(_lines, fd, head, spot, offset, limit)
                 return _lines(fd, head, spot, offset, limit)
+            except OSError as problem:  # what looks like a file and is none, as in /proc
+                raise ToolError(f"cannot read {spot.path}: {problem.strerror}", cure="name a regular file") from None
             finally:
                 os.close(fd)
 
     async def write(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         spot = locate(context, arguments["path"], self._reach, write=True)
-        data = arguments["content"].encode("utf-8", "surrogatepass")
+        data = arguments["content"].encode()
         if len(data) > MAX_WRITE_BYTES:
             raise ToolError(
                 f"the content has {len(data):,} bytes, more than {MAX_WRITE_BYTES:,}",

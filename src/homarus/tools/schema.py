@@ -25,6 +25,10 @@ _WORDS = {
 _PLAIN: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 
 
+# Beyond that no argument of ours means anything, and arithmetic fails in odd places.
+HUGE = 10**15
+
+
 class Usual:
     """Knows the calls of a tool that are right as they are: nothing to rename, to convert or to refuse. Most calls are.
 
@@ -46,8 +50,12 @@ class Usual:
             if rule is None or type(value) not in rule[0]:
                 return False
             _, low, high, among = rule
-            size = len(value) if type(value) is str else value
-            if (low is not None and size < low) or (high is not None and size > high):
+            text = type(value) is str
+            size = len(value) if text else value
+            # What is no number at all is neither at least this nor at most that.
+            if (low is not None and not low <= size) or (high is not None and not size <= high):
+                return False
+            if text and not value.isascii() and _is_broken(value):
                 return False
             if among is not None and value not in among:
                 return False
@@ -61,8 +69,11 @@ def _rule(part: Any) -> _Rule | None:
     """Return the types, the least and the most, and the choice of one argument; nothing where it takes more than that."""
     if not isinstance(part, dict) or "anyOf" in part or part.get("type") not in tuple(_PLAIN):
         return None
-    low, high = {"string": ("minLength", ""), "boolean": ("", "")}.get(part["type"], ("minimum", "maximum"))
-    return _PLAIN[part["type"]], part.get(low), part.get(high), part.get("enum")
+    kind = part["type"]
+    low, high = (part.get("minLength"), None) if kind == "string" else (None, None)
+    if kind in {"integer", "number"}:
+        low, high = part.get("minimum", -HUGE), part.get("maximum", HUGE)
+    return _PLAIN[kind], low, high, part.get("enum")
 
 
 def fit(arguments: Any, schema: Mapping[str, Any], *, aliases: Mapping[str, str], tool: str) -> dict[str, Any]:
@@ -73,7 +84,7 @@ def fit(arguments: Any, schema: Mapping[str, Any], *, aliases: Mapping[str, str]
         raise ToolError(f"{tool}: the arguments must be an object", cure=usage(schema, tool))
     known = schema.get("properties", {})
     renamed = {_rename(name, aliases, known, arguments): value for name, value in arguments.items()}
-    problems = []
+    problems = [] if len(renamed) == len(arguments) else ["an argument is given twice, under two names"]
     result: dict[str, Any] = {}
     for name, value in renamed.items():
         if name not in known:
@@ -124,8 +135,11 @@ def _value(value: Any, part: Mapping[str, Any], name: str) -> Any:
         raise _MisfitError(f"'{name}' must be one of {', '.join(map(str, part['enum']))}")
     if kind in {"integer", "number"}:
         _within(value, part, name)
-    if kind == "string" and len(value) < part.get("minLength", 0):
-        raise _MisfitError(f"'{name}' must not be empty")
+    if kind == "string":
+        if len(value) < part.get("minLength", 0):
+            raise _MisfitError(f"'{name}' must not be empty")
+        if _is_broken(value):
+            raise _MisfitError(f"'{name}' holds half a character (a lone surrogate)")
     if kind == "array":
         if len(value) > part.get("maxItems", len(value)):
             raise _MisfitError(f"'{name}' takes at most {part['maxItems']} items")
@@ -156,10 +170,21 @@ def _any_of(value: Any, options: list[Mapping[str, Any]], name: str) -> Any:
 
 def _within(value: float, part: Mapping[str, Any], name: str) -> None:
     low, high = part.get("minimum"), part.get("maximum")
+    if not -HUGE <= value <= HUGE:
+        raise _MisfitError(f"'{name}' is no number that means anything here")
     if low is not None and value < low:
         raise _MisfitError(f"'{name}' must be at least {low}")
     if high is not None and value > high:
         raise _MisfitError(f"'{name}' must be at most {high}")
+
+
+def _is_broken(text: str) -> bool:
+    """Say whether a text cannot be written down: JSON can name half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _is(value: Any, kind: str) -> bool:

@@ -215,6 +215,7 @@ async def _searched(child: sandboxed.Child, into: Found) -> bool:
     if code in (0, 1):
         return True
     if into.nothing:
+        into.begin_again()
         return False
     if code != 2:  # with 2 it means files that it could not read
         into.note = "the search ended early; search a smaller folder"

@@ -30,6 +30,10 @@ class Found(Protocol):
         """Say whether nothing was found yet."""
         ...
 
+    def begin_again(self) -> None:
+        """Forget what was begun: another search starts over."""
+        ...
+
 
 class Matches:
     """Collects the lines of grep."""
@@ -50,6 +54,10 @@ class Matches:
     def nothing(self) -> bool:
         """Say whether nothing was found yet."""
         return not self._matches and not self._binary
+
+    def begin_again(self) -> None:
+        """Forget a path that was begun: it may be the last words of a program that failed."""
+        self._begun, self._lines = b"", []
 
     def take(self, piece: bytes) -> bool:
         """Take a line; False when there is enough."""
@@ -115,6 +123,10 @@ class Names:
     def nothing(self) -> bool:
         """Say whether nothing was found yet."""
         return not self._found
+
+    def begin_again(self) -> None:
+        """Forget the folder that was gone through last."""
+        self._folder = ""
 
     def take(self, piece: bytes) -> bool:
         """Take a path; False when there is enough."""

@@ -26,7 +26,7 @@ async def unpin(ctx: CommandContext) -> CommandReply:
     with ctx.host.opened(ctx.session) as live:
         held = pinned(live.writer.branch)
         wanted = clean(ctx.args)
-        number = int(wanted) if wanted.isdigit() else 0
+        number = int(wanted) if wanted.isdecimal() and len(wanted) < 6 else 0
         text = held[number - 1] if 0 < number <= len(held) else next((one for one in held if one == wanted), "")
         if not text:
             return said("Usage: /unpin NUMBER; /pins lists them.")

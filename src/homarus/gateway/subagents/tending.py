@@ -47,7 +47,7 @@ async def manage(children: Children, context: ToolContext, action: str, target: 
 def pick(tree: list[Kept], target: str) -> Kept:
     """Return the one child that a number, an id, a key or a label names; where two have the name, it says so."""
     word = target.strip().lstrip("#").lower()
-    if word.isdigit() and 0 < int(word) <= len(tree):
+    if word.isdecimal() and len(word) < 6 and 0 < int(word) <= len(tree):
         return tree[int(word) - 1]
     exact = [kept for kept in tree if word in {kept.run.run_id.lower(), kept.run.child.lower()}]
     found = exact or [kept for kept in tree if kept.run.label.lower() == word]
