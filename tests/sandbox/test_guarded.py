@@ -154,6 +154,15 @@ async def test_a_home_among_the_programs_is_hidden(tmp_path: Path, backend: Back
         shutil.rmtree(home)
 
 
+@pytest.mark.parametrize("home", ["/usr/bin", "/usr", "/usr/local", "/bin", "/", "/usr/sbin", "/usr/lib"])
+def test_the_programs_are_no_home(tmp_path: Path, home: str) -> None:
+    """Users of the system such as `bin` and `daemon` live there."""
+    where = Place(main_session("main"), tmp_path / "ws", Path(home), tmp_path / "state")
+    hidden = resolve(SandboxSettings(), where, lambda _: True).hidden
+    assert str(Path(home).resolve()) not in hidden
+    assert str(tmp_path / "state") in hidden
+
+
 def test_what_landlock_shows_of_a_folder_with_a_hidden_one(tmp_path: Path) -> None:
     for name in ("a/b/hidden", "a/c", "d"):
         (tmp_path / name).mkdir(parents=True)

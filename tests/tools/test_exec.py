@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.tools.calling import call, fail, say, text_of
 from tests.tools.context import context
 
@@ -253,3 +254,41 @@ def alive(seconds: str) -> bool:
         except OSError:
             continue
     return False
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+@pytest.mark.parametrize("pty", [False, True])
+async def test_a_command_that_does_not_read_holds_nobody_up(
+    bench: Bench, tmp_path: Path, backend: Backend, pty: bool
+) -> None:
+    ctx = at(tmp_path, backend)
+    result = await call(bench.tools, "exec", ctx, command="stty raw 2>/dev/null; sleep 60", background=True, pty=pty)
+    ident = str((result.details or {})["sessionId"])
+    cancel = Cancel()
+    waiting = call(
+        bench.tools, "process", replace(ctx, cancel=cancel), action="write", sessionId=ident, data="x\n" * 100_000
+    )
+    asyncio.get_running_loop().call_later(0.3, cancel.cancel, "enough")
+    assert "stopped before it finished" in text_of(await waiting)
+    assert "has ended" in await say(bench.tools, "process", ctx, action="kill", sessionId=ident)
+
+
+@pytest.mark.parametrize(
+    ("command", "network", "tainted"),
+    [
+        ("curl -m 1 http://127.0.0.1:9/ || true", True, True),
+        ("true; git clone x y || true", True, True),
+        ("cat < /dev/null # https://example.org", True, True),
+        ("echo fine", True, False),
+        ("curl -m 1 http://127.0.0.1:9/ || true", False, False),
+    ],
+)
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+async def test_what_a_command_fetches_taints_the_turn(
+    bench: Bench, tmp_path: Path, command: str, network: bool, tainted: bool
+) -> None:
+    """The words of strangers are theirs, whether a tool fetched them or a command."""
+    ctx = at(tmp_path)
+    ctx = replace(ctx, sandbox=SandboxSpec(Backend.BWRAP, str(tmp_path / "ws"), network=network))
+    await call(bench.tools, "exec", ctx, command=command)
+    assert bool(ctx.taint) is tainted

@@ -43,7 +43,8 @@ def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str,
         (writable if spec.access is Access.RW else readable).append(spec.workspace)
     order = [f"read={path}" for path in readable] + [f"write={path}" for path in writable]
     order += [f"entry={path}" for path in entries]
-    code = filter_code(network=spec.network, isolated=False, truncates=_version() >= _TRUNCATES)
+    owns = os.getuid() == 0 or spec.access is Access.RO or bool(spec.locked)
+    code = filter_code(network=spec.network, isolated=False, truncates=_version() >= _TRUNCATES, owns=owns)
     order += [f"filter={code.hex()}"]
     order += [f"env={name}={value}" for name, value in env.items()]
     order += [f"network={int(spec.network)}", f"cwd={cwd if spec.can_read(cwd) else ''}"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from pathlib import Path
 
 from homarus.core.errors import ConfigError
@@ -36,7 +38,8 @@ def parse_binds(binds: list[str], *, home: Path, state_dir: Path) -> tuple[Mount
 
 def refusal(path: Path, *, home: Path, state_dir: Path) -> str:
     """Return why a real path may not be shown in a sandbox, or nothing."""
-    guarded = [*map(Path, _SYSTEM), state_dir, *(home / name for name in _SECRETS)]
+    homes = {home, account_home()}
+    guarded = [*map(Path, _SYSTEM), state_dir, *(each / name for each in homes for name in _SECRETS)]
     for place in guarded:
         if path.is_relative_to(place):
             return f"lies in {place}, which holds secrets or controls the machine"
@@ -45,11 +48,22 @@ def refusal(path: Path, *, home: Path, state_dir: Path) -> str:
     return ""
 
 
+@cache
+def account_home() -> Path:
+    """Return the home of the user who we are, whatever a variable says: the keys lie there."""
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+    except KeyError:
+        return Path("/root")
+
+
 def controls(workspace: Path, home: Path) -> bool:
     """Say whether a real path lies where work has no place: among what controls the machine, or among a user's keys.
 
     The home of root is not meant, nor OpenClaw's folder: workspaces lie there.
     """
     guarded = [Path(place) for place in _SYSTEM if place != "/root"]
-    guarded += [home / name for name in _SECRETS if name != ".openclaw"]
+    guarded += [each / name for each in (home, account_home()) for name in _SECRETS if name != ".openclaw"]
     return any(workspace.is_relative_to(place) for place in guarded)

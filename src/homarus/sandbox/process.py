@@ -147,15 +147,12 @@ class Child:
 
     async def write(self, data: bytes, *, eof: bool = False) -> None:
         """Give the command input."""
-        if self._order.tty:
-            os.write(self._things.source, data + (b"\x04" if eof else b""))
-            return
         if self._things.stdin < 0:
             raise ToolError("this command takes no input", cure="start it with input or a terminal")
         async with self._feeding:
-            with contextlib.suppress(ConnectionError):
-                await self._feed(data)
-        if eof and self._things.stdin >= 0:
+            with contextlib.suppress(OSError):  # nobody reads any more
+                await self._feed(data + b"\x04" if eof and self._order.tty else data)
+        if eof and not self._order.tty and self._things.stdin >= 0:
             os.close(self._things.stdin)
             self._things.stdin = -1
 
@@ -277,7 +274,9 @@ def _begin(spec: SandboxSpec, order: Order, things: Things, lent: ExitStack) -> 
     lent.callback(os.close, sink)
     os.set_blocking(things.source, False)
     stdin = sink
-    if not order.tty:
+    if order.tty:
+        things.stdin = os.dup(things.source)
+    else:
         if order.stdin:
             stdin, things.stdin = os.pipe()
             os.set_blocking(things.stdin, False)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
-from homarus.sandbox.mounts import controls, parse_binds
+from homarus.sandbox.mounts import account_home, controls, parse_binds
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
 
@@ -30,6 +30,7 @@ class Place(Struct, frozen=True):
     state_dir: Path
 
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 Available = Callable[[Backend], bool]
 
 
@@ -51,7 +52,7 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
         image=settings.docker.image,
         binary=settings.docker.binary,
         user=settings.docker.user,
-        hidden=tuple(sorted({str(place.home.resolve()), str(place.state_dir.resolve())})),
+        hidden=_hidden(place),
     )
     if settings.mode == "off" or (settings.mode == "non-main" and place.session.is_main):
         return spec
@@ -60,13 +61,20 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
     return replace(spec, backend=_choose(settings, available))
 
 
+def _hidden(place: Place) -> tuple[str, ...]:
+    """Return the folders that commands never see. Some users of the system live among the programs; those stay visible."""
+    folders = {place.home.resolve(), place.state_dir.resolve(), account_home()}
+    programs = [Path(folder) for folder in (*_PATH.split(":"), "/usr/lib")]
+    return tuple(sorted(str(each) for each in folders if not any(folder.is_relative_to(each) for folder in programs)))
+
+
 def _gives_away(workspace: Path, place: Place) -> bool:
     """Say whether a workspace would open more than work: then the agent gets a sandbox without any folder.
 
     In a state folder lie its own rules; in a home, keys and what a shell runs at the next login.
     """
     home, state = place.home.resolve(), place.state_dir.resolve()
-    return any(each.is_relative_to(workspace) for each in (home, state)) or controls(workspace, home)
+    return any(each.is_relative_to(workspace) for each in (home, account_home(), state)) or controls(workspace, home)
 
 
 def _apart(mounts: tuple[Mount, ...], workspace: Path, settings: SandboxSettings) -> tuple[Mount, ...]:
@@ -101,7 +109,7 @@ def clean_environment(spec: SandboxSpec, outer: Mapping[str, str], extra: Mappin
     Nothing else of ours leaks in, and neither PATH nor a loader variable can be set from outside.
     """
     base = {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": _PATH,
         "HOME": "/tmp" if spec.enforced else outer.get("HOME", "/"),  # noqa: S108 - the sandbox's own, gone with it
         "LANG": outer.get("LANG", "C.UTF-8"),
         "TERM": "dumb",

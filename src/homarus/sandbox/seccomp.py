@@ -84,6 +84,12 @@ _SHARED = {
     "msgctl": (71, 187),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
+    "file_setattr": (469, 469),
+    # Landlock does not know it: a watch on a folder tells the names of everything that happens in it.
+    "inotify_add_watch": (254, 27),
+}
+# Attributes of files, of which Landlock knows nothing: as on a disk that has none. Programs that copy files go on without.
+_ATTRIBUTES = {
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
@@ -92,28 +98,24 @@ _SHARED = {
     "fremovexattr": (199, 16),
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
-    "file_setattr": (469, 469),
-    # Landlock does not know it: a watch on a folder tells the names of everything that happens in it.
-    "inotify_add_watch": (254, 27),
 }
-# Modes, owners and times of files, which Landlock leaves to everybody who owns them: also through a descriptor that was
-# opened for reading, which for root means every program of the system. These calls succeed and change nothing: programs
-# such as git and tar give up when they fail. The same goes for leaving the session, by which a command's processes are found.
+# Modes, owners and times of files by their paths, which Landlock leaves to everybody who owns them. These calls succeed and
+# change nothing: programs such as git and tar give up when they fail. The same goes for leaving the session, by which a
+# command's processes are found.
 _IDLE = {
     "chmod": (90, -1),
-    "fchmod": (91, 52),
     "fchmodat": (268, 53),
     "fchmodat2": (452, 452),
     "chown": (92, -1),
     "lchown": (94, -1),
-    "fchown": (93, 55),
     "fchownat": (260, 54),
     "utime": (132, -1),
     "utimes": (235, -1),
     "futimesat": (261, -1),
-    "utimensat": (280, 88),
     "setsid": (112, 157),
 }
+# The same through a descriptor. One that was opened for reading is enough, and root owns every program of the system.
+_IDLE_TOO = {"fchmod": (91, 52), "fchown": (93, 55)}
 # Where a call names the mode of a file, by the number of the argument: a program that lends its owner's rights to whoever
 # starts it would do so outside, too. The second list makes files only if its flags (one argument before) say so.
 _MODES = {
@@ -140,7 +142,7 @@ _OWN_ONLY = {
     "sched_setattr": (0, 314, 274),
 }
 _SOCKET, _CLONE, _CLONE3, _OPENAT2, _IOCTL = (41, 198), (56, 220), (435, 435), (437, 437), (16, 29)
-_TRUNCATE = (76, 45)
+_TRUNCATE, _UTIMENSAT = (76, 45), (280, 88)
 # IPv4, IPv6, and what names are looked up with. Sockets of this machine's services are none of it, nor are those that no
 # namespace of the network holds: a socket with a name in the workspace, or the one to the host of a virtual machine (vsock).
 _FAMILIES = (2, 10, 16)
@@ -150,16 +152,17 @@ _TYPING, _FLAGS = (0x5412, 0x541C), (0x40086602, 0x40046602, 0x401C5820, 0x40087
 _EVERYBODY = {"setpriority": (2, 141, 140), "ioprio_set": (3, 251, 30)}
 # Every flag of clone that asks for a namespace, and the one that makes a child of ours: nobody would wait for its end.
 _NAMESPACES, _OUR_CHILD = 0x7E020000, 0x8000
-_KILL, _ALLOW, _EPERM, _ENOSYS, _DONE = 0x80000000, 0x7FFF0000, 0x00050001, 0x00050026, 0x00050000
+_KILL, _ALLOW, _EPERM, _ENOSYS, _NOTSUP, _DONE = 0x80000000, 0x7FFF0000, 0x00050001, 0x00050026, 0x0005005F, 0x00050000
 Step = tuple[int, int, int, int]
 
 
 @cache
-def filter_code(*, network: bool, isolated: bool, truncates: bool = True) -> bytes:
+def filter_code(*, network: bool, isolated: bool, truncates: bool = True, owns: bool = False) -> bytes:
     """Return the program. `isolated`: namespaces keep processes, memory and files of others away already.
 
     What is denied fails with EPERM; a call of a foreign instruction set ends the command. `truncates` says whether a
-    file may be cut by its path, which older Landlocks do not see.
+    file may be cut by its path, which older Landlocks do not see; `owns`, whether the command's user owns what it may
+    only read.
     """
     column, architecture = _MACHINES[os.uname().machine]
     table = _DENIED if isolated else {**_DENIED, **_SHARED}
@@ -191,12 +194,7 @@ def filter_code(*, network: bool, isolated: bool, truncates: bool = True) -> byt
     if network or isolated:
         steps += _when(_SOCKET[column], (0x20, 0, 0, 16), *_one_of(_FAMILIES), (0x20, 0, 0, 0))
     if not isolated:
-        for idle in sorted(each[column] for each in _IDLE.values() if each[column] >= 0):
-            steps += _when(idle, (0x06, 0, 0, _DONE))
-        for everybody, *numbers in _EVERYBODY.values():
-            steps += _when(numbers[column], *_denied_where(0, (0x15, 0, 1, everybody)))
-        for argument, *numbers in _OWN_ONLY.values():
-            steps += _when(numbers[column], *_denied_where(argument, (0x15, 1, 0, 0)))
+        steps += _beside_landlock(column, owns=owns)
     for argument, *numbers in _MODES.values():
         steps += _when(numbers[column], *_denied_where(argument, (0x45, 0, 1, _LENT)))
     for argument, *numbers in _OPENS.values():
@@ -208,6 +206,23 @@ def filter_code(*, network: bool, isolated: bool, truncates: bool = True) -> byt
         steps += _when(number, (0x06, 0, 0, _EPERM))
     steps.append((0x06, 0, 0, _ALLOW))
     return b"".join(struct.pack("<HBBI", *step) for step in steps)
+
+
+def _beside_landlock(column: int, *, owns: bool) -> list[Step]:
+    """Return the steps for what Landlock leaves open: files' modes, owners, times and attributes, and other processes."""
+    steps: list[Step] = []
+    for idle in {**_IDLE, **_IDLE_TOO}.values() if owns else _IDLE.values():
+        steps += _when(idle[column], (0x06, 0, 0, _DONE))
+    # A time may be set through a descriptor (no path, argument zero) where Landlock has let the command open it for that.
+    times = () if owns else ((0x20, 0, 0, 24), (0x15, 1, 0, 0))
+    steps += _when(_UTIMENSAT[column], *times, (0x06, 0, 0, _DONE), (0x20, 0, 0, 0))
+    for attribute in _ATTRIBUTES.values():
+        steps += _when(attribute[column], (0x06, 0, 0, _NOTSUP))
+    for everybody, *numbers in _EVERYBODY.values():
+        steps += _when(numbers[column], *_denied_where(0, (0x15, 0, 1, everybody)))
+    for argument, *numbers in _OWN_ONLY.values():
+        steps += _when(numbers[column], *_denied_where(argument, (0x15, 1, 0, 0)))
+    return steps
 
 
 def _when(number: int, *steps: Step) -> list[Step]:

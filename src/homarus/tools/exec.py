@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.core.errors import Denied, ToolError
 from homarus.core.later import later
+from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.processes import ProcessManager, ProcessSettings, Running
@@ -26,6 +27,12 @@ else:
 
 MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
 LOG_LINES = 200
+# How long a command may take to read what it is given.
+GIVE_SECONDS = 10.0
+# What brings in the words of strangers where there is a network.
+_FETCHES = late(
+    r"(?i)://|\b(?:curl|wget|aria2c|lynx|w3m|links|ncat|nc|socat|ssh|scp|sftp|rsync|dig|gh|clone|fetch|pull)\b"
+)
 _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
 EXEC = ToolSpec(
@@ -113,12 +120,14 @@ class _Kit:
                     await item.done.wait()
         except TimeoutError:
             item.background = True
+            _note(context, item)
             return self._still(item)
         except BaseException:
             await self._manager.kill(item, "it was stopped")
             self._manager.drop(item)
             raise
         self._manager.drop(item)
+        _note(context, item)
         return self._finished(item)
 
     def _still(self, item: Running) -> ToolOutput:
@@ -152,8 +161,10 @@ class _Kit:
             raise Denied(f"{item.id} may do more than this session", cure="start a command of your own")
         match action:
             case "poll":
+                _note(context, item)
                 return await self._poll(context, item, min(arguments.get("timeout", 0), MAX_POLL_MS) / 1000)
             case "log":
+                _note(context, item)
                 return _log(item, arguments.get("offset"), arguments.get("limit", LOG_LINES))
             case "kill":
                 await self._manager.kill(item, "it was killed")
@@ -172,7 +183,8 @@ class _Kit:
                         f"{item.id} was started before untrusted text was read, and takes no more input from this turn",
                         cure="start a new command",
                     )
-                return await _give(item, action, arguments)
+                with context.cancel.interrupting():
+                    return await _give(item, action, arguments)
 
     def _list(self, context: ToolContext) -> ToolOutput:
         items = [item for item in self._manager.listed(context.agent_id) if not _is_wider(item, context)]
@@ -196,6 +208,12 @@ class _Kit:
         return said(f"{text.rstrip()}\n{state}".lstrip(), **self._details(item))
 
 
+def _note(context: ToolContext, item: Running) -> None:
+    """Note that a turn reads what strangers wrote, where a command fetched it: as it does when it fetches a page itself."""
+    if (item.plan.on_host or item.plan.spec.network) and _FETCHES.search(item.plan.command):
+        context.taint.add("exec")
+
+
 def _is_wider(item: Running, context: ToolContext) -> bool:
     """Say whether a command of another session sees or does more than this one may: then it is none of its business."""
     return item.session != str(context.session) and not context.sandbox.contains(item.plan.spec)
@@ -216,7 +234,11 @@ async def _give(item: Running, action: str, arguments: dict[str, Any]) -> ToolOu
             sent = data.encode("utf-8", "surrogateescape")
     if not sent and not arguments.get("eof"):
         raise ToolError(f"process {action} has nothing to send", cure="give data, keys or eof")
-    await item.child.write(sent, eof=arguments.get("eof", False))
+    try:
+        async with asyncio.timeout(GIVE_SECONDS):
+            await item.child.write(sent, eof=arguments.get("eof", False))
+    except TimeoutError:
+        raise ToolError(f"{item.id} does not read its input", cure="wait until it does, or end it") from None
     return said(f"Sent {len(sent)} bytes to {item.id}.", bytes=len(sent))
 
 
