@@ -9,7 +9,7 @@ import pytest
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled, ToolError
-from homarus.sandbox.marks import MARK, marked
+from homarus.sandbox.marks import MARK, marked, start_of
 from homarus.sandbox.process import Exit, Order, available, run, start
 from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
@@ -191,7 +191,9 @@ async def test_the_same_mark_in_another_process_of_ours_is_not_swept(workspace: 
     spec = SandboxSpec(Backend.OFF, str(workspace))
     order = shell(spec, "read go", stdin=True)
     child = await start(spec, order)
-    theirs = await asyncio.create_subprocess_exec("sleep", "60", env={MARK: f"1.0.{order.mark}"})
+    # Of a process that lives: what belongs to none is ended by whoever starts next.
+    other = f"{os.getppid()}.{start_of(os.getppid())}"
+    theirs = await asyncio.create_subprocess_exec("sleep", "60", env={MARK: f"{other}.{order.mark}"})
     try:
         await child.write(b"go\n", eof=True)
         await child.wait()
