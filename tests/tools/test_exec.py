@@ -279,7 +279,8 @@ async def test_a_command_that_does_not_read_holds_nobody_up(
         ("curl -m 1 http://127.0.0.1:9/ || true", True, True),
         ("true; git clone x y || true", True, True),
         ("cat < /dev/null # https://example.org", True, True),
-        ("echo fine", True, False),
+        ("echo fine; grep fetch links.md; ls gh", True, False),
+        ("true && /usr/bin/wget -T 1 -t 1 127.0.0.1:9 || true", True, True),
         ("curl -m 1 http://127.0.0.1:9/ || true", False, False),
     ],
 )

@@ -31,7 +31,8 @@ LOG_LINES = 200
 GIVE_SECONDS = 10.0
 # What brings in the words of strangers where there is a network.
 _FETCHES = late(
-    r"(?i)://|\b(?:curl|wget|aria2c|lynx|w3m|links|ncat|nc|socat|ssh|scp|sftp|rsync|dig|gh|clone|fetch|pull)\b"
+    r"(?i)\b[a-z][a-z0-9+.-]*://|\bgit\b.*\b(?:clone|fetch|pull)\b|(?:^|[|;&(`\n]|\b(?:sudo|env|xargs|time)\s)\s*(?:\S*/)?"
+    r"(?:curl|wget|aria2c|lynx|w3m|ncat|nc|socat|ssh|scp|sftp|rsync|dig|gh)\b"
 )
 _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
