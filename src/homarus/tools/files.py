@@ -206,33 +206,41 @@ def _from_line(fd: int, block: bytes, offset: int) -> tuple[bytes, int, int]:
 
     Nothing follows where the file has no such line; those before it are then all that there are (-1: too far to look).
     """
-    number, end, rest = 1, len(block), block
+    number, end, ended = 1, len(block), True
     while number < offset and block:
         if end - len(block) >= SCAN_BYTES:
             return b"", end, -1
-        pieces = block.split(b"\n", offset - number)
-        number, rest = number + len(pieces) - 1, pieces[-1]
-        if number < offset:
-            block = os.pread(fd, _BLOCK, end)
-            end += len(block)
+        if start := _after(block, offset - number):
+            return block[start:], end, offset - 1
+        number, ended = number + block.count(b"\n"), block.endswith(b"\n")
+        block = os.pread(fd, _BLOCK, end)
+        end += len(block)
     if number < offset:
-        return b"", end, number if rest else number - 1
-    return rest, end, number - 1
+        return b"", end, number - 1 if ended else number
+    return block, end, offset - 1
 
 
 def _take(fd: int, rest: bytes, position: int, limit: int) -> tuple[bytes, int, bool]:
     """Return the whole lines at the start of `rest` and of the file after it that fit, their number and whether more follow."""
     while True:
-        pieces = rest[:MAX_BYTES].split(b"\n", limit)
-        more = len(rest) > MAX_BYTES or (len(pieces) > limit and bool(pieces[limit]))
+        window = rest[:MAX_BYTES]
+        end = _after(window, limit)
+        more = len(rest) > (end or MAX_BYTES)
         block = b"" if more else os.pread(fd, _BLOCK, position)
         if not block:
             break
         rest += block
         position += len(block)
-    if pieces[-1] and not more:  # the file ends without a newline
-        return rest, len(pieces), False
-    return rest[: min(len(rest), MAX_BYTES) - len(pieces[-1])], len(pieces) - 1, more
+    if end:
+        return window[:end], limit, more
+    if more:
+        return window[: window.rfind(b"\n") + 1], window.count(b"\n"), True
+    return rest, rest.count(b"\n") + (rest[-1:] not in (b"", b"\n")), False
+
+
+def _after(data: bytes, lines: int) -> int:
+    """Return where so many lines have ended, 0 where there are fewer. All their newlines but the last one make way for it."""
+    return data.replace(b"\n", b"\0", lines - 1).find(b"\n") + 1
 
 
 def _names(fd: int, limit: int) -> tuple[list[str], bool]:

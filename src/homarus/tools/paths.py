@@ -59,6 +59,11 @@ class Reach(Struct, frozen=True, dict=True):
         """Return how every path begins that lies in one of the linked folders."""
         return tuple([f"{str(folder).rstrip('/')}/" for folder in self.linked])
 
+    @cached_property
+    def own(self) -> str:
+        """Return the folder of our own state as text, or nothing."""
+        return str(self.state or "")
+
 
 class Spot(Struct, frozen=True):
     """A name below a root."""
@@ -101,12 +106,13 @@ def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False
         real = Path(os.path.realpath(wanted))
         return Spot(real.parent, real.name or ".", False)
     for root, writable in _roots(context, reach):
-        name = _below(wanted, str(root))
+        place = str(root)
+        name = _below(wanted, place)
         if name:
             if write and not writable:
                 raise Denied(f"{wanted} can only be read", cure=f"write below {context.workspace}")
             if not context.sandbox.enforced:
-                _check_open(wanted, root, reach)
+                _check_open(wanted, place, reach.own)
             return Spot(root, name, writable)
     raise Denied(
         f"{wanted} is outside of what this session may {'change' if write else 'read'}",
@@ -133,12 +139,12 @@ def _roots(context: ToolContext, reach: Reach) -> Iterator[tuple[Path, bool]]:
         yield Path("/"), True
 
 
-def _check_open(path: str, root: Path, reach: Reach) -> None:
+def _check_open(path: str, root: str, state: str) -> None:
     """Refuse what holds the keys of this program, or the rules by which it is held; a sandbox shows none of it anyway."""
-    if str(root) != "/" and not (reach.state and reach.state.is_relative_to(root)):
+    if root != "/" and not (state and _below(state, root)):
         return
     for place in {path, os.path.realpath(path)}:
-        inner = _below(place, str(reach.state)) if reach.state else ""
+        inner = _below(place, state) if state else ""
         if _KEYS_OF_PROCESSES.fullmatch(place) or (inner and closed(inner)):
             cure = "use the gateway tool for the configuration; keys are the owner's business"
             raise Denied(f"{path} holds keys or rules of this program", cure=cure)
