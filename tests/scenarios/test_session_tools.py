@@ -309,3 +309,14 @@ async def test_nobody_but_the_owner_reads_conversations(tmp_path: Path) -> None:
             ):
                 result = await call_tool(agent.runtime, GROUP, name, arguments, trust)
                 assert result.text.startswith("Denied")
+
+
+async def test_what_was_put_away_is_listed_for_who_sees_the_agent(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with await talk(house, "main", str(GROUP)) as agent:
+        await agent.ask("/new")
+        listed, _ = await called(agent.runtime, MAIN, "sessions_list", archived=True)
+        (row,) = listed["sessions"]
+        assert row["kind"] == "archive"
+        listed, _ = await called(agent.runtime, GROUP, "sessions_list", archived="true")
+        assert listed["sessions"] == []

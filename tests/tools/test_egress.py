@@ -45,7 +45,7 @@ def test_addresses_that_are(text: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "file:///etc/passwd", "ftp://example.com/", "gopher://example.com/", "javascript:alert(1)", "data:text/html,x", "//example.com/", "",
+        "file:///etc/passwd", "http://a|b.example/", "http://a;b.example/", "http://%31%32%37.0.0.1/", "http://a%00.example/", "ftp://example.com/", "gopher://example.com/", "javascript:alert(1)", "data:text/html,x", "//example.com/", "",
         "http://", "http:///x", "http://user:pass@example.com/", "http://example.com@127.0.0.1/", "http://localhost/", "http://LOCALHOST./",
         "http://foo.localhost/", "http://printer.local/", "http://metadata.google.internal/", "http://router/", "http://example.com:22/",
         "http://example.com:25/", "http://exa mple.com/", "http://example.com\\@evil/", "http://example.com/\r\nX: y", "http://[::1/",

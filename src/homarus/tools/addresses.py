@@ -47,7 +47,8 @@ _LOCAL = (
     "onion",
 )
 _PORTS = {80, 443}
-_HOST = late(r"[A-Za-z0-9._:\[\]%-]+|[^\x00-\x7f]+")
+# Letters, digits and dashes of any alphabet, and the dots that mean a dot. An IPv6 address has colons instead.
+_HOST = late(r"[\w.\-\u3002\uff0e\uff61]+")
 
 
 def is_public(text: str) -> bool:
@@ -76,7 +77,7 @@ def parse_url(url: str) -> SplitResult:
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         raise ToolError("the address is not a URL", cure="give one such as https://example.com/page") from None
-    if parts.scheme not in {"http", "https"} or not host:
+    if parts.scheme not in {"http", "https"} or not host or not (":" in host or _HOST.fullmatch(host)):
         raise ToolError(
             "only http and https addresses can be fetched", cure="give one such as https://example.com/page"
         )

@@ -116,7 +116,7 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
     await box.gate(tool, arguments, context)
     context.cancel.check()
     output = await tool.run(context, arguments)
-    if tool.taints and not output.is_error:
+    if tool.taints:  # the words of a failure are the server's, too
         context.taint.add(tool.name)
     return output
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from homarus.core.errors import ToolError
 from homarus.core.later import later
@@ -80,13 +81,18 @@ def sessions_tools(view: SessionsView | None, send: SessionsSend | None, status:
         tools += [_tool(AGENTS, Risk.READ, _agents(status), "agents"), _tool(STATUS, Risk.READ, _status(status))]
     if view:
         tools += [
-            _tool(LIST, Risk.READ, _list(view)),
+            replace(_tool(LIST, Risk.READ, _list(view)), schema=_with_archived(LIST.parameters)),
             _tool(HISTORY, Risk.READ, _history(view)),
             _tool(FIND, Risk.READ, _find(view)),
         ]
     if send:
         tools.append(_tool(SEND, Risk.SEND, _send(send)))
     return tools
+
+
+def _with_archived(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return what may be said besides: few ask for it, and the others are not charged for it with every turn."""
+    return {**parameters, "properties": {**parameters["properties"], "archived": {"type": "boolean"}}}
 
 
 def _tool(spec: ToolSpec, risk: Risk, run: Any, group: str = "sessions") -> Tool:

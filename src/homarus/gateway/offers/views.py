@@ -96,6 +96,8 @@ class Conversations:
 
     async def rows(self, context: ToolContext, query: Json) -> list[Json]:
         """Return rows, newest first."""
+        if query.get("archived"):
+            return self._archives(context)[: query["limit"]]
         since = epoch_ms(self._home.clock.now()) - 60_000 * query["activeMinutes"] if query.get("activeMinutes") else 0
         kinds = {str(kind).lower() for kind in query.get("kinds") or ()}
         needle = str(query.get("search") or "").casefold()
@@ -114,6 +116,21 @@ class Conversations:
         for info in found:
             self._note(context, info)
         return await asyncio.to_thread(lambda: [_row(info, _last(info.place, count)) for info in found])
+
+    def _archives(self, context: ToolContext) -> list[Json]:
+        """Return what resets and deletions left behind, for who sees all of an agent: nobody knows whose they were."""
+        sight = self.sight(context)
+        agents = self._agents(sight) if sight.scope is Scope.ALL else [sight.viewer.agent_id]
+        seen = [
+            agent
+            for agent in (agents if sight.scope in {Scope.AGENT, Scope.ALL} else ())
+            if sight.peers.joins(sight.viewer.agent_id, agent)
+        ]
+        places = [place for agent in seen for place in self._home.store(agent).archives()]
+        return [
+            {"sessionId": place.session_id, "kind": "archive", "agentId": place.agent_id, "transcript": place.label}
+            for place in reversed(places)
+        ]
 
     async def history(
         self, context: ToolContext, session_key: str, limit: int, offset: int, *, tools: bool
