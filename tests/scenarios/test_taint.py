@@ -13,7 +13,8 @@ from homarus.context.audit import HEADINGS
 from homarus.core.messages import Inbound, ToolResult, Trust
 from homarus.core.routes import SessionKind, chat_session
 from homarus.core.tools import Risk, ToolSpec
-from homarus.gateway.intake.errands import compact_now
+from homarus.gateway.intake.errands import call_tool, compact_now
+from homarus.tools.execute import TAINTED
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 OFF: dict[str, Any] = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
@@ -146,3 +147,22 @@ async def test_without_a_sandbox_keys_are_closed_and_the_machine_is_the_owners(
     text = results(house)[0].text
     assert text.startswith("Denied") is not ("private" in path and trust is Trust.OWNER), text
     assert json.dumps(text).find("secret") < 0
+
+
+@pytest.mark.parametrize("tool", ["memory_search", "memory_recall"])
+@pytest.mark.parametrize("strange", [False, True])
+async def test_strangers_words_that_memory_finds_taint(tmp_path: Path, tool: str, strange: bool) -> None:
+    sources = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
+    house = House(tmp_path, "hello", config={"agents": {"defaults": {"memorySearch": sources}}})
+    den = chat_session("main", "irc", SessionKind.GROUP, "den")
+    async with house.agent() as agent:
+        runtime = agent.runtime
+        if strange:
+            inbound = Inbound("m1", "irc", "walnuts are poison", sender="eve", peer="den", chat_type="group")
+            runtime.submit(den, inbound)
+            await runtime.lane(den).idle()
+        await Agent(runtime, runtime.store("main").key("work")).ask("walnuts are fine")
+        result = await call_tool(runtime, agent.session, tool, {"query": "walnuts"}, Trust.OWNER)
+    assert "walnuts are fine" in result.text
+    assert ("poison" in result.text) is strange
+    assert bool((result.details or {}).get(TAINTED)) is strange

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
 from homarus.memory import toolset
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
@@ -16,6 +17,7 @@ from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
+_SESSION = late(r"(?:.*/)?sessions/([^/#]+?)\.jsonl(?:#|$)")
 Open = Callable[[str], "Memory"]
 # Every prompt carries these. What a parameter's name does not say is said here, once.
 _SAID = {
@@ -29,6 +31,13 @@ _SAID = {
 }
 
 
+def sessions_in(rows: Iterable[Any]) -> list[str]:
+    """Return the ids of the conversations that rows are taken from, as they name their places."""
+    places = [str(row.get(name) or "") for row in rows if isinstance(row, dict) for name in ("path", "source")]
+    found = [_SESSION.match(place) for place in places]
+    return list(dict.fromkeys(match[1] for match in found if match))
+
+
 def lean(spec: ToolSpec) -> ToolSpec:
     """Return a memory tool's spec as the registry sends it: the same parameters without a sentence for each."""
     properties = {
@@ -38,13 +47,28 @@ def lean(spec: ToolSpec) -> ToolSpec:
     return replace(spec, description=_SAID[spec.name], parameters={**spec.parameters, "properties": properties})
 
 
-def memory_tools(memory_of: Open, citations: toolset.Citations = "auto") -> list[Tool]:
-    """Return the four memory tools; `memory_of` opens an agent's memory when it is first needed."""
+def memory_tools(
+    memory_of: Open,
+    citations: toolset.Citations = "auto",
+    is_tainted: Callable[[str, str], bool] = lambda _agent_id, _session_id: False,
+) -> list[Tool]:
+    """Return the four memory tools; `memory_of` opens an agent's memory when it is first needed.
+
+    `is_tainted` says of a conversation whether strangers' words may be in it: who finds them there reads them.
+    """
 
     def tool(spec: ToolSpec, risk: Risk, work: Callable[[ToolContext, dict[str, Any]], dict[str, Any]]) -> Tool:
+        def look(context: ToolContext, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+            result = work(context, arguments)
+            found = sessions_in([arguments, *result.get("results", ()), *result.get("items", ())])
+            strange = [ident for ident in found if ident != context.session_id and is_tainted(context.agent_id, ident)]
+            return result, strange
+
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
             # The index is SQLite and files: quick, but not to be waited for in the event loop.
-            result = await asyncio.to_thread(work, context, arguments)
+            result, strange = await asyncio.to_thread(look, context, arguments)
+            for session_id in strange:
+                context.taint.add(f"session:{session_id}")
             failed = bool(result.get("error"))
             return said(msgspec.json.encode(result).decode(), is_error=failed, status="error" if failed else "ok")
 

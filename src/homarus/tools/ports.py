@@ -28,6 +28,10 @@ class SessionsView(Protocol):
         """Return places in conversations: session key, role, text, timestamp."""
         ...
 
+    def is_tainted_id(self, agent_id: str, session_id: str) -> bool:
+        """Say whether words that nobody trusted wrote may be in a transcript."""
+        ...
+
 
 class SessionsSend(Protocol):
     """Speaking to another session."""

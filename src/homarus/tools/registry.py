@@ -4,7 +4,7 @@ but what exists: a tool whose service is missing is left out, and the others sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -112,7 +112,7 @@ def build_tools(services: ToolServices, settings: ToolSettings | None = None) ->
     if services.looker:
         tools.append(image_tool(services.looker, reach, made_later(_egress) if chosen.web.fetch.enabled else None))
     if services.memory_of:
-        tools += memory_tools(services.memory_of, _citations(chosen.citations))
+        tools += memory_tools(services.memory_of, _citations(chosen.citations), _strange(services.sessions))
     return _ordered([*tools, *services.more])
 
 
@@ -164,6 +164,14 @@ def _unbounded(part: Any) -> Any:
         return part
     kept = {key: value for key, value in part.items() if key not in _BOUNDS or isinstance(value, dict)}
     return {key: _unbounded(value) for key, value in kept.items()}
+
+
+def _strange(view: SessionsView | None) -> Callable[[str, str], bool]:
+    # The view is made when it is first asked for something.
+    def is_tainted(agent_id: str, session_id: str) -> bool:
+        return view is not None and view.is_tainted_id(agent_id, session_id)
+
+    return is_tainted
 
 
 def _citations(value: str) -> Citations:

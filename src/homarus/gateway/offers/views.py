@@ -187,6 +187,15 @@ class Conversations:
         key = _key_of(info)
         return key is None or is_foreign(key) or bool(tainted_by(_tail(info.place)))
 
+    def is_tainted_id(self, agent_id: str, session_id: str) -> bool:
+        """Say the same of a transcript by its id, put away or not; one that nobody knows is not trusted."""
+        store = self._home.store(agent_id)
+        info = store.by_id(session_id)
+        if info is not None:
+            return self.is_tainted(info)
+        place = next((place for place in store.archives() if place.session_id == session_id), None)
+        return place is None or bool(tainted_by(_tail(place)))
+
     def _note(self, context: ToolContext, info: SessionInfo) -> None:
         if _key_of(info) != context.session and self.is_tainted(info):
             context.taint.add(f"session:{info.name}")
