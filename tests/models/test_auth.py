@@ -334,7 +334,9 @@ def test_profiles_come_before_bare_keys(tmp_path: Path, clock: ManualClock):
 
     def order(**options: object) -> list[str]:
         settings = AuthSettings(**options)  # type: ignore[arg-type]
-        return [item.id for item in candidates(store, "acme", model="m", last_resort=bare, settings=settings, now=NOW)]
+        return [
+            item.id for item in candidates(store, "acme", model="m", last_resort=bare, settings=settings, clock=clock)
+        ]
 
     assert order() == ["acme:other", "acme:default", "env:ACME_API_KEY"]
     assert order(order={"acme": ["acme:default"]}) == ["acme:default", "env:ACME_API_KEY"]

@@ -61,7 +61,7 @@ class Models:
         self._clients: dict[str, ModelClient] = {}
         self._picked: dict[str, Picked] = {}
         self._from_env: dict[str, list[Credential]] = {}
-        self._literal: dict[str, str] = {}
+        self._bare: dict[str, list[Credential]] = {}
 
     def _secret(self, value: Any) -> str:
         """Return a secret, or nothing where its reference cannot be followed: then another credential is tried."""
@@ -104,16 +104,21 @@ class Models:
 
     def bare_keys(self, provider: str) -> list[Credential]:
         """Return keys that no profile holds: from the environment, then from the configuration."""
-        if provider not in self._from_env:
-            self._from_env[provider] = env_credentials(provider, self.catalog.provider(provider).env, self._env)
-        found = list(self._from_env[provider])
+        known = self._bare.get(provider)
+        if known is not None:
+            return known
+        found = self._from_env.get(provider)
+        if found is None:
+            found = env_credentials(provider, self.catalog.provider(provider).env, self._env)
+            self._from_env[provider] = found
         own = self.catalog.own_settings(provider).api_key
-        key = self._literal.get(provider) or (self._secret(own) if own not in (None, "") else "")
-        if key and key == own:
-            self._literal[provider] = key  # no reference, which would be followed anew each time
-        if key and key not in {item.secret for item in found}:
-            found.append(Credential(f"config:{provider}", provider, "api_key", key))
-        return found
+        key = self._secret(own) if own else ""
+        keys = list(found)
+        if key and all(item.secret != key for item in found):
+            keys.append(Credential(f"config:{provider}", provider, "api_key", key))
+        if not own or key == own:
+            self._bare[provider] = keys  # no reference, which would be followed anew each time
+        return keys
 
     def info(self, ref: ModelRef) -> ModelInfo:
         """Return what is known about a model."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ class AuthStore:
         self._memory: dict[str, Stats] = {}
 
     def _read(self) -> dict[str, Any]:
+        if self._loaded and self._stamp is None and not os.access(self._name, os.F_OK):
+            return self._document  # most homes have no such file, and a failed `stat` costs ten times as much
         try:
             found = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs with every call of a model
             stamp: tuple[int, int] | None = (found.st_mtime_ns, found.st_ino)
@@ -123,13 +125,16 @@ class AuthStore:
         if after != before:
             self.note(credential.id, after, write=True)
 
-    def succeeded(self, credential: Credential) -> None:
+    def succeeded(self, credential: Credential, now: int | None = None) -> None:
         """Note a success; it clears every rest."""
-        before, now = self.stats(credential.id), epoch_ms(self._clock.now())
+        before = self.stats(credential.id)
+        now = epoch_ms(self._clock.now()) if now is None else now
         rested = before.error_count or before.cooldown_until or before.disabled_until
-        self.note(
-            credential.id, after_success(before, now), write=bool(rested) or now - before.last_used > USED_EVERY_MS
-        )
+        write = bool(rested) or now - before.last_used > USED_EVERY_MS
+        if write or credential.id not in self._memory:
+            self.note(credential.id, after_success(before, now), write=write)
+        else:
+            self._memory[credential.id] = after_success(before, now)
 
     def note(self, profile: str, stats: Stats, *, write: bool) -> None:
         """Remember stats, on disk if asked to; a disk that refuses does not fail the turn, memory then has to do."""
@@ -204,15 +209,16 @@ def candidates(
     provider: str,
     *,
     model: str,
-    last_resort: list[Credential],
+    last_resort: Sequence[Credential],
     settings: AuthSettings,
-    now: int,
+    clock: Clock,
     pin: Pin | None = None,
 ) -> tuple[Credential, ...]:
     """Return every credential for a model in the order in which to try them: profiles first, bare keys after them."""
     stored = store.credentials(provider)
     if not stored and len(last_resort) < 2:
         return tuple(last_resort)  # most homes: nothing to put in order
+    now = epoch_ms(clock.now())
     explicit = store.stored_order(provider) or settings.order.get(provider)
     if not explicit:
         named = [name for name, raw in settings.profiles.items() if raw.get("provider") == provider]

@@ -5,8 +5,7 @@ It goes on from the messages it was given, so a retry neither repeats the user's
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -50,7 +49,7 @@ class ModelClient:
         *,
         clock: Clock,
         settings: AuthSettings | None = None,
-        last_resort: Callable[[str], list[Credential]] = lambda _: [],
+        last_resort: Callable[[str], Sequence[Credential]] = lambda _: (),
         dice: Callable[[], float] = chance,
     ) -> None:
         self.registry = registry
@@ -58,8 +57,8 @@ class ModelClient:
         self._clock = clock
         self._settings = settings or AuthSettings()
         self._last_resort = last_resort
-        self._dice = dice
-        self._levels: BoundedCache[tuple[str, str], str] = BoundedCache(256)
+        levels: BoundedCache[tuple[str, str], str] = BoundedCache(256)
+        self._means = Means(auth, clock, registry.info, self.credentials, dice, levels)
         # The model that each session was last answered by.
         self._answered: BoundedCache[str, str] = BoundedCache(256)
 
@@ -75,7 +74,7 @@ class ModelClient:
             model=ref.model,
             last_resort=self._last_resort(ref.provider),
             settings=self._settings,
-            now=epoch_ms(self._clock.now()),
+            clock=self._clock,
             pin=Pin(ref.profile, by_user=True) if ref.profile else pin,
         )
         if found or self.registry.needs_key(ref.provider):
@@ -92,15 +91,13 @@ class ModelClient:
         deadline: float | None = None,
     ) -> AsyncGenerator[ClientEvent, None]:
         """Ask the chain; the last event is the only `Stop`. `deadline` is a moment of the monotonic clock."""
-        credentials = partial(self.credentials, pin=pin)
-        means = Means(self.auth, self._clock, self.info, credentials, self._dice, self._levels)
-        walk = Walk(means, request, chain, deadline)
+        walk = Walk(self._means, request.thinking, chain, pin=pin, deadline=deadline)
         while True:
             shown, blocked = False, walk.blocked()
             stop = walk.stop(self._explained(blocked, walk.ref)) if blocked else None
             if stop is None:
                 walk.attempts += 1
-                yield ModelCalled(walk.ref.key, walk.attempts)
+                yield ModelCalled(walk.key, walk.attempts)
                 events = await self._ask(walk, request, cancel)
                 try:
                     async for event in events:
@@ -109,21 +106,23 @@ class ModelClient:
                         else:
                             shown = True
                             yield event
-                finally:
+                except BaseException:
+                    # One that was read to its end is closed already.
                     close = getattr(events, "aclose", None)
                     if close is not None:
                         await close()
+                    raise
             assert stop is not None, "a provider's stream ends with one Stop"
             if stop.error is None:
-                walk.succeeded()
-                for notice in self._settled(request.session_id, chain, walk.ref):
+                walk.succeeded(stop.message.timestamp or None)
+                if notice := self._settled(request.session_id, chain, walk):
                     yield notice
                 yield stop
                 return
             step, notices = walk.failed(stop.error, called=blocked is None, shown=shown)
             for notice in notices:
                 # A session that already lives on this fallback knows; only a change of state is news.
-                if notice.kind != "fallback" or self._answered.get(request.session_id) != walk.ref.key:
+                if notice.kind != "fallback" or self._answered.get(request.session_id) != walk.key:
                     yield notice
             if isinstance(step, failover.GiveUp | failover.Compact):
                 yield walk.given_up(stop)
@@ -135,17 +134,20 @@ class ModelClient:
     async def _ask(self, walk: Walk, request: ModelRequest, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         """Return the stream of one attempt; where nobody can be asked, one that only says so."""
         try:
-            provider = self.registry.provider(walk.ref, await self._current(walk.credential, cancel))
+            credential = walk.credential
+            if credential.kind == "oauth":
+                credential = await self._current(credential, cancel)
+            provider = self.registry.provider(walk.ref, credential)
         except ConfigError as problem:
             return _only(walk.stop(ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure)))
         except ModelError as problem:
             return _only(walk.stop(problem))
-        return provider.stream(replace(request, model=walk.ref.model, thinking=walk.level), cancel=cancel)
+        if request.model != walk.ref.model or request.thinking != walk.level:
+            request = replace(request, model=walk.ref.model, thinking=walk.level)
+        return provider.stream(request, cancel=cancel)
 
     async def _current(self, credential: Credential, cancel: Cancel) -> Credential:
-        """Return what to call with: a login that is about to end is renewed first."""
-        if credential.kind != "oauth":
-            return credential
+        """Return a login to call with: one that is about to end is renewed first."""
         from homarus.models.oauth import is_due, renewed
 
         if not is_due(credential, epoch_ms(self._clock.now())):
@@ -180,13 +182,14 @@ class ModelClient:
             error.cure = f"set {name}, or models.providers.{ref.provider}.apiKey"
         return error
 
-    def _settled(self, session: str, chain: Chain, ref: ModelRef) -> list[Notice]:
+    def _settled(self, session: str, chain: Chain, walk: Walk) -> Notice | None:
         """Say once when a session is answered by its first choice again."""
-        before = self._answered.get(session)
-        if session and before != ref.key:
-            self._answered.put(session, ref.key)
-        back = before not in {None, ref.key} and ref.key == chain.primary.key
-        return [Notice(f"back on {ref}", "fallback")] if back else []
+        before, key = self._answered.get(session), walk.key
+        if before == key:
+            return None
+        if session:
+            self._answered.put(session, key)
+        return Notice(f"back on {key}", "fallback") if before is not None and key == chain.primary.key else None
 
 
 async def _only(stop: Stop) -> AsyncIterator[StreamEvent]:

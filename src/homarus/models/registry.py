@@ -40,6 +40,8 @@ class Registry:
         self._models_dir = models_dir
         self._resolve = resolve
         self._open: BoundedCache[tuple[str, str, str], ModelProvider] = BoundedCache(KEPT)
+        # The last one that was asked for: a turn asks the same one at each step.
+        self._last: tuple[ModelRef, Credential, ModelProvider] | None = None
         self._factories: dict[str, Factory] = {}
 
     def register(self, provider: str, factory: Factory) -> None:
@@ -66,11 +68,15 @@ class Registry:
 
     def provider(self, ref: ModelRef, credential: Credential) -> ModelProvider:
         """Return the provider of a model; ConfigError says what is missing to reach it."""
+        last = self._last
+        if last is not None and last[0] is ref and last[1] is credential:
+            return last[2]
         key = (ref.key, credential.id, credential.secret)
         found = self._open.get(key)
         if found is None:
             found = self._make(ref, credential)
             self._open.put(key, found)
+        self._last = (ref, credential, found)
         return found
 
     def _make(self, ref: ModelRef, credential: Credential) -> ModelProvider:

@@ -16,9 +16,9 @@ from homarus.core.messages import Assistant, StopReason
 from homarus.models.auth import AuthStore
 from homarus.models.info import ModelInfo
 from homarus.models.levels import nearest, weaker
-from homarus.models.provider import ModelRequest, Stop
+from homarus.models.provider import Stop
 from homarus.models.ref import ModelRef
-from homarus.models.rotation import Credential
+from homarus.models.rotation import Credential, Pin
 from homarus.models.select import Chain
 from homarus.storage.cache import BoundedCache
 
@@ -38,19 +38,22 @@ class Means(Struct, frozen=True):
     auth: AuthStore
     clock: Clock
     info: Callable[[ModelRef], ModelInfo]
-    credentials: Callable[[ModelRef], tuple[Credential, ...]]
+    credentials: Callable[[ModelRef, Pin | None], tuple[Credential, ...]]
     dice: Callable[[], float]
-    # Levels that a model turned out not to take, by model and wanted level.
+    # The level that a model takes in place of a wanted one, by model and wanted level.
     levels: BoundedCache[tuple[str, str], str]
 
 
 class Walk:
     """One request's way: `ref`, `credential` and `level` say what to try now, `failed` moves on."""
 
-    def __init__(self, means: Means, request: ModelRequest, chain: Chain, deadline: float | None) -> None:
+    def __init__(
+        self, means: Means, wanted: str, chain: Chain, *, pin: Pin | None = None, deadline: float | None = None
+    ) -> None:
         self._means = means
         self._chain = chain
-        self._wanted = request.thinking
+        self._wanted = wanted
+        self._pin = pin
         self._deadline = deadline
         self._told = False
         self.attempts = 0
@@ -61,7 +64,8 @@ class Walk:
         self._tried: failover.Tried | None = None
         self._index = 0
         self.ref = self._chain.models[position]
-        self._credentials = self._means.credentials(self.ref)
+        self.key = self.ref.key
+        self._credentials = self._means.credentials(self.ref, self._pin)
         self.level = self._fitting()
 
     @property
@@ -75,14 +79,11 @@ class Walk:
         return len(self._chain.models) - self._position - 1
 
     def _fitting(self) -> str:
-        known = self._means.levels.get((self.ref.key, self._wanted))
-        if known is not None:
-            return known
-        info = self._means.info(self.ref)
-        if not info.levels:
-            # Nobody knows what an undescribed model takes, so it gets what was asked for; a described one has no levels.
-            return "" if info.known else self._wanted
-        return nearest(self._wanted, info.levels) if self._wanted else ""
+        known = self._means.levels.get((self.key, self._wanted))
+        if known is None:
+            known = _fitted(self._wanted, self._means.info(self.ref))
+            self._means.levels.put((self.key, self._wanted), known)
+        return known
 
     def blocked(self) -> ModelError | None:
         """Return why the current model need not even be called, or None."""
@@ -96,9 +97,9 @@ class Walk:
         now = epoch_ms(self._means.clock.now())
         return self._means.auth.stats(credential.id).resting_until(self.ref.model, now) > now + NEARLY_AWAKE_MS
 
-    def succeeded(self) -> None:
-        """Note that the current credential works."""
-        self._means.auth.succeeded(self.credential)
+    def succeeded(self, now: int | None = None) -> None:
+        """Note that the current credential works; `now` spares asking the clock."""
+        self._means.auth.succeeded(self._credentials[self._index], now)
 
     def failed(self, error: ModelError, *, called: bool, shown: bool) -> tuple[failover.Step, list[Notice]]:
         """Decide what follows a failure and move there; return the step and what people should know about it.
@@ -112,7 +113,7 @@ class Walk:
             self._means.auth.failed(self.credential, error.kind, self.ref.model)
         if isinstance(step, failover.LowerLevel):
             self.level = step.level
-            self._means.levels.put((self.ref.key, self._wanted), step.level)
+            self._means.levels.put((self.key, self._wanted), step.level)
         elif isinstance(step, failover.NextCredential):
             self._index += 1
         elif isinstance(step, failover.NextModel):
@@ -173,6 +174,13 @@ class Walk:
             cure=error.cure,
         )
         return Stop(replace(stop.message, error=whole.message), whole)
+
+
+def _fitted(wanted: str, info: ModelInfo) -> str:
+    if not info.levels:
+        # Nobody knows what an undescribed model takes, so it gets what was asked for; a described one has no levels.
+        return "" if info.known else wanted
+    return nearest(wanted, info.levels) if wanted else ""
 
 
 def _failure(error: ModelError) -> failover.Failure:
