@@ -258,7 +258,8 @@ RULES = (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress,
 def rule_subject(plan: command.Plan) -> str:
     """Return what a lasting rule for a command names: its program, exact arguments, folder, environment and files."""
     facts = (plan.argv, plan.cwd, sorted(plan.env.items()), plan.files)
-    return f"{' '.join(map(_shown, plan.argv))} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]}"
+    # Long enough that nobody finds a second command with the same words in front and the same number behind.
+    return f"{' '.join(map(_shown, plan.argv))} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
 
 
 def _shown(word: str) -> str:
