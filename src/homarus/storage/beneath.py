@@ -38,6 +38,9 @@ class Escape(OSError):
 class Beneath:
     """A folder by descriptor and real path, below which names are opened. `kernel=False` forces the portable walk."""
 
+    # Whether a kernel without the call has said so: it learns none while we run.
+    _unknown_call = False
+
     def __init__(self, fd: int, path: str | os.PathLike[str], *, kernel: bool = sys.platform == "linux") -> None:
         self.fd = fd
         self._path = path
@@ -54,7 +57,7 @@ class Beneath:
         A link that stays inside is followed, also an absolute one; with `follow=False` no part may be a link.
         """
         flags |= _ALWAYS
-        if self._kernel:
+        if self._kernel and not Beneath._unknown_call:
             rules = _FOLLOWING if follow else _FOLLOWING | NO_SYMLINKS
             try:
                 return openat2(
@@ -93,7 +96,7 @@ class Beneath:
         if error.errno == errno.ELOOP and not follow:
             raise Escape("a symbolic link is not followed here") from None
         if error.errno == errno.ENOSYS:
-            self._kernel = False
+            Beneath._unknown_call = True
         # EPERM: some containers answer so for a call they do not know. EAGAIN: a rename raced with the resolution.
         if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EXDEV, errno.EAGAIN, errno.EINVAL, errno.E2BIG):
             raise error
