@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.sandbox.found import marked
 from tests.tools.calling import call, fail, say, text_of
 from tests.tools.context import context
 
@@ -16,7 +17,6 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKind, named_session
-from homarus.sandbox.marks import marked
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.exec import exec_tools

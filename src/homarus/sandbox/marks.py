@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 MARK = "HOMARUS_COMMAND"
+_NEEDLE = f"{MARK}=".encode()
 _BLOCK = 65536
 _MAX_PIDS = 4096
 # Up to this many numbers are looked at one by one; beyond that the list of all processes is shorter.
@@ -29,36 +30,39 @@ def is_orphan(value: str) -> bool:
     return owner.isdigit() and bool(started) and start_of(int(owner)) != started
 
 
-def marked(mark: str, since: int = 0) -> list[int]:
-    """Return the processes of a command that this process of ours has started.
-
-    `since` is the process that began it: whatever came of it is younger.
-    """
-    return [pid for pid, value in all_marked(since) if value == owned(mark)]
-
-
-def all_marked(since: int = 0) -> list[tuple[int, str]]:
+def all_marked() -> list[tuple[int, str]]:
     """Return every process that carries a mark, and the mark."""
-    needle = f"{MARK}=".encode()
     found: list[tuple[int, str]] = []
-    for pid in _pids(since):
-        data = _slurp(f"/proc/{pid}/environ")
-        if needle in data:
-            values = (part[len(needle) :] for part in data.split(b"\x00") if part.startswith(needle))
-            found += [(pid, value.decode("utf-8", "replace")) for value in values]
+    for pid in _pids(0):
+        found += [(pid, value) for value in _marks(pid)]
         if len(found) >= _MAX_PIDS:
             break
     return found
 
 
-def in_session(session: int, since: int = 0) -> list[int]:
-    """Return the living processes of a session, which no command under Landlock can leave; its leader is not among them."""
-    found = []
+def left_of(leader: int, mark: str, *, since: int, marked: bool) -> list[int]:
+    """Return what a command of ours has left: who lives in its leader's session and, where asked for, who bears its mark.
+
+    Its leader is not among them. `since` is a process that nothing of it is older than, or zero.
+    """
+    found, own = [], owned(mark)
     for pid in _pids(since):
-        if pid != session and (facts := _slurp(f"/proc/{pid}/stat").rpartition(b")")[2].split()):
-            state, _, _, own = facts[:4]
-            found += [pid] if int(own) == session and state not in b"ZX" else []
+        if pid != leader and (_lives_in(leader, pid) or (marked and own in _marks(pid))):
+            found.append(pid)
     return found
+
+
+def _lives_in(session: int, pid: int) -> bool:
+    facts = _slurp(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return bool(facts) and int(facts[3]) == session and facts[0] not in b"ZX"
+
+
+def _marks(pid: int) -> list[str]:
+    data = _slurp(f"/proc/{pid}/environ")
+    if _NEEDLE not in data:
+        return []
+    values = [part[len(_NEEDLE) :] for part in data.split(b"\x00") if part.startswith(_NEEDLE)]
+    return [value.decode("utf-8", "replace") for value in values]
 
 
 def start_of(pid: int) -> str:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from homarus.core.cancel import Cancel
 from homarus.core.errors import ToolError
 from homarus.sandbox import bwrap, cgroups, docker, landlock, leftovers, scratch
-from homarus.sandbox.marks import MARK, in_session, marked, owned
+from homarus.sandbox.marks import MARK, left_of, owned
 from homarus.sandbox.spawn import Process, adopt, spawn
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 
@@ -238,8 +238,8 @@ class Child:
         own = self._process.pid
         # In a longer time the numbers of processes may have gone round, and the youngest is not the highest any more.
         since = own if self._process.age < _YOUNG_SECONDS else 0
-        found = in_session(own, since)
-        found += marked(self._order.mark, since) if self._spec.backend is Backend.OFF else []
+        # No command under Landlock can leave its session; one without a sandbox is found by its mark.
+        found = left_of(own, self._order.mark, since=since, marked=self._spec.backend is Backend.OFF)
         inside = self._things.cage.processes() if self._things.cage is not None else []
         return {*found, *inside} - {0, own}
 
