@@ -237,7 +237,10 @@ def left(mark: str) -> list[int]:
 def of(pid: int) -> list[str]:
     """Return the control groups of a process."""
     top = Path("/sys/fs/cgroup")
-    return [str(path) for base in (top, top / "pids", top / "memory") for path in base.rglob(f"homarus-{pid}.*")]
+    # Groups of others come and go meanwhile; `os.walk` does not mind.
+    return [
+        f"{folder}/{name}" for folder, names, _ in os.walk(top) for name in names if name.startswith(f"homarus-{pid}.")
+    ]
 
 
 @needs_landlock
