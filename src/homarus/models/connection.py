@@ -51,7 +51,9 @@ class Connection(asyncio.Protocol):
         if not self._held and len(self._data) > MAX_HELD:
             self._held = True
             self.transport.pause_reading()
-        _wake(self._reader)
+        reader = self._reader
+        if reader is not None and not reader.done():
+            reader.set_result(None)
 
     def eof_received(self) -> None:
         """Note that no more will come."""
@@ -85,9 +87,15 @@ class Connection(asyncio.Protocol):
         """Say whether another request may go out on it now."""
         return self.quiet and self.loop.time() < self.expires
 
-    async def send(self, parts: Sequence[bytes]) -> None:
-        """Send all of it; returns when it is sent or on its way."""
+    def write(self, parts: Sequence[bytes]) -> bool:
+        """Send all of it; False where the other side takes no more for now and `send` has to wait for it."""
         self.transport.writelines(parts)
+        return not self._full
+
+    async def send(self, parts: Sequence[bytes] = ()) -> None:
+        """Send all of it; returns when it is sent or on its way."""
+        if parts:
+            self.write(parts)
         while self._full and not self._ended:
             self._sender = self.loop.create_future()
             await self._sender
@@ -113,8 +121,8 @@ class Connection(asyncio.Protocol):
             raise self._error
         return b"" if self._ended else None
 
-    async def more(self) -> None:
-        """Wait until more has come; raises `IncompleteReadError` where nothing will."""
+    def more(self) -> asyncio.Future[None]:
+        """Return what to await until more has come; raises `IncompleteReadError` where nothing will."""
         if self._error is not None:
             raise self._error
         if self._ended:
@@ -122,8 +130,8 @@ class Connection(asyncio.Protocol):
         if self._held:
             self._held = False
             self.transport.resume_reading()
-        self._reader = self.loop.create_future()
-        await self._reader
+        self._reader = reader = self.loop.create_future()
+        return reader
 
     async def secure(self, context: ssl.SSLContext, host: str) -> None:
         """Go on with TLS, as behind a proxy that has made a tunnel."""

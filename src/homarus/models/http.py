@@ -57,7 +57,8 @@ class Response:
         self._client = client
         self._connection: Connection | None = connection
         self._reusable = head.reusable
-        self._done = head.status in {204, 304}
+        # Whether all of the body was read.
+        self.ended = head.status in {204, 304}
         self._chunked = head.chunked
         # Bytes left in the current chunk or in the whole body; None means until the connection closes.
         self._left: int | None = 0 if head.chunked else head.length
@@ -73,7 +74,7 @@ class Response:
         """Give the connection back if the reply was read to its end, and drop it otherwise."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._client.release(connection, reusable=self._done and self._reusable)
+            self._client.release(connection, reusable=self.ended and self._reusable)
 
     async def read(self, limit: int) -> bytes:
         """Return the body, cut at `limit` bytes."""
@@ -111,22 +112,23 @@ class Response:
 
     def _raw(self) -> bytes | None:
         connection = self._connection
-        if self._done or connection is None:
+        if self.ended or connection is None:
             return b""
         if self._chunked and not self._left and not self._next_size(connection):
             return None
         if self._left == 0:
-            self._done = True
+            self.ended = True
             return b""
         data = connection.some(READ_SIZE if self._left is None else min(self._left, READ_SIZE))
         if data is None:
             return None
         if self._left is None:
-            self._done, self._reusable = not data, False
+            self.ended, self._reusable = not data, False
         elif not data:
             raise HttpError("the connection was closed in the middle of the reply")
         else:
             self._left -= len(data)
+            self.ended = self._left == 0 and not self._chunked
         return data
 
     def _next_size(self, connection: Connection) -> bool:
@@ -223,7 +225,8 @@ class HttpClient:
         return _Way(method, url, headers, target, proxy, key, request_head(method, target, headers, through=proxy))
 
     async def _exchange(self, connection: Connection, parts: list[bytes]) -> Response:
-        await connection.send(parts)
+        if not connection.write(parts):
+            await connection.send()
         while True:
             while (raw := connection.until(b"\r\n\r\n")) is None:
                 await connection.more()

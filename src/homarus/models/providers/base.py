@@ -121,7 +121,8 @@ async def run(
                         yield delta
                 if not chunk:
                     break
-            await _drain(response, vigil)
+            if not response.ended:
+                await _drain(response, vigil)
         reply = decoder.reply()
     except Cancelled as problem:
         error = ModelError(ModelFailure.ABORTED, problem.message or "stopped")
