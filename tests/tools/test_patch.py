@@ -213,3 +213,12 @@ def test_a_file_of_equal_lines_takes_no_longer_than_another() -> None:
     hunk = Hunk((), (*((" ", ""),) * 3_000, ("-", "x")))
     with pytest.raises(ToolError, match="does not fit"):
         patched("\n" * 300_000, Operation("update", "f", hunks=(hunk,)))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    ["{}", "\n\n{}\n\n", "```\n{}\n```", "```patch\n{}\n```", "apply_patch <<'EOF'\n{}\nEOF", "<<PATCH\n{}\nPATCH\n"],
+)
+def test_what_models_wrap_a_patch_in(wrap: str) -> None:
+    (operation,) = parse(wrap.format(patch("*** Add File: a\n+```\n+EOF")))
+    assert operation.content == "```\nEOF\n"

@@ -23,12 +23,14 @@ from typing import Literal
 from msgspec import Struct
 
 from homarus.core.errors import ToolError
+from homarus.core.patterns import late
 from homarus.tools.textedit import BOM, loose
 
 BEGIN, END, AT_END = "*** Begin Patch", "*** End Patch", "*** End of File"
 _HEADS = {"*** Add File: ": "add", "*** Update File: ": "update", "*** Delete File: ": "delete"}
 _MOVE = "*** Move to: "
 _CURE = "write *** Begin Patch, then *** Add File: / *** Update File: / *** Delete File: sections, then *** End Patch"
+_WRAPPING = late(r"\s*(?:```\w*|EOF|PATCH|(?:apply_patch\s*)?(?:<<-?\s*['\"]?\w+['\"]?)?)\s*")
 Form = Callable[[str], str]
 
 
@@ -59,8 +61,11 @@ class Operation(Struct, frozen=True):
 def parse(text: str) -> list[Operation]:
     """Read a patch, or raise `ToolError` that names the line it could not understand."""
     lines = text.replace("\r\n", "\n").strip("\n").split("\n")
-    while lines and not lines[0].strip():
+    # What some models wrap a patch in: a fence, a here-document, a command.
+    while lines and _WRAPPING.fullmatch(lines[0]):
         lines.pop(0)
+    while lines and _WRAPPING.fullmatch(lines[-1]):
+        lines.pop()
     if len(lines) < 2 or lines[0].strip() != BEGIN or lines[-1].strip() != END:
         raise ToolError(f"the patch must begin with '{BEGIN}' and end with '{END}'", cure=_CURE)
     rest = deque(lines[1:-1])

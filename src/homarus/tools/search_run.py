@@ -25,7 +25,7 @@ _MAX_SHOWN = 2_000
 _HEAD = 1 << 16
 _MAX_IGNORE = 1 << 20
 _MAX_DEPTH = 200
-_CPU_SECONDS = 20
+_CPU_SECONDS = 60
 Layers = list[tuple[str, list[Rule]]]
 
 
@@ -45,13 +45,15 @@ def main() -> None:
     if not stat.S_ISDIR(os.fstat(fd).st_mode):
         _search_file(fd, order["shown"], order, out, named=True)
         return
-    for name, file in _files(fd, "", layers, _passed_over(order), start):
-        if order["mode"] == "find":
+    if order["mode"] == "find":
+        for name, _ in _files(fd, "", layers, _passed_over(order), start):
             out.write(os.fsencode(name) + b"\0")
-            os.close(file)
-        elif order["glob"] and not compile_glob(order["glob"]).fullmatch(name):
-            os.close(file)
-        else:
+        out.flush()
+        return
+    wanted = compile_glob(order["glob"]) if order["glob"] else None
+    for name, folder in _files(fd, "", layers, _passed_over(order), start):
+        file = _opened(folder, name.rpartition("/")[2]) if wanted is None or wanted.fullmatch(name) else -1
+        if file >= 0:
             _search_file(file, name, order, out)
     out.flush()
 
@@ -89,33 +91,41 @@ def _passed_over(order: dict[str, Any]) -> Callable[[str], bool]:
 def _files(
     folder: int, shown: str, layers: Layers, passed_over: Callable[[str], bool], above: str
 ) -> Iterator[tuple[str, int]]:
-    """Yield every regular file that no rule hides, in order, with a descriptor that the taker closes."""
+    """Yield every regular file that no rule hides, in order, with a descriptor of its folder."""
     path = "/".join(part for part in (above, shown) if part not in ("", "."))
     layers = [*layers, *_rules(folder, path)]
     try:
         with os.scandir(folder) as entries:
-            found = ((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-            names = sorted(found, key=lambda entry: os.fsencode(entry[0]))
+            found = [
+                (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
+                for entry in entries
+            ]
     except OSError:
-        names = []
-    for name, is_folder in names:
+        return
+    for name, is_folder, is_file in sorted(found, key=lambda entry: os.fsencode(entry[0])):
         whole = f"{path}/{name}" if path else name
         inner = f"{shown}/{name}" if shown else name
-        if passed_over(inner) or ignored(whole, is_folder, layers):
+        if not (is_folder or is_file) or passed_over(inner) or ignored(whole, is_folder, layers):
             continue
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        except OSError:
-            continue  # a link, or gone meanwhile, or not ours to read
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISREG(mode):
-            yield inner, fd
-            continue
-        try:
-            if stat.S_ISDIR(mode) and inner.count("/") < _MAX_DEPTH:
+        if is_file:
+            yield inner, folder
+        elif inner.count("/") < _MAX_DEPTH and (fd := _opened(folder, name, os.O_DIRECTORY)) >= 0:
+            try:
                 yield from _files(fd, inner, layers, passed_over, above)
-        finally:
-            os.close(fd)
+            finally:
+                os.close(fd)
+
+
+def _opened(folder: int, name: str, flags: int = 0) -> int:
+    """Open a file or a folder; -1 for a link, for what is gone or another kind by now, and for what is not ours to read."""
+    try:
+        fd = os.open(name, flags | os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return -1
+    if flags or stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return -1
 
 
 def _search_file(fd: int, name: str, order: dict[str, Any], out: BinaryIO, *, named: bool = False) -> None:
