@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from homarus.core.routes import SessionKey
 from homarus.sandbox.mounts import account_home, controls, parse_binds
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
+from homarus.storage.beneath import real_path
 
 _CURES = {
     Backend.BWRAP: "install bubblewrap (Debian: apt install bubblewrap)",
@@ -40,10 +42,10 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
     A missing backend never means "run it on the host": that would be a sandbox in name only.
     """
     limits = Limits(settings.cpu_seconds, settings.memory_mb << 20, settings.processes)
-    workspace = place.workspace.resolve()
+    workspace, home, state = (real_path(str(each)) for each in (place.workspace, place.home, place.state_dir))
     spec = SandboxSpec(
         backend=Backend.OFF,
-        workspace=str(workspace),
+        workspace=workspace,
         access=Access(settings.workspace_access),
         network=settings.network is True or settings.network == "host",
         mounts=_apart(parse_binds(settings.binds, home=place.home, state_dir=place.state_dir), workspace, settings),
@@ -52,35 +54,40 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
         image=settings.docker.image,
         binary=settings.docker.binary,
         user=settings.docker.user,
-        hidden=_hidden(place),
+        hidden=_hidden(home, state),
     )
     if settings.mode == "off" or (settings.mode == "non-main" and place.session.is_main):
         return spec
-    if _gives_away(workspace, place):
+    if _gives_away(workspace, home, state):
         spec = replace(spec, access=Access.NONE)
     return replace(spec, backend=_choose(settings, available))
 
 
-def _hidden(place: Place) -> tuple[str, ...]:
+# Where links lead is asked for every turn; what follows from the places does not change.
+
+
+@lru_cache(maxsize=64)
+def _hidden(home: str, state: str) -> tuple[str, ...]:
     """Return the folders that commands never see. Some users of the system live among the programs; those stay visible."""
-    folders = {place.home.resolve(), place.state_dir.resolve(), account_home()}
+    folders = {Path(home), Path(state), account_home()}
     programs = [Path(folder) for folder in (*_PATH.split(":"), "/usr/lib")]
     return tuple(sorted(str(each) for each in folders if not any(folder.is_relative_to(each) for folder in programs)))
 
 
-def _gives_away(workspace: Path, place: Place) -> bool:
+@lru_cache(maxsize=64)
+def _gives_away(workspace: str, home: str, state: str) -> bool:
     """Say whether a workspace would open more than work: then the agent gets a sandbox without any folder.
 
     In a state folder lie its own rules; in a home, keys and what a shell runs at the next login.
     """
-    home, state = place.home.resolve(), place.state_dir.resolve()
-    return any(each.is_relative_to(workspace) for each in (home, account_home(), state)) or controls(workspace, home)
+    places = (Path(home), account_home(), Path(state))
+    return any(each.is_relative_to(workspace) for each in places) or controls(Path(workspace), Path(home))
 
 
-def _apart(mounts: tuple[Mount, ...], workspace: Path, settings: SandboxSettings) -> tuple[Mount, ...]:
+def _apart(mounts: tuple[Mount, ...], workspace: str, settings: SandboxSettings) -> tuple[Mount, ...]:
     """Leave out what lies in a folder that commands can write: they could put a link in its place, and it is there anyway."""
     open_to_all = [Path(mount.path) for mount in mounts if mount.writable]
-    open_to_all += [workspace] if settings.workspace_access == "rw" else []
+    open_to_all += [Path(workspace)] if mounts and settings.workspace_access == "rw" else []
     return tuple(
         mount
         for mount in mounts
