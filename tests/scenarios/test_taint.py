@@ -49,6 +49,23 @@ async def test_a_later_turn_still_has_the_page_before_its_eyes(tmp_path: Path) -
     assert "obey" not in (house.workspace / "SOUL.md").read_text()
 
 
+async def test_what_the_owner_names_in_a_turn_is_chosen_for_that_turn(tmp_path: Path) -> None:
+    fetch = Line(calls=(("web_fetch", {"url": "https://127.0.0.1/x"}),))
+    house = House(tmp_path, PAGE, "read it", fetch, "done", fetch, "done", fetch, "done", config=OFF)
+    async with opened(house) as agent:
+        await agent.ask("what does the page say?")
+        await agent.ask("and what stands at https://127.0.0.1/x?")
+        assert "after untrusted text was read" not in results(house)[-1].text
+        await agent.ask("thanks")
+        assert "after untrusted text was read" in results(house)[-1].text
+        sent = Inbound(
+            "m1", "terminal", "look at https://127.0.0.1/x", trust=Trust.OWNER, facts={"taint": ["session:x"]}
+        )
+        agent.runtime.submit(agent.session, sent)
+        await agent.runtime.lane(agent.session).idle()
+        assert "after untrusted text was read" in results(house)[-1].text
+
+
 @pytest.mark.parametrize("other", [False, True])
 async def test_a_new_session_is_clean(tmp_path: Path, other: bool) -> None:
     house = House(tmp_path, PAGE, "read it", config=OFF)

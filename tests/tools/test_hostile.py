@@ -407,6 +407,26 @@ async def test_a_tainted_turn_reaches_no_new_host_however_it_is_named(
     assert len(place.owner.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("read https://127.0.0.1/x, and tell me", 0),
+        ("is this (HTTPS://127.0.0.1:80/x) any good?", 0),
+        ("", 1),
+        ("127.0.0.1", 1),
+        ("https://127.0.0.1.evil.example/", 1),
+        ("https://evil.example/127.0.0.1", 1),
+        ("https://evil.example/?https:127.0.0.1", 1),
+        ("https://127.0.0.1@evil.example/", 1),
+        ("http://[::1", 1),
+    ],
+)
+async def test_a_host_that_the_owner_writes_out_is_chosen(tmp_path: Path, words: str, asked: int) -> None:
+    place = Place(tmp_path, taint=Taint(("web_fetch",)), said=words)
+    answer = await place.call("web_fetch", url="https://127.0.0.1/x")
+    assert (len(place.owner.asked), answer.startswith("Denied: a host new")) == (asked, bool(asked))
+
+
 @pytest.mark.parametrize("trust", [Trust.GROUP, Trust.EXTERNAL])
 @pytest.mark.parametrize(
     ("tool", "arguments"),

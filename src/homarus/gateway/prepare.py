@@ -157,6 +157,7 @@ class Preparer:
     def _context(self, turn: Turn, entry: SessionEntry, place: Place, skills: Snapshot, cancel: Cancel) -> ToolContext:
         """Return what the calls of a turn may know and use, before its model is known."""
         given = command_env(self._home.config, skills, place.sandbox, self._home.env)
+        by_owner = turn.trust is Trust.OWNER and not (turn.taint or turn.provenance or place.depth)
         return ToolContext(
             agent_id=turn.agent_id,
             session=turn.session,
@@ -169,6 +170,7 @@ class Preparer:
             sandbox=place.sandbox,
             env=place.known({**given.values, "HOME": str(self._home.config.paths.home)}),
             hidden=given.hidden,
+            said=turn.text if by_owner else "",
             overflow_dir=self._home.config.paths.own_dir / "overflow" / (entry.session_id or "session"),
             clock=self._home.clock,
             ids=self._home.ids,

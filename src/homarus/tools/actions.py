@@ -12,14 +12,15 @@ from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, opened
-from homarus.tools.target import is_url
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
     from homarus.tools import egress as fetching
+    from homarus.tools import target
     from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
 else:
     fetching = later("homarus.tools.egress")
+    target = later("homarus.tools.target")
 
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -133,7 +134,7 @@ def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> 
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         where = arguments["image"]
-        if is_url(where):
+        if target.is_url(where):
             if egress is None:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
             limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)

@@ -23,7 +23,7 @@ from homarus.core.text import single_line
 from homarus.core.tools import Risk
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.approval import Approvals, Approver, Nobody
-from homarus.tools.target import Target, target_of
+from homarus.tools.target import Target, names, target_of
 from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import stricter
 
@@ -350,6 +350,9 @@ class PolicyGate:
         return min((self._settings(agent).effective for agent in _line(context)), key=_MODES.index)
 
     def _permitted(self, kind: str, subject: str, context: ToolContext) -> bool:
+        """Say whether the owner has chosen this: in a lasting answer, or by writing a host's address in this very turn."""
+        if kind == "host" and names(context.said, subject):
+            return True
         return all(self._approvals.permitted(kind, subject, agent) for agent in _line(context))
 
     async def _ask(self, verdict: Ask, case: Case, arguments: dict[str, Any], context: ToolContext) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from homarus.core.patterns import late
 from homarus.core.routes import Route
+
+# An address as people write it: what ends a sentence or a bracket behind it is not part of its host.
+_ADDRESS = late(r"https?://[^\s<>()\[\]{}\"'`,;]+", re.IGNORECASE)
 
 
 class Target(Struct, frozen=True):
@@ -35,6 +40,11 @@ def _host(url: str) -> Target:
         return Target("host", (urlsplit(url.strip()).hostname or url[:200]).lower())
     except ValueError:
         return Target("host", url[:200])
+
+
+def names(text: str, host: str) -> bool:
+    """Say whether a text holds an address of this host, written out in full. What it only looks like does not count."""
+    return any(_host(found[0]).subject == host for found in _ADDRESS.finditer(text))
 
 
 def target_of(tool: str, arguments: Mapping[str, Any], route: Route) -> Target | None:

@@ -105,6 +105,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()
+    # What the owner has said to begin this turn. Nothing where anybody or anything else speaks: what they name, nobody chose.
+    said: str = ""
 
     @property
     def shared(self) -> bool:

@@ -10,15 +10,15 @@ from homarus.core.later import later
 from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.settings import FetchSettings
-from homarus.tools.target import full_url
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import addresses, untrusted
+    from homarus.tools import addresses, target, untrusted
     from homarus.tools import egress as fetching
     from homarus.tools.searching import Backend, Hit
 else:
     addresses = later("homarus.tools.addresses")
+    target = later("homarus.tools.target")
     untrusted = later("homarus.tools.untrusted")
     fetching = later("homarus.tools.egress")
 
@@ -65,7 +65,7 @@ def fetch_tool(egress: fetching.Egress, settings: FetchSettings) -> Tool:
     """Return web_fetch."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        url = full_url(arguments["url"])
+        url = target.full_url(arguments["url"])
         addresses.parse_url(url)
         headers = {"user-agent": settings.user_agent, "accept": "text/html,text/plain;q=0.9,*/*;q=0.5"}
         held = fetching.Limits(
