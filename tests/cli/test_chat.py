@@ -22,9 +22,9 @@ from homarus.cli.chat_history import MAX_LINES, ChatHistory
 from homarus.cli.chat_lines import talk_in_lines
 from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_screen import Screen, model_of
-from homarus.cli.chat_view import Block, ChatView, Markdown
+from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown
 from homarus.cli.chat_words import Words, suggest
-from homarus.core.events import ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
+from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Text, ToolResult
 
 
@@ -169,15 +169,17 @@ async def test_each_line_of_a_pipe_is_a_message(house: House) -> None:
 class Terminal:
     """A chat screen whose keys a test presses."""
 
-    def __init__(self, house: House, tmp_path: Path) -> None:
+    def __init__(self, house: House, tmp_path: Path, *, pace: int = 1) -> None:
         self.house = house
+        self.pace = pace  # how fast the clock of the view goes
         self.history = ChatHistory(tmp_path / "chat-history")
         self.printed: list[Block] = []
 
     async def play(self, steps: Any) -> None:
         async with self.house.agent() as agent:
             with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-                view = ChatView(asyncio.get_running_loop().time)
+                clock = asyncio.get_running_loop().time
+                view = ChatView(lambda: self.pace * clock())
                 screen = Screen(agent, view, Words(), self.history, color=False)
                 painter = screen._painter
                 plain = painter.paint
@@ -254,17 +256,33 @@ async def test_a_question_of_the_running_turn_is_answered_with_one_key(tmp_path:
     command = Line("", (("exec", {"command": "echo made > made.txt"}),))
     config = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}, "tools": {"exec": {"mode": "ask"}}}
     house = House(tmp_path, command, "done", config=config)
-    terminal = Terminal(house, tmp_path)
+    terminal = Terminal(house, tmp_path, pace=1_000)
 
     async def steps(press, view, screen) -> None:
         press("make it\r")
-        await until(lambda: bool(view.approvals))
         await until(lambda: screen.has("warning", "echo made"))
+        await until(lambda: view.answerable)
         press(key)
         await until(lambda: screen.has("markdown", "done"))
 
     await terminal.play(steps)
     assert (house.workspace / "made.txt").exists() is ran
+
+
+def test_a_key_pressed_as_a_question_comes_up_is_no_answer() -> None:
+    now = 0.0
+    view = ChatView(lambda: now)
+    assert not view.answerable
+    for ident in ("a1", "a2"):
+        view.take(ApprovalAsked(ident, "run rm", "rm -rf x", 0))
+    assert not view.answerable
+    now += HESITATION_SECONDS
+    assert view.answerable
+    assert view.answered()[0] == "a1"
+    assert not view.answerable  # the next one has not been read yet
+    now += HESITATION_SECONDS
+    assert view.answered()[0] == "a2"
+    assert not view.answerable
 
 
 class FamilyHouse(Family):

@@ -245,7 +245,7 @@ class Screen:
         keys = KeyBindings()
         running = Condition(lambda: self._view.running)
         empty = Condition(lambda: not self.session.default_buffer.text)
-        asked = Condition(lambda: bool(self._view.approvals))
+        asked = Condition(lambda: self._view.answerable)
 
         @keys.add("escape", filter=running & ~has_completions, eager=True)
         def _stop(_event: KeyPressEvent) -> None:
@@ -273,8 +273,7 @@ class Screen:
 
     def _answerer(self, decision: str) -> Callable[[KeyPressEvent], None]:
         def answer(_event: KeyPressEvent) -> None:
-            approval_id, asked = next(iter(self._view.approvals.items()))
-            del self._view.approvals[approval_id]
+            approval_id, asked = self._view.answered()
             task = asyncio.ensure_future(self._answer(approval_id, asked.title, decision))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)

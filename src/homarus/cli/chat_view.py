@@ -38,6 +38,7 @@ from homarus.core.text import human_bytes, single_line
 from homarus.delivery.stream import StreamFilter
 
 MAX_TOOLS = 100
+HESITATION_SECONDS = 0.7  # what somebody types on with before they see that they were asked
 SHOWN_OUTPUT = 6_000
 _FENCE = late(r"^ {0,3}(`{3,}|~{3,})")
 
@@ -141,6 +142,7 @@ class ChatView:
         self.tools: deque[ToolRun] = deque(maxlen=MAX_TOOLS)
         self.active: dict[str, ToolRun] = {}
         self.approvals: dict[str, ApprovalAsked] = {}
+        self._shown = 0.0  # since when the oldest of them is on the screen
         self.progress = ""
         self._filter = StreamFilter()
         self._markdown = Markdown()
@@ -160,6 +162,17 @@ class ChatView:
         if self.active:
             return ", ".join(f"{run.name} {summary(run.arguments)}".rstrip() for run in self.active.values())
         return self.progress or ("writing" if self._markdown.pending else "thinking")
+
+    @property
+    def answerable(self) -> bool:
+        """Say whether a key answers the question on the screen. One pressed as it came up was meant for something else."""
+        return bool(self.approvals) and self._clock() - self._shown >= HESITATION_SECONDS
+
+    def answered(self) -> tuple[str, ApprovalAsked]:
+        """Take the question on the screen away, with its id; the next one has its own moment to be read."""
+        approval_id = next(iter(self.approvals))
+        self._shown = self._clock()
+        return approval_id, self.approvals.pop(approval_id)
 
     def take(self, event: RunEvent) -> list[Block]:
         """Take one event in and return what it prints."""
@@ -190,6 +203,8 @@ class ChatView:
     def _other(self, event: RunEvent) -> list[Block]:
         match event:
             case ApprovalAsked():
+                if not self.approvals:
+                    self._shown = self._clock()
                 self.approvals[event.approval_id] = event
                 return [Block("warning", f"? {event.title}\n{event.detail}".rstrip())]
             case CompactionStarted():
