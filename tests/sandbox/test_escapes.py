@@ -139,6 +139,7 @@ async def run_all(yard: Yard, backend: Backend) -> list[str]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append("tcp")
         writer.close()
+        await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     yard.port = server.sockets[0].getsockname()[1]
@@ -280,11 +281,13 @@ async def test_a_locked_workspace_keeps_what_shapes_the_agent(yard: Yard, backen
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_network_does_not_reach_the_services_of_this_machine(yard: Yard, backend: Backend) -> None:
     """Sockets with a name belong to no network: Docker's, D-Bus's, and those without a file that any program can name."""
-    heard: list[str] = []
+    heard, closed = list[str](), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append("here")
         writer.close()
+        await writer.wait_closed()
+        closed.set()
 
     name = f"homarus-net-{os.getpid()}"
     servers = [
@@ -302,6 +305,7 @@ async def test_a_network_does_not_reach_the_services_of_this_machine(yard: Yard,
     await yard.attempt(spec, "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' && echo raw")
     assert heard == []
     await yard.attempt(spec, f"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'")
+    await closed.wait()
     assert heard == ["here"]
     for server in (*servers, tcp):
         server.close()
