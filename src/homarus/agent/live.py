@@ -16,10 +16,10 @@ from homarus.core.later import later
 from homarus.core.messages import Assistant, User
 from homarus.core.routes import SessionKey
 from homarus.prompt.volatile import said_in
+from homarus.sessions import taint as tainting
 from homarus.sessions.entry import Compaction, Custom, Entry, MessageEntry, Reset
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
-from homarus.sessions.taint import note, tainted_by
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
 from homarus.workspace.continuation import MARKER
@@ -129,11 +129,11 @@ class Live:
     @property
     def taint(self) -> tuple[str, ...]:
         """Return whose untrusted words are in this conversation, or were before they were summed up."""
-        return tainted_by(self.writer.notes)
+        return tainting.tainted_by(self.writer.notes)
 
     def note_taint(self, *sources: str) -> None:
         """Write down that untrusted words come in."""
-        self.writer.append("custom", note(sources), durable=False)
+        self.writer.append("custom", tainting.note(sources), durable=False)
 
     def close(self) -> None:
         """Give up the right to write. What was noted of the row is there before anybody else can take the session up."""

@@ -13,11 +13,9 @@ from homarus.core.messages import Part, Text, Thinking, ToolCall, Usage
 from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Price
 from homarus.models.provider import StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault, Reply, stop_reason
+from homarus.models.providers.base import Fault, Reply, json_object, stop_reason
 from homarus.models.sse import SseEvent
 from homarus.models.usage import priced
-
-_decode = msgspec.json.Decoder().decode
 
 
 class _Block:
@@ -46,7 +44,7 @@ class AnthropicDecoder:
 
     def feed(self, event: SseEvent) -> Iterator[StreamEvent]:
         """Take one event of the stream."""
-        value = self._object(event.data)
+        value = json_object(event.data)
         match value.get("type") or event.event:
             case "content_block_start":
                 yield from self._start(value.get("index", 0), value.get("content_block") or {})
@@ -70,7 +68,7 @@ class AnthropicDecoder:
 
     def feed_whole(self, body: bytes) -> Iterator[StreamEvent]:
         """Take a message that was not streamed."""
-        value = self._object(body)
+        value = json_object(body)
         if value.get("type") == "error":
             yield from self.feed(SseEvent("error", body))
         self._count(value.get("usage"))
@@ -79,16 +77,6 @@ class AnthropicDecoder:
             yield from self._start(index, block)
             self._blocks[index].done = True
         self.finished = True
-
-    @staticmethod
-    def _object(data: bytes) -> dict[str, Any]:
-        try:
-            value = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            raise Fault(f"an event that is no JSON: {problem}", kind=ModelFailure.SERVER) from problem
-        if not isinstance(value, dict):
-            raise Fault("an event that is no object", kind=ModelFailure.SERVER)
-        return value
 
     def _start(self, index: int, start: dict[str, Any]) -> Iterator[StreamEvent]:
         block = self._blocks[index] = _Block(start)

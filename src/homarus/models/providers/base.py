@@ -6,8 +6,9 @@ Everything that can go wrong on the way ends in the one `Stop`; only the task's 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
@@ -24,6 +25,7 @@ from homarus.models.vigil import Vigil
 MAX_BODY = 32 * 1024 * 1024
 # How long the tail of a finished stream may take before its connection is given up instead of kept.
 DRAIN_SECONDS = 0.2
+_decode = msgspec.json.Decoder().decode
 
 
 class Fault(Exception):
@@ -204,3 +206,14 @@ def stop_reason(parts: Sequence[Part], cut: bool) -> StopReason:
         if type(part) is ToolCall:
             return StopReason.TOOL_USE
     return StopReason.LENGTH if cut else StopReason.STOP
+
+
+def json_object(data: bytes) -> dict[str, Any]:
+    """Return what an event holds; raises `Fault` for one that is no JSON object."""
+    try:
+        value = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise Fault(f"an event that is no JSON: {problem}", kind=ModelFailure.SERVER) from problem
+    if not isinstance(value, dict):
+        raise Fault("an event that is no object", kind=ModelFailure.SERVER)
+    return value

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from homarus.core.errors import ModelFailure
-from homarus.models.providers.base import Fault
+from homarus.models.providers.base import Fault, json_object
 
 _Count = Annotated[int, Meta(ge=0)] | None
 
@@ -80,7 +79,6 @@ class Chunk(Struct):
 
 
 _typed = msgspec.json.Decoder(Chunk).decode
-_untyped = msgspec.json.Decoder().decode
 
 
 def decode_chunk(data: bytes) -> Chunk:
@@ -94,12 +92,7 @@ def decode_chunk(data: bytes) -> Chunk:
 
 def read_chunk(data: bytes, said: str = "delta") -> Chunk:
     """Return an event of any form; `said` names the field of a choice in which the words stand."""
-    try:
-        value = _untyped(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise Fault(f"an event that is no JSON: {problem}", kind=ModelFailure.SERVER) from problem
-    if not isinstance(value, dict):
-        raise Fault("an event that is no object", kind=ModelFailure.SERVER)
+    value = json_object(data)
     if value.get("error"):
         from homarus.models.errors import error_text
 
