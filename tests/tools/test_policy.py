@@ -25,8 +25,8 @@ from homarus.tools.tool import Taint
 ALL = tuple(sorted(frozenset().union(*GROUPS.values()) | {"plugin_tool"}))
 
 
-def names(*layers: Rules, strict: bool = False) -> set[str]:
-    return set(allowed_tools(ALL, [Layer(f"l{n}", rules, strict) for n, rules in enumerate(layers)]).names)
+def names(*layers: Rules) -> set[str]:
+    return set(allowed_tools(ALL, [Layer(f"l{n}", rules) for n, rules in enumerate(layers)]).names)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,31 @@ def test_one_layer(rules: Rules, expected: set[str]) -> None:
     assert names(rules) == expected
 
 
-def test_an_allow_list_of_unknown_tools_is_ignored_at_the_top_and_taken_at_its_word_below() -> None:
-    assert names(Rules(allow=("nosuch",))) == set(ALL)
-    assert allowed_tools(ALL, [Layer("tools", Rules(allow=("nosuch",)))]).warnings
-    assert names(Rules(allow=("nosuch",)), strict=True) == set()
+def test_an_allow_list_that_matches_nothing_allows_nothing() -> None:
+    left = allowed_tools(ALL, [Layer("tools", Rules(allow=("nosuch", "browsr")))])
+    assert left.names == ()
+    assert left.warnings == ("tools: 'allow' names no tool that exists, so no tool is left",)
+
+
+@pytest.mark.parametrize("rules", [Rules(allow=("nosuch",)), Rules(allow=(" ",)), Rules(profile="codign")])
+def test_no_scope_takes_a_list_that_matches_nothing_for_no_list(rules: Rules) -> None:
+    same = PolicySettings(profile=rules.profile, allow=rules.allow)
+    child = PolicySettings(subagents=ChildRules(rules))
+    boxed = PolicySettings(sandbox=ChildRules(rules))
+    by_provider = PolicySettings(by_provider={" Z.AI ": rules})
+    free = PolicySettings()
+    for everyone, agent, who in [
+        (same, free, Who()),
+        (free, same, Who()),
+        (child, free, Who(depth=1)),
+        (free, child, Who(depth=1)),
+        (boxed, free, Who()),
+        (by_provider, free, Who(provider="zai")),
+        (free, by_provider, Who(provider="zai", model="glm")),
+    ]:
+        assert allowed_tools(ALL, layers_for(everyone, agent, who)).names == ()
+    assert allowed_tools(ALL, sender_layers("group", rules, {}, "ann")).names == ()
+    assert allowed_tools(ALL, sender_layers("group", None, {"ann": rules}, "ann")).names == ()
 
 
 def test_the_layers_of_a_child() -> None:
@@ -88,8 +109,31 @@ def test_only_the_owner_has_the_owners_tools() -> None:
 
 
 def test_a_rule_that_denies_nothing_is_told() -> None:
-    left = allowed_tools(ALL, [Layer("tools", Rules(deny=("exce", "group:filesystem", "exec", "tts", "plugin_*")))])
-    assert left.warnings == ("tools: 'deny' names exce, group:filesystem, which is no tool that exists",)
+    left = allowed_tools(ALL, [Layer("tools", Rules(deny=("group:filesystem", "exec", "tts", "plugin_*")))])
+    assert left.warnings == ("tools: 'deny' names group:filesystem, which is no tool that exists",)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("exce", {"exec"}),
+        ("exe", {"exec"}),
+        ("bsh", {"exec"}),
+        ("web-fetch", {"web_fetch"}),
+        ("group:runtme", GROUPS["runtime"]),
+        ("gruop:web", GROUPS["web"]),
+        ("memry_*", GROUPS["memory"]),
+    ],
+)
+def test_a_slip_in_a_deny_list_denies_what_was_meant(word: str, meant: set[str]) -> None:
+    left = allowed_tools(ALL, [Layer("tools", Rules(deny=(word,)))])
+    assert set(left.names) == set(ALL) - meant
+    assert all(name in left.warnings[0] for name in meant)
+
+
+@pytest.mark.parametrize("word", ["lobster", "llm-task", "mcp__github__*", "x*"])
+def test_a_tool_of_somebody_else_in_a_deny_list_takes_nothing_of_ours(word: str) -> None:
+    assert names(Rules(deny=(word,))) == set(ALL)
 
 
 def test_provider_and_sender_rules() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from homarus.agent.turn import Turn
+from homarus.config.resolve import merge
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import HomarusError
@@ -29,7 +30,7 @@ from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import Layer, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools
-from homarus.tools.settings import WebSettings
+from homarus.tools.settings import PatchSwitch, WebSettings
 from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
@@ -152,9 +153,15 @@ class Toolkit:
     def _exec(self, agent_id: str) -> gate.ExecSettings:
         found, of = self._commands.get(agent_id, (None, None))
         if found is None or of is not self._config.document:
-            agent = self._config.agent(agent_id)
-            of = agent if agent.get("tools.exec") is not None else self._config
-            found = of.block("tools.exec", gate.ExecSettings)
+            # Key by key: an agent that sets another timeout has not lifted the mode that holds for everyone.
+            all_of_us, own = self._config.get("tools.exec"), self._config.agent(agent_id).get("tools.exec")
+            given = (
+                merge(all_of_us, own)
+                if isinstance(all_of_us, dict) and own is not None
+                else (own if all_of_us is None else all_of_us)
+            )
+            path = ("agents", "entries", agent_id, "tools", "exec")
+            found = self._config.convert_block(given, gate.ExecSettings, path)
             self._commands[agent_id] = (found, self._config.document)
         return found
 
@@ -174,7 +181,7 @@ def tool_settings(config: Config) -> ToolSettings:
         reach=Reach(
             readable, config.block("tools.fs", FsSettings).workspace_only, skills.linked, state=config.paths.state_dir
         ),
-        patch_workspace_only=config.get("tools.exec.applyPatch.workspaceOnly") is not False,
+        patch_workspace_only=config.block("tools.exec", PatchSwitch).settings.workspace_only,
         processes=config.block("tools.exec", ProcessSettings),
         web=web,
         search_key=config.resolve(key) if key else "",
@@ -211,16 +218,6 @@ def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
     return granted(wish, gates, turn.trust, channel=turn.route.channel, sender=turn.route.to)
 
 
-def _may_patch(config: Config, who: Who) -> bool:
-    """Say whether a model has apply_patch: `tools.exec.applyPatch`, on unless it is switched off or made for others."""
-    found = config.get("tools.exec.applyPatch")
-    settings = found if isinstance(found, dict) else {}
-    models = settings.get("allowModels")
-    named = {str(name).strip().lower() for name in models} if isinstance(models, list) else set()
-    known = {who.model.lower(), f"{who.provider}/{who.model}".lower()}
-    return settings.get("enabled") is not False and (not named or bool(named & known))
-
-
 def _allowed(
     config: Config,
     agent_id: str,
@@ -235,7 +232,8 @@ def _allowed(
     for warning in left.warnings:
         _log.warning("%s", warning)
     names = left.names
-    if not _may_patch(config, who):
+    switches = [scope.block("tools.exec", PatchSwitch) for scope in (config, config.agent(agent_id))]
+    if not all(switch.admits(who.provider, who.model) for switch in switches):
         names = tuple(name for name in names if name != "apply_patch")
     blind = offers.looker is not None and not offers.looker.can_look(agent_id)
     forgets = config.agent(agent_id).get("memorySearch.enabled") is False

@@ -7,13 +7,15 @@ call is the business of `gate`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
+from typing import ClassVar
 from unicodedata import normalize
 
 from msgspec import Struct
 
 from homarus.core.messages import Trust
+from homarus.models.ref import normalize_provider
 
 GROUPS: dict[str, frozenset[str]] = {
     "fs": frozenset({"read", "write", "edit", "apply_patch", "grep", "find", "ls"}),
@@ -39,6 +41,7 @@ GROUPS: dict[str, frozenset[str]] = {
     "agents": frozenset({"agents_list"}),
     "media": frozenset({"image", "tts"}),
 }
+_KNOWN = frozenset().union(*GROUPS.values())
 _WORK = GROUPS["fs"] | GROUPS["runtime"]
 PROFILES: dict[str, frozenset[str] | None] = {
     "minimal": frozenset({"session_status"}),
@@ -77,6 +80,11 @@ class Rules(Struct, frozen=True, rename="camel"):
     also_allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
+    @classmethod
+    def disabled(cls) -> Rules:
+        """Rules that cannot be read leave nothing: nobody knows what they meant to leave."""
+        return cls(deny=("*",))
+
 
 class ChildRules(Struct, frozen=True, rename="camel"):
     """`tools.subagents` and `tools.sandbox`."""
@@ -86,6 +94,8 @@ class ChildRules(Struct, frozen=True, rename="camel"):
 
 class PolicySettings(Struct, frozen=True, rename="camel"):
     """`tools` of the whole configuration or of one agent."""
+
+    beside: ClassVar = ("exec", "fs", "web", "elevated", "sessions", "agentToAgent", "loopDetection")
 
     profile: str = ""
     allow: tuple[str, ...] = ()
@@ -98,7 +108,7 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
     @classmethod
     def disabled(cls) -> PolicySettings:
         """A block that cannot be read must not open anything."""
-        return cls(profile="minimal")
+        return cls(deny=("*",))
 
     @property
     def rules(self) -> Rules:
@@ -107,11 +117,10 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
 
 
 class Layer(Struct, frozen=True):
-    """One set of rules and where it comes from. `strict` takes an allow list at its word even if it names nothing known."""
+    """One set of rules and where it comes from."""
 
     name: str
     rules: Rules
-    strict: bool = False
 
 
 class Who(Struct, frozen=True):
@@ -139,23 +148,23 @@ def layers_for(
     """Return the layers of a turn, from the widest to the narrowest; `more` are those of its channel, group and sender."""
     layers = [Layer("tools", everyone.rules), *_of_provider("tools", everyone, who)]
     layers += [Layer("agent tools", agent.rules), *_of_provider("agent tools", agent, who)]
-    layers += [Layer(layer.name, layer.rules, strict=True) for layer in more]
+    layers += more
     if who.sandboxed:
-        layers += [Layer("sandbox tools", settings.sandbox.tools, strict=True) for settings in (everyone, agent)]
+        layers += [Layer("sandbox tools", settings.sandbox.tools) for settings in (everyone, agent)]
     if who.trust is not Trust.OWNER:
-        layers.append(Layer("owner only", Rules(deny=tuple(sorted(OWNER_ONLY))), strict=True))
+        layers.append(Layer("owner only", Rules(deny=tuple(sorted(OWNER_ONLY)))))
     if who.depth:
-        layers += [Layer("sub-agent tools", settings.subagents.tools, strict=True) for settings in (everyone, agent)]
+        layers += [Layer("sub-agent tools", settings.subagents.tools) for settings in (everyone, agent)]
         denied = CHILD_DENIED | (LEAF_DENIED if who.depth >= who.max_depth else frozenset())
-        layers.append(Layer("sub-agent", Rules(deny=tuple(sorted(denied))), strict=True))
+        layers.append(Layer("sub-agent", Rules(deny=tuple(sorted(denied)))))
     return tuple(layers)
 
 
 def sender_layers(name: str, rules: Rules | None, by_sender: Mapping[str, Rules], sender: str) -> tuple[Layer, ...]:
     """Return the layers of a group: its own, and the one for who is speaking (`*` stands for everybody else)."""
     found = by_sender.get(sender) or by_sender.get(sender.lower()) or by_sender.get("*")
-    made = [Layer(f"{name} tools", rules, strict=True)] if rules else []
-    return (*made, Layer(f"{name} sender", found, strict=True)) if found else tuple(made)
+    made = [Layer(f"{name} tools", rules)] if rules else []
+    return (*made, Layer(f"{name} sender", found)) if found else tuple(made)
 
 
 def allowed_tools(names: Iterable[str], layers: Sequence[Layer]) -> Allowed:
@@ -172,19 +181,25 @@ def allowed_tools(names: Iterable[str], layers: Sequence[Layer]) -> Allowed:
 
 
 def _of_provider(name: str, settings: PolicySettings, who: Who) -> list[Layer]:
-    if not who.provider or not settings.by_provider:
+    if not who.provider:
         return []
-    keys = {who.provider.lower(), f"{who.provider}/{who.model}".lower()}
-    return [Layer(f"{name} for {key}", rules) for key, rules in settings.by_provider.items() if key.lower() in keys]
+    wanted = {normalize_provider(who.provider), f"{normalize_provider(who.provider)}/{who.model.lower()}"}
+    found = []
+    for key, rules in settings.by_provider.items():
+        provider, slash, model = key.strip().lower().partition("/")
+        if normalize_provider(provider) + slash + model in wanted:
+            found.append(Layer(f"{name} for {key}", rules))
+    return found
 
 
 def _permitted(layer: Layer, offered: Sequence[str]) -> tuple[set[str], str]:
     rules, warning = layer.rules, ""
     permitted = set(offered)
     if rules.profile:
-        if rules.profile not in PROFILES:
+        profile = rules.profile.strip().lower()
+        if profile not in PROFILES:
             return set(), f"{layer.name}: there is no profile '{rules.profile}', so no tool is left"
-        base = PROFILES[rules.profile]
+        base = PROFILES[profile]
         permitted = set(offered) if base is None else {name for name in offered if name.lower() in base}
         if not rules.allow:
             permitted |= _matching(rules.also_allow, offered)
@@ -193,15 +208,19 @@ def _permitted(layer: Layer, offered: Sequence[str]) -> tuple[set[str], str]:
         # Who may write or run commands may also patch.
         if {"exec", "write"} & {item.strip().lower() for item in rules.allow}:
             chosen |= {name for name in offered if name == "apply_patch"}
-        if chosen or layer.strict:
-            permitted &= chosen
-        else:
-            warning = f"{layer.name}: 'allow' names no tool that exists and is ignored"
-    lost = [item for item in rules.deny if not _is_known(_plain(item), offered)]
-    if lost and not warning:
-        # It may be a tool that is not here today; it may also be a slip, and then something is open.
-        warning = f"{layer.name}: 'deny' names {', '.join(lost[:5])}, which is no tool that exists"
-    return permitted - _matching(rules.deny, offered), warning
+        if not chosen:
+            warning = f"{layer.name}: 'allow' names no tool that exists, so no tool is left"
+        permitted &= chosen
+    if any("${" in item for item in rules.deny):
+        return set(), f"{layer.name}: 'deny' names a variable that is not set, so no tool is left"
+    denied, lost = _matching(rules.deny, offered), [item for item in rules.deny if not _is_known(_plain(item), offered)]
+    if lost:
+        # It may be a tool that is not here today. It may also be a slip, and then what was meant must not stay open.
+        near = _matching([name for item in lost for name in _nearly(_plain(item), offered)], offered)
+        warning = warning or f"{layer.name}: 'deny' names {', '.join(lost[:5])}, which is no tool that exists"
+        warning += f"; {', '.join(sorted(near))} may be meant and is denied" if near else ""
+        denied |= near
+    return permitted - denied, warning
 
 
 def _matching(patterns: Iterable[str], offered: Sequence[str]) -> set[str]:
@@ -226,14 +245,33 @@ def _plain(text: str) -> str:
 def _is_known(item: str, offered: Sequence[str]) -> bool:
     if item.startswith("group:"):
         return item[6:] in GROUPS or item[6:] in {"openclaw", "plugins"}
-    known = frozenset().union(*GROUPS.values())
-    return any(char in item for char in "*?[") or item in known or item in {name.lower() for name in offered}
+    wanted = re.compile(translate(item))
+    return any(wanted.fullmatch(name) for name in (*_KNOWN, *map(str.lower, offered)))
+
+
+def _nearly(word: str, offered: Sequence[str]) -> Iterator[str]:
+    """Yield the names and groups that a word is, but for one letter more, less, in another place or another one."""
+    names = {*_KNOWN, *map(str.lower, offered), *ALIASES, *(f"group:{name}" for name in GROUPS)}
+    for variant in set(_variants(word)):
+        # What is mostly stars is near to everything.
+        if "*" not in variant or len(variant.strip("*?")) >= 3:
+            wanted = re.compile(translate(variant))
+            yield from (name for name in names if wanted.fullmatch(name))
+
+
+def _variants(word: str) -> Iterator[str]:
+    yield from (f"{word}*", f"{word[:-1]}*")
+    for at in range(len(word) + 1):
+        head, tail = word[:at], word[at:]
+        yield f"{head}?{tail}"
+        yield f"{head}?{tail[1:]}"
+        yield head + tail[1:]
+        yield head + tail[1:2] + tail[:1] + tail[2:]
 
 
 def _group(name: str, offered: Sequence[str]) -> frozenset[str]:
     if name == "openclaw":
         return frozenset(tool for group, tools in GROUPS.items() if group not in {"fs", "runtime"} for tool in tools)
     if name == "plugins":
-        known = frozenset().union(*GROUPS.values())
-        return frozenset(tool.lower() for tool in offered) - known
+        return frozenset(tool.lower() for tool in offered) - _KNOWN
     return GROUPS.get(name, frozenset())
