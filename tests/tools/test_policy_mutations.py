@@ -16,10 +16,11 @@ from homarus.config.view import Config, Content
 from homarus.core.messages import Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.gateway.channelrules import channel_layers
-from homarus.tools.policy import ALIASES, GROUPS, PROFILES, PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.policy import ALIASES, PROFILES, PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.registry import every_tool
 from homarus.tools.settings import PatchSwitch
 
-ALL = tuple(sorted(frozenset().union(*GROUPS.values()) | {"plugin_tool"}))
+TOOLS = tuple(every_tool().values())
 PATHS = Paths(Path("/home/ann"), Path("/home/ann/.openclaw"), Path("/home/ann/.openclaw/openclaw.json"))
 GROUP = Route("main", SessionKey.parse("agent:main:irc:group:den"), "irc", to="den")
 # What is a restriction wherever it stands; deleting one of these keys takes the restriction away, nothing else may.
@@ -72,7 +73,7 @@ def left(document: dict[str, Any]) -> set[str]:
         channel_layers(config.document.get("channels"), GROUP, ("ann",)),
     )
     switches = [scope.block("tools.exec", PatchSwitch) for scope in (config, agent)]
-    found = set(allowed_tools(ALL, layers).names)
+    found = set(allowed_tools(TOOLS, layers).names)
     return found if all(switch.admits("zai", "glm") for switch in switches) else found - {"apply_patch"}
 
 
@@ -118,7 +119,7 @@ def mutated(document: dict[str, Any], dice: random.Random) -> dict[str, Any]:
 
 def is_another_rule(before: Any, after: Any) -> bool:
     """Say whether the slip gave a word that means something else, and so is no slip any more."""
-    known = {*ALL, *ALIASES, *PROFILES, *(f"group:{name}" for name in (*GROUPS, "openclaw", "plugins"))}
+    known = {*every_tool(), *ALIASES, *PROFILES, *(f"group:{tool.group}" for tool in TOOLS)}
     words = {str(word).strip().lower() for word in _words(after)} - {str(word) for word in _words(before)}
     return any(fnmatchcase(name, word) for word in words for name in known)
 

@@ -29,7 +29,8 @@ from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import Layer, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
-from homarus.tools.registry import ToolServices, ToolSettings, build_tools
+from homarus.tools.registry import ToolSettings, build_tools
+from homarus.tools.services import ToolServices
 from homarus.tools.settings import PatchSwitch, WebSettings
 from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import ElevatedSettings, ExecWish, granted
@@ -127,7 +128,7 @@ class Toolkit:
         left = self._left.get(key)
         if left is None:
             tools = {name: tool for name, tool in self._tools.items() if within is None or name in within}
-            allowed = _allowed(self._config, agent, key[1], tools, self._offers, more)
+            allowed = _allowed(self._config, agent, key[1], tools, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
         return Toolbox(left, self._admit, self._before)
@@ -198,7 +199,7 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
     processes = ProcessManager(SystemClock(), SystemIds())
     services = replace(offers, processes=processes, grants=made_later(_grants))
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
-    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, offers).values())
+    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())
 
 
 def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
@@ -219,26 +220,20 @@ def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
 
 
 def _allowed(
-    config: Config,
-    agent_id: str,
-    who: Who,
-    tools: Mapping[str, Tool],
-    offers: ToolServices,
-    more: tuple[Layer, ...] = (),
+    config: Config, agent_id: str, who: Who, tools: Mapping[str, Tool], more: tuple[Layer, ...] = ()
 ) -> dict[str, Tool]:
     everyone = config.block("tools", PolicySettings)
     own = config.agent(agent_id).block("tools", PolicySettings)
-    left = allowed_tools(tools, layers_for(everyone, own, who, more))
+    left = allowed_tools(tools.values(), layers_for(everyone, own, who, more), who)
     for warning in left.warnings:
         _log.warning("%s", warning)
     names = left.names
     switches = [scope.block("tools.exec", PatchSwitch) for scope in (config, config.agent(agent_id))]
     if not all(switch.admits(who.provider, who.model) for switch in switches):
         names = tuple(name for name in names if name != "apply_patch")
-    blind = offers.looker is not None and not offers.looker.can_look(agent_id)
     forgets = config.agent(agent_id).get("memorySearch.enabled") is False
     return {
         name: tools[name]
         for name in names
-        if not (blind and name == "image") and not (forgets and tools[name].group == "memory")
+        if tools[name].exists_for(agent_id) and not (forgets and tools[name].group == "memory")
     }

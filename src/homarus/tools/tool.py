@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -128,7 +128,10 @@ class RunTool(Protocol):
 
 
 class Tool(Struct, frozen=True, kw_only=True, dict=True):
-    """One tool. `risk` is the most that any call of it can do; policy decides on that, on trust and on the agent."""
+    """One tool, with all that policy, prompt and registry need to know of it; none of them keeps a list of its own.
+
+    `risk` is the most that any call of it can do. Where it stands in prompts is `spec.order`.
+    """
 
     spec: ToolSpec
     risk: Risk
@@ -144,6 +147,10 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     ends_turn: bool = False
     # For the owner alone, whatever a policy says.
     owner_only: bool = False
+    # Which sub-agents have it: all, those that may have children of their own, or none.
+    children: Literal["all", "parents", "none"] = "all"
+    # Which agents have it, by id: one that needs what an agent may lack says so here.
+    exists_for: Callable[[str], bool] = lambda _agent_id: True
     # What it returns was written by strangers.
     taints: bool = False
 

@@ -1,1 +1,1 @@
-"""What a home offers to its tools: the other side of each contract in `tools.ports`."""
+"""What a home offers to its tools: the other side of each contract in `tools.services`."""

@@ -8,7 +8,7 @@ from homarus.config.view import Config
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
 from homarus.gateway.offers.views import Conversations
-from homarus.tools.ports import Json
+from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a home offers to its tools: each contract of `tools.ports` that can be filled here, filled."""
+"""What a home offers to its tools: each contract of `tools.services` that can be filled here, filled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.later import later, made_later
 from homarus.gateway.offers.looker import Looker
 from homarus.models.access import Models
-from homarus.tools.registry import ToolServices
+from homarus.tools.services import ToolServices
 
 if TYPE_CHECKING:
     from homarus.gateway.app import Runtime
@@ -46,7 +46,7 @@ def offers_of(runtime: Runtime) -> tuple[ToolServices, Callable[[], Awaitable[No
         spawner=runtime.children,
         status=made_later(lambda: cards.Cards(runtime, view)),
         gateway=made_later(lambda: control.ConfigControl(runtime.config, runtime.env)),
-        looker=Looker(runtime),
+        vision=Looker(runtime),
     )
     return services, aclose
 
@@ -73,5 +73,5 @@ def closed_offers(config: Config) -> ToolServices:
         spawner=nothing,
         status=nothing,
         gateway=nothing,
-        looker=Looker(_Home(config)),
+        vision=Looker(_Home(config)),
     )

@@ -37,7 +37,7 @@ class Seeing(Protocol):
 
 
 class Looker:
-    """The `Looker` of a home."""
+    """The `VisionBackend` of a home."""
 
     def __init__(self, home: Seeing) -> None:
         self._home = home

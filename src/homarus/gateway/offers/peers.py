@@ -28,7 +28,7 @@ from homarus.queue.collect import Queued
 from homarus.queue.lane import SessionLane
 from homarus.sandbox.spec import SandboxSpec
 from homarus.storage.cache import BoundedCache
-from homarus.tools.ports import Json
+from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
 
 _log = logging.getLogger(__name__)
