@@ -6,23 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids
-from homarus.core.later import later
 from homarus.core.messages import Part, Text, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import Risk, ToolSpec
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.wish import ExecWish
-
-if TYPE_CHECKING:
-    from homarus.tools import schema as schemas
-else:
-    schemas = later("homarus.tools.schema")
 
 
 class ToolOutput(Struct, frozen=True):
@@ -158,11 +152,6 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     def name(self) -> str:
         """Return the name that the model calls."""
         return self.spec.name
-
-    @cached_property
-    def usual(self) -> schemas.Usual:
-        """Return what knows a call that needs no fitting."""
-        return schemas.Usual(self.schema or self.spec.parameters)
 
     @cached_property
     def replay_safe(self) -> bool:
