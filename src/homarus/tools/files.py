@@ -9,9 +9,10 @@ import stat
 from typing import Any
 
 from homarus.core.errors import ToolError
-from homarus.core.messages import Image, Text
+from homarus.core.messages import Image, Text, Trust
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
+from homarus.tools.names import PRIVATE_FILES, PRIVATE_FOLDERS
 from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put, spelled
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
@@ -78,7 +79,7 @@ LS = ToolSpec(
     description="List a folder; names of folders end with a slash.",
     parameters={
         "type": "object",
-        "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}},
+        "properties": {"path": {"type": "string", "default": "."}, "limit": {"type": "integer", "minimum": 1}},
     },
 )
 
@@ -123,8 +124,9 @@ class _Kit:
         )
 
     async def ls(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        spot = locate(context, arguments.get("path") or ".", self._reach)
+        spot = locate(context, arguments["path"], self._reach)
         limit = min(arguments.get("limit", MAX_ENTRIES), MAX_ENTRIES)
+        private = PRIVATE_FILES | PRIVATE_FOLDERS if context.trust in {Trust.GROUP, Trust.EXTERNAL} else frozenset()
         with opened(spot) as root:
             try:
                 fd = root.open(spot.name, os.O_RDONLY | os.O_DIRECTORY)
@@ -134,7 +136,7 @@ class _Kit:
                 ) from None
             try:
                 # A folder of a million entries takes a second; nobody else waits for it.
-                names, more = await asyncio.to_thread(_names, fd, limit)
+                names, more = await asyncio.to_thread(_names, fd, limit, private)
             finally:
                 os.close(fd)
         if not names:
@@ -246,12 +248,13 @@ def _after(data: bytes, lines: int) -> int:
     return data.replace(b"\n", b"\0", lines - 1).find(b"\n") + 1
 
 
-def _names(fd: int, limit: int) -> tuple[list[str], bool]:
+def _names(fd: int, limit: int, private: frozenset[str]) -> tuple[list[str], bool]:
     """Return the first names in the order of the alphabet; a folder of a million entries costs time, never memory."""
     import heapq
 
     with os.scandir(fd) as entries:
-        first = heapq.nsmallest(limit + 1, ((entry.name.casefold(), entry.name) for entry in entries))
+        names = ((entry.name.casefold(), entry.name) for entry in entries)
+        first = heapq.nsmallest(limit + 1, (pair for pair in names if pair[0] not in private))
     names = [name for _, name in first]
     shown = []
     for name in names[:limit]:
