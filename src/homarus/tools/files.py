@@ -6,14 +6,15 @@ import asyncio
 import base64
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from homarus.core.errors import ToolError
 from homarus.core.messages import Image, Text, Trust
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.names import PRIVATE_FILES, PRIVATE_FOLDERS
 from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put, spelled
+from homarus.tools.protected import is_private
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -126,7 +127,11 @@ class _Kit:
     async def ls(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         spot = locate(context, arguments["path"], self._reach)
         limit = min(arguments.get("limit", MAX_ENTRIES), MAX_ENTRIES)
-        private = PRIVATE_FILES | PRIVATE_FOLDERS if context.trust in {Trust.GROUP, Trust.EXTERNAL} else frozenset()
+        others = context.trust in {Trust.GROUP, Trust.EXTERNAL}
+
+        def is_open(name: str) -> bool:
+            return not (others and is_private(f"{spot.path}/{name}", str(context.workspace)))
+
         with opened(spot) as root:
             try:
                 fd = root.open(spot.name, os.O_RDONLY | os.O_DIRECTORY)
@@ -136,7 +141,7 @@ class _Kit:
                 ) from None
             try:
                 # A folder of a million entries takes a second; nobody else waits for it.
-                names, more = await asyncio.to_thread(_names, fd, limit, private)
+                names, more = await asyncio.to_thread(_names, fd, limit, is_open)
             finally:
                 os.close(fd)
         if not names:
@@ -248,13 +253,13 @@ def _after(data: bytes, lines: int) -> int:
     return data.replace(b"\n", b"\0", lines - 1).find(b"\n") + 1
 
 
-def _names(fd: int, limit: int, private: frozenset[str]) -> tuple[list[str], bool]:
+def _names(fd: int, limit: int, is_open: Callable[[str], bool]) -> tuple[list[str], bool]:
     """Return the first names in the order of the alphabet; a folder of a million entries costs time, never memory."""
     import heapq
 
     with os.scandir(fd) as entries:
-        names = ((entry.name.casefold(), entry.name) for entry in entries)
-        first = heapq.nsmallest(limit + 1, (pair for pair in names if pair[0] not in private))
+        found = ((entry.name.casefold(), entry.name) for entry in entries if is_open(entry.name))
+        first = heapq.nsmallest(limit + 1, found)
     names = [name for _, name in first]
     shown = []
     for name in names[:limit]:

@@ -23,8 +23,8 @@ from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.tools.globs import compile_glob
-from homarus.tools.names import PRIVATE_FILES, PRIVATE_FOLDERS
 from homarus.tools.paths import Reach, Spot, closed_below, locate, opened
+from homarus.tools.protected import is_private
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_MATCHES, MAX_FOUND, MAX_CONTEXT, MAX_PATTERN = 100, 1_000, 20, 10_000
@@ -149,6 +149,8 @@ class _Found:
         if kind == "binary":
             self.binary = True
             return True
+        if kind == "gap" and not self._rows:
+            return True
         counts = kind in {"match", "name"}
         if counts and self.count >= self._limit:
             self.note = self._more
@@ -175,14 +177,12 @@ async def _search(context: ToolContext, reach: Reach, spot: Spot, query: dict[st
     closed: tuple[str, ...] = ()
     if reach.state and not context.sandbox.enforced:
         closed = closed_below(str(spot.path), str(reach.state))
-    # What only the owner reads is in nobody else's results, wherever the search begins.
-    others = context.trust in {Trust.GROUP, Trust.EXTERNAL}
-    private = sorted(PRIVATE_FILES | PRIVATE_FOLDERS) if others else []
     with opened(spot) as root:
-        _check_kind(root, spot, folder_only=query["mode"] == "find")
+        is_folder = _check_kind(root, spot, folder_only=query["mode"] == "find")
         start = _real_name(root, spot)
         fd = root.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    order = {**query, "fd": fd, "start": start, "shown": spot.path.name, "closed": closed, "private": private}
+    base = spot.path if is_folder else spot.path.parent
+    order = {**query, "fd": fd, "start": start, "shown": spot.path.name, "closed": closed}
     code = f"import sys; sys.path.insert(0, {_SOURCE!r}); from homarus.tools.search_run import main; main()"
     try:
         process = await asyncio.create_subprocess_exec(
@@ -202,7 +202,9 @@ async def _search(context: ToolContext, reach: Reach, spot: Spot, query: dict[st
         with context.cancel.interrupting():
             async with asyncio.timeout(SECONDS):
                 async for line in process.stdout:
-                    if not into.take(*msgspec.json.decode(line, type=tuple[str, str])):
+                    kind, name, rest = msgspec.json.decode(line, type=tuple[str, str, str])
+                    text = "--" if kind == "gap" else name + rest
+                    if not _is_closed(f"{base}/{name}", context) and not into.take(kind, text):
                         return
                 if await process.wait() != 0:
                     into.note = "the search ended early; try a simpler pattern or a smaller folder"
@@ -212,6 +214,11 @@ async def _search(context: ToolContext, reach: Reach, spot: Spot, query: dict[st
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+def _is_closed(path: str, context: ToolContext) -> bool:
+    """Say whether a row is not for who asked: what only the owner reads is in nobody else's results."""
+    return context.trust in {Trust.GROUP, Trust.EXTERNAL} and is_private(path, str(context.workspace))
 
 
 def _real_name(root: Root, spot: Spot) -> str:
@@ -246,8 +253,8 @@ def _check_glob(text: str) -> None:
         raise ToolError(f"'{single_line(text, 80)}' is no glob: {problem}", cure=cure) from None
 
 
-def _check_kind(root: Root, spot: Spot, *, folder_only: bool) -> None:
-    """Raise when a place is nothing that can be searched."""
+def _check_kind(root: Root, spot: Spot, *, folder_only: bool) -> bool:
+    """Return whether a place is a folder; raise when it is nothing that can be searched."""
     try:
         fd = root.open(spot.name, os.O_RDONLY | os.O_DIRECTORY)
     except BoundaryError:
@@ -263,3 +270,4 @@ def _check_kind(root: Root, spot: Spot, *, folder_only: bool) -> None:
         os.close(fd)
     if folder_only and not folder:
         raise ToolError(f"{spot.path} is a file", cure="find looks in folders; give path a folder")
+    return folder

@@ -1,8 +1,8 @@
 """The program behind grep and find. It runs in a process of its own, so that a slow pattern can be stopped.
 
 It goes through a folder by descriptor and follows no link, so nothing outside of the folder can be reached whatever is
-swapped meanwhile. It prints one JSON list per line: what kind of row it is, and the row as it is shown. Only the standard
-library: it starts without site-packages.
+swapped meanwhile. It prints one JSON list per line: what kind of row it is, the file or folder that it is about, and the rest
+of the row. Only the standard library: it starts without site-packages.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def main() -> None:
                 grep.file(file, name)
 
 
-def _print(kind: str, text: str = "") -> None:
-    sys.stdout.write(json.dumps([kind, text]) + "\n")
+def _print(kind: str, name: str, text: str = "") -> None:
+    sys.stdout.write(json.dumps([kind, name, text]) + "\n")
 
 
 def _spelled(name: str) -> str:
@@ -96,13 +96,7 @@ def _passed_over(order: dict[str, Any]) -> Callable[[str], bool]:
     """Return what says of a path, whatever the rules on the way say, that it is not looked at."""
     names = {".git", "node_modules"} if order["mode"] == "find" else {".git"}
     closed = [compile_glob(f"/{glob}") for glob in order["closed"]]
-    private = frozenset(order["private"])
-
-    def passed_over(path: str) -> bool:
-        name = path.rpartition("/")[2]
-        return name in names or name.casefold() in private or any(glob.fullmatch(path) for glob in closed)
-
-    return passed_over
+    return lambda path: path.rpartition("/")[2] in names or any(glob.fullmatch(path) for glob in closed)
 
 
 def _walk(folder: int, shown: str, layers: Layers, order: dict[str, Any]) -> Iterator[tuple[str, int]]:
@@ -176,7 +170,7 @@ class _Grep:
             pieces = _decoded(source) if wide else _pieces(source)
             if b"\0" in data[:_HEAD] and not wide:
                 if named and any(hit for _, _, hit in self._lines(pieces)):
-                    _print("binary")
+                    _print("binary", _spelled(name))
                 return
             self._print_matches(_spelled(name), pieces)
 
@@ -194,18 +188,18 @@ class _Grep:
                 break
             if hit:
                 if self._around and shown and number - len(before) > shown + 1:
-                    _print("gap", "--")
+                    _print("gap", name)
                 for earlier, text in before if self._around else ():
                     if earlier > shown:
-                        _print("context", f"{name}-{earlier}- {_cut(text)}")
-                _print("match", f"{name}:{number}: {_cut(line)}")
+                        _print("context", name, f"-{earlier}- {_cut(text)}")
+                _print("match", name, f":{number}: {_cut(line)}")
                 shown, follow = number, self._around
             elif follow:
-                _print("context", f"{name}-{number}- {_cut(line)}")
+                _print("context", name, f"-{number}- {_cut(line)}")
                 shown, follow = number, follow - 1
             before.append((number, line))
         if shown and self._around:
-            _print("gap", "--")
+            _print("gap", name)
         sys.stdout.flush()
 
     def _lines(self, pieces: Iterator[str]) -> Iterator[tuple[int, str, bool]]:
