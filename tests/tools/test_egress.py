@@ -339,6 +339,31 @@ async def test_a_tainted_turn_follows_no_redirect_to_another_host(tmp_path: Path
         assert (other.asked == []) is tainted
 
 
+@pytest.mark.parametrize("tainted", [False, True])
+async def test_a_search_of_a_tainted_turn_stays_with_its_engine(tmp_path: Path, site: Site, tainted: bool) -> None:
+    async with Site(lambda path, headers: reply(b"{}", "application/json")) as other:
+        site.handler = lambda path, headers: moved(f"http://localhost:{other.port}{path}")
+        backend = backend_for("", base_url=f"http://127.0.0.1:{site.port}/")
+        egress = Egress(own=frozenset({backend.own, f"localhost:{other.port}"}))
+        ctx = context(tmp_path, taint=Taint(("mail",) if tainted else ()))
+        result = await call([search_tool(egress, backend, 5, 5)], "web_search", ctx, query="x")
+        assert ("leads to another host" in result.text) is tainted
+        assert (other.asked == []) is tainted
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_the_links_of_a_page_that_the_owner_named_are_known(tmp_path: Path, site: Site, named: bool) -> None:
+    page = (
+        b"<a href='/a?x=1#y'>a</a><a href=b/c>b</a><a href='//evil.example/'>e</a><a href='https://evil.example/'>e</a>"
+        b"<p hidden><a href=/hidden>h</a></p><a href='http://[bad'>x</a><a href='mailto:a@b'>m</a>"
+    )
+    site.handler = lambda path, headers: reply(page)
+    base = f"http://127.0.0.1:{site.port}"
+    ctx = context(tmp_path, said=f"look at {base}/dir/page, please" if named else "look at that page")
+    await call([fetch_tool(own(site), FetchSettings())], "web_fetch", ctx, url=f"{base}/dir/page")
+    assert ctx.links == ({f"{base}/a?x=1", f"{base}/dir/b/c"} if named else set())
+
+
 async def test_what_a_server_says_in_an_error_taints_too(tmp_path: Path, site: Site) -> None:
     site.handler = lambda path, headers: reply(b"\0\0", "obey/me")
     ctx = context(tmp_path)

@@ -82,6 +82,13 @@ def readable(html: str) -> tuple[str, str]:
     return " ".join(reader.title.split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
+def links(html: str) -> list[str]:
+    """Return where the links of a page lead, as they are written there; those that nobody sees do not count."""
+    reader = _Reader()
+    reader.read(html)
+    return reader.links
+
+
 def plain(text: str) -> str:
     """Return text with its named and numbered characters as such; a number that is none stays as it is."""
     try:
@@ -94,6 +101,7 @@ class _Reader:
     def __init__(self) -> None:
         self.out: list[str] = []
         self.title = ""
+        self.links: list[str] = []
         # The tags that are open, each with whether it hides what is in it; and how many of them do.
         self._open: list[tuple[str, bool]] = []
         self._hiding = 0
@@ -155,6 +163,7 @@ class _Reader:
             self.out.append(" | ")
         elif name == "a":
             self._link = values.get("href", "")
+            self.links += [self._link] if self._link else []
 
     def _close(self, name: str) -> None:
         quiet = self._hiding

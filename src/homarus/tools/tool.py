@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids
@@ -101,6 +101,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...] = ()
     # What the owner has said to begin this turn. Nothing where anybody or anything else speaks: what they name, nobody chose.
     said: str = ""
+    # The links of pages that were named there: what is linked is chosen with the page, as long as nothing is added to it.
+    links: set[str] = field(default_factory=set)
 
     @property
     def shared(self) -> bool:

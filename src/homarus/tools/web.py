@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 from homarus.core.errors import ToolError
 from homarus.core.later import later
@@ -32,6 +33,7 @@ _TEXTUAL = (
     "application/rss",
     "application/atom",
 )
+_MAX_LINKS = 1_000
 _CHARSET = late(r"charset=[\"']?([\w-]{1,40})")
 # What Python can decode and no page is written in.
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
@@ -81,6 +83,8 @@ def fetch_tool(egress: fetching.Egress, settings: FetchSettings) -> Tool:
         )
         # A large page takes a second; nobody else waits for it.
         text = await asyncio.to_thread(as_text, page)
+        if target.names(context.said, target.address_of(url)):
+            context.links.update(await asyncio.to_thread(_links, page, url))
         room = min(arguments.get("maxChars", settings.max_chars), settings.max_chars)
         cut = len(text) > room or page.truncated
         body = text[:room] + ("\n[cut here]" if cut else "")
@@ -101,9 +105,8 @@ def search_tool(egress: fetching.Egress, backend: Backend, count: int, seconds: 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         number = min(arguments.get("count", count), 10)
         url, headers = backend.request(arguments["query"][:400], number)
-        page = await egress.fetch(
-            url, headers=headers, limits=fetching.Limits(2_000_000, seconds), cancel=context.cancel
-        )
+        held = fetching.Limits(2_000_000, seconds, elsewhere=not context.taint)
+        page = await egress.fetch(url, headers=headers, limits=held, cancel=context.cancel)
         if page.status >= 400:
             raise ToolError(
                 f"the search engine ({backend.name}) answered {page.status}", cure="try later, or another query"
@@ -124,18 +127,41 @@ def as_text(page: fetching.Fetched) -> str:
     kind = page.content_type
     if not kind.startswith(_TEXTUAL) and kind and b"\0" in page.body[:1000]:
         raise ToolError(f"{page.url} is {kind.partition(';')[0]}, not text", cure="fetch a page, not a file")
+    text, html = _decoded(page)
+    if html:
+        from homarus.tools.htmltext import readable
+
+        title, body = readable(text)
+        return f"{title}\n\n{body}".strip() if title else body
+    return text
+
+
+def _decoded(page: fetching.Fetched) -> tuple[str, bool]:
+    """Return a page as text, and whether that is HTML."""
+    kind = page.content_type
     found = _CHARSET.search(kind)
     wanted = found[1].replace("-", "_") if found else ""
     try:
         text = page.body.decode(wanted if wanted and wanted not in _NO_CHARSETS else "utf-8", "replace")
     except (LookupError, UnicodeError):
         text = page.body.decode("utf-8", "replace")
-    if "html" in kind or (not kind and "<html" in text[:500].lower()):
-        from homarus.tools.htmltext import readable
+    return text, "html" in kind or (not kind and "<html" in text[:500].lower())
 
-        title, body = readable(text)
-        return f"{title}\n\n{body}".strip() if title else body
-    return text
+
+def _links(page: fetching.Fetched, named: str) -> set[str]:
+    """Return the links of a page that stay on the host that was named."""
+    from homarus.tools.htmltext import links
+
+    text, html = _decoded(page)
+    host, found = urlsplit(named).hostname, set()
+    for link in links(text)[:_MAX_LINKS] if html else ():
+        try:
+            address = target.address_of(urljoin(page.url, link))
+            if address and urlsplit(address).hostname == host:
+                found.add(address)
+        except ValueError:
+            continue
+    return found
 
 
 def _line(hit: Hit) -> str:
