@@ -12,7 +12,7 @@ from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, opened
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, allowing, said
 
 if TYPE_CHECKING:
     from homarus.tools import egress as fetching
@@ -63,6 +63,7 @@ CRON = ToolSpec(
         "required": ["action"],
     },
 )
+_CONFIG = ["config.get", "config.patch", "config.schema", "restart"]
 GATEWAY = ToolSpec(
     name="gateway",
     order=170,
@@ -71,7 +72,7 @@ GATEWAY = ToolSpec(
     parameters={
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ["config.get", "config.patch", "config.schema", "restart"]},
+            "action": {"type": "string", "enum": _CONFIG},
             "path": _TEXT,
             "patch": {"type": "object"},
             "note": _TEXT,
@@ -131,6 +132,8 @@ def gateway_tool(control: GatewayControl) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if arguments["action"] == "config.patch" and not arguments.get("patch"):
             raise ToolError("gateway config.patch needs patch", cure="give the keys to change as an object")
+        if arguments["action"] == "config.apply" and not arguments.get("raw"):
+            raise ToolError("gateway config.apply needs raw", cure="give the whole configuration as JSON text")
         return _said(await control.act(context, arguments["action"], arguments))
 
     return Tool(
@@ -138,6 +141,12 @@ def gateway_tool(control: GatewayControl) -> Tool:
         risk=Risk.ADMIN,
         run=run,
         group="automation",
+        schema=allowing(
+            GATEWAY,
+            action={"type": "string", "enum": [*_CONFIG, "config.apply", "update.run"]},
+            raw=_TEXT,
+            baseHash=_TEXT,
+        ),
         owner_only=True,
         children="none",
         sequential=True,

@@ -32,6 +32,11 @@ def said(text: str, *, is_error: bool = False, **details: Any) -> ToolOutput:
     return ToolOutput((Text(text),), details or None, is_error)
 
 
+def allowing(spec: ToolSpec, **more: dict[str, Any]) -> dict[str, Any]:
+    """Return what a call may say besides: few models do, and the others are not charged for it with every turn."""
+    return {**spec.parameters, "properties": {**spec.parameters["properties"], **more}}
+
+
 class Taint:
     """Whether this turn has read text that nobody trusted wrote. It only grows while the turn lasts."""
 
