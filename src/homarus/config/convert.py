@@ -7,7 +7,6 @@ own, turns the whole block into that. A rule that is misspelt must not be a rule
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -60,7 +59,10 @@ def _slips(value: Any, into: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]
     # `beside` are the keys that others read in the same object.
     known = (*into.__struct_encode_fields__, *getattr(into, "beside", ()))
     unset = {_letters(name): name for name in known if name not in value}
-    for key in value.keys() - set(known) if unset else ():
+    strange = value.keys() - set(known)
+    if strange and unset:
+        import difflib  # most blocks hold nothing strange, and start without it
+    for key in strange if unset else ():
         near = difflib.get_close_matches(_letters(str(key)), unset, n=1, cutoff=0.75)
         if near:
             yield (*path, key), unset[near[0]]

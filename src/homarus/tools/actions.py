@@ -153,16 +153,16 @@ def gateway_tool(control: GatewayControl) -> Tool:
     )
 
 
-def image_tool(vision: VisionBackend, reach: Reach, egress: fetching.Egress | None) -> Tool:
-    """Return the image tool; without egress it looks at files only."""
+def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
+    """Return the image tool; without the web it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         where = arguments["image"]
         if target.is_url(where):
-            if egress is None:
+            if not web:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
             limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
-            page = await egress.fetch(
+            page = await fetching.Egress().fetch(
                 where.strip(), limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
             )
             data = page.body if page.status < 400 else b""

@@ -14,7 +14,6 @@ from homarus.core.messages import Image, Text, Trust
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put, spelled
-from homarus.tools.protected import is_private
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -130,6 +129,8 @@ class _Kit:
         others = context.trust in {Trust.GROUP, Trust.EXTERNAL}
 
         def is_open(name: str) -> bool:
+            from homarus.tools.protected import is_private
+
             return not (others and is_private(f"{spot.path}/{name}", str(context.workspace)))
 
         with opened(spot) as root:

@@ -18,9 +18,10 @@ from homarus.tools.paths import Reach, Spot, locate, opened, put
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import diff, patchtext
+    from homarus.tools import patchtext
+    from homarus.tools import textedit as diff
 else:
-    diff = later("homarus.tools.diff")
+    diff = later("homarus.tools.textedit")
     patchtext = later("homarus.tools.patchtext")
 
 

@@ -22,9 +22,7 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.globs import compile_glob
 from homarus.tools.paths import Reach, Spot, closed_below, locate, opened
-from homarus.tools.protected import is_private
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_MATCHES, MAX_FOUND, MAX_CONTEXT, MAX_PATTERN = 100, 1_000, 20, 10_000
@@ -218,6 +216,8 @@ async def _search(context: ToolContext, reach: Reach, spot: Spot, query: dict[st
 
 def _is_closed(path: str, context: ToolContext) -> bool:
     """Say whether a row is not for who asked: what only the owner reads is in nobody else's results."""
+    from homarus.tools.protected import is_private
+
     return context.trust in {Trust.GROUP, Trust.EXTERNAL} and is_private(path, str(context.workspace))
 
 
@@ -246,6 +246,8 @@ def _check_pattern(pattern: str, *, literal: bool) -> None:
 
 
 def _check_glob(text: str) -> None:
+    from homarus.tools.globs import compile_glob
+
     try:
         compile_glob(text)
     except re.error as problem:
