@@ -17,8 +17,8 @@ from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
 from homarus.core.tools import ToolSpec
-from homarus.gateway.compose import Composer, PromptRequest
-from homarus.gateway.hooking import load_registry
+from homarus.agent.compose import Composer, PromptRequest
+from homarus.agent.hook_events import load_registry
 from homarus.storage.boundary import Root
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.names import LOADED

@@ -19,8 +19,8 @@ from homarus.context.audit import HEADINGS
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text, Usage
 from homarus.core.routes import main_session
-from homarus.gateway.app import Runtime
-from homarus.gateway.library import Agent
+from homarus.runtime.runtime import Runtime
+from homarus.runtime.library import Agent
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 
 AT = (10, 300, 1_000)

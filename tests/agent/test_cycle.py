@@ -7,7 +7,7 @@ import pytest
 from tests.context.test_compact import good
 
 from homarus.agent.cycle import Counts
-from homarus.agent.live import Live
+from homarus.agent.open_session import Live
 from homarus.context.budget import budget_for
 from homarus.context.compact import undo
 from homarus.context.engine import EngineCall

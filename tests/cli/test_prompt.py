@@ -20,8 +20,8 @@ from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
 from homarus.core.routes import SessionKey
-from homarus.gateway.compose import Composer, PromptRequest
-from homarus.gateway.toolkit import tool_specs
+from homarus.agent.compose import Composer, PromptRequest
+from homarus.agent.toolkit import tool_specs
 from homarus.prompt.facts import StableFacts
 from homarus.prompt.modes import Mode
 from homarus.prompt.sections.tooling import command_line

@@ -20,7 +20,7 @@ from homarus.core.events import TextDelta
 from homarus.core.messages import Assistant, Inbound, StopReason, Text, ToolCall, Trust, Usage, User
 from homarus.core.routes import main_session
 from homarus.core.tools import Risk, ToolSpec
-from homarus.gateway.app import Runtime
+from homarus.runtime.runtime import Runtime
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential

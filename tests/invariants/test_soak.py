@@ -15,7 +15,7 @@ from homarus.config.paths import resolve_paths
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Inbound, StopReason, Text, ToolCall, ToolResult, Trust, Usage
 from homarus.core.routes import SessionKey, SessionKind, named_session
-from homarus.gateway.app import Runtime
+from homarus.runtime.runtime import Runtime
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 
 

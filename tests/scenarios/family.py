@@ -12,7 +12,7 @@ from tests.scenarios.home import House, last_user
 from tests.scenarios.script import Line
 
 from homarus import Agent
-from homarus.agent.subagents import RESULT_HEAD, TASK_HEAD
+from homarus.subagents.child import RESULT_HEAD, TASK_HEAD
 from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
 from homarus.core.errors import Cancelled, ModelError, ModelFailure

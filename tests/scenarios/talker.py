@@ -25,8 +25,8 @@ from tests.models.servers import (
 
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import Clock
-from homarus.gateway.app import Runtime
-from homarus.gateway.library import Agent
+from homarus.runtime.runtime import Runtime
+from homarus.runtime.library import Agent
 
 OPENAI, ANTHROPIC = "openai-completions", "anthropic-messages"
 

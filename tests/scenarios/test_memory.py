@@ -14,7 +14,7 @@ from tests.scenarios.script import Line
 
 from homarus.core.clock import SystemClock
 from homarus.core.messages import Trust, User
-from homarus.gateway.memories import open_memory
+from homarus.agent.memories import open_memory
 
 RECALL: dict[str, Any] = {"agents": {"defaults": {"memorySearch": {"provider": "none", "preReply": {"enabled": True}}}}}
 WATCH: dict[str, Any] = {

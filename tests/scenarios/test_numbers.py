@@ -18,7 +18,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.routes import SessionKey, main_session
-from homarus.gateway.marks import lane_of
+from homarus.runtime.marks import lane_of
 from homarus.models.catalog import Catalog
 from homarus.models.http import HttpClient
 from homarus.models.ref import ModelRef

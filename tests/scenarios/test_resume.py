@@ -22,7 +22,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Inbound, Message, StopReason, Text, ToolCall, ToolResult, Trust
 from homarus.core.routes import main_session
 from homarus.core.tools import Risk
-from homarus.gateway.app import Runtime
+from homarus.runtime.runtime import Runtime
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.sessions.repair import APART
 from homarus.tools.tool import ToolContext, ToolOutput, said

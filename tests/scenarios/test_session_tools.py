@@ -11,10 +11,10 @@ from tests.scenarios.script import Line
 
 from homarus.core.messages import ToolCall, ToolResult, Trust
 from homarus.core.routes import SessionKey, SessionKind, chat_session, main_session, named_session
-from homarus.gateway.app import Runtime
-from homarus.gateway.intake.errands import call_tool
-from homarus.gateway.library import Agent
-from homarus.gateway.offers.visible import PeerSettings, Scope, Sight, scope_of
+from homarus.runtime.runtime import Runtime
+from homarus.runtime.session_ops import call_tool
+from homarus.runtime.library import Agent
+from homarus.runtime.tool_backends.visibility import PeerSettings, Scope, Sight, scope_of
 from homarus.tools.execute import TAINTED, execute
 
 OFF = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
@@ -236,7 +236,7 @@ async def test_taint_travels_with_a_message_and_with_its_answer(tmp_path: Path) 
 
         object.__setattr__(runtime.turns, "_services", replaced(runtime.turns._services, spying))
         async with runtime.errand(MAIN) as cancel:
-            from homarus.gateway.intake.errands import _quiet
+            from homarus.runtime.session_ops import _quiet
 
             async with runtime.turns.staged(*_quiet(runtime, MAIN, cancel)) as stage:
                 context, box = stage.prepared.context, stage.prepared.box

@@ -13,7 +13,7 @@ from homarus.cli.main import run
 from homarus.cli.prompt import prompt_of
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text
-from homarus.gateway.library import Agent
+from homarus.runtime.library import Agent
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 
 

@@ -19,8 +19,8 @@ from homarus.core.clock import CountingIds, SystemClock
 from homarus.core.errors import Denied, HomarusError, ToolError
 from homarus.core.messages import Trust
 from homarus.core.routes import Route, SessionKey, main_session
-from homarus.gateway.app import Runtime
-from homarus.gateway.subagents.children import AtWork
+from homarus.runtime.runtime import Runtime
+from homarus.subagents.run import AtWork
 from homarus.sessions.row import SessionEntry
 from homarus.tools.tool import ToolContext
 

@@ -14,7 +14,7 @@ from tests.scenarios.home import until
 from tests.scenarios.script import Line
 from tests.scenarios.test_subagents import MAIN, children, finished
 
-from homarus.agent.subagents import RESULT_HEAD
+from homarus.subagents.child import RESULT_HEAD
 from homarus.core.errors import Locked
 from homarus.core.events import ApprovalAsked
 from homarus.core.messages import Inbound, ToolResult, Trust, User

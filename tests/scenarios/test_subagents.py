@@ -13,7 +13,7 @@ from tests.scenarios.family import WAIT, Family, Scene, spawn
 from tests.scenarios.home import until
 from tests.scenarios.script import Line
 
-from homarus.agent.subagents import RESULT_HEAD, TASK_HEAD
+from homarus.subagents.child import RESULT_HEAD, TASK_HEAD
 from homarus.core.messages import ToolResult
 from homarus.core.routes import SessionKey
 

@@ -13,7 +13,7 @@ from homarus.context.audit import HEADINGS
 from homarus.core.messages import Inbound, ToolResult, Trust
 from homarus.core.routes import SessionKind, chat_session
 from homarus.core.tools import Risk, ToolSpec
-from homarus.gateway.intake.errands import call_tool, compact_now
+from homarus.runtime.session_ops import call_tool, compact_now
 from homarus.tools.execute import TAINTED
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 

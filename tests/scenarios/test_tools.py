@@ -14,8 +14,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
 from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
 from homarus.core.messages import Assistant, StopReason, Text, ToolCall, Trust
-from homarus.gateway.intake.errands import call_tool
-from homarus.gateway.library import Agent
+from homarus.runtime.session_ops import call_tool
+from homarus.runtime.library import Agent
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from homarus.agent.live import Live
+from homarus.agent.open_session import Live
 from homarus.core.clock import epoch_ms
 
 if TYPE_CHECKING:

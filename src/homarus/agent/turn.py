@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.agent.live import Live, OpenSessions
+from homarus.agent.open_session import Live, OpenSessions
 from homarus.agent.loop import Loop, LoopSettings, Run
 from homarus.agent.model import ChainModel
 from homarus.agent.outcome import Outcome, Status
 from homarus.agent.resume import settle_open_calls
 from homarus.agent.services import Prepared, Speech, TurnServices
-from homarus.agent.windows import Scene, Windows, speech_for
+from homarus.agent.window import Scene, Windows, speech_for
 from homarus.context.pins import signed
 from homarus.context.window import SessionWindow
 from homarus.core.cancel import Cancel

@@ -86,7 +86,7 @@ def add(
 ) -> None:
     """Add an AGENT to the roster and lay out its workspace."""
     from homarus.core.routes import normalize_agent_id
-    from homarus.gateway.setup import seed_agent
+    from homarus.admin.setup import seed_agent
     from homarus.workspace.agents import resolve_workspace
     from homarus.workspace.roster import add_agent
 

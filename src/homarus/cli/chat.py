@@ -12,7 +12,7 @@ from homarus.cli.options import pass_app
 
 if TYPE_CHECKING:
     from homarus.cli.chat_words import Words
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
 HISTORY = "chat-history"
 GARBAGE_AFTER = 20_000
@@ -86,7 +86,7 @@ def words_of(app: App, agent: Agent) -> Words:
     """Return everything that can be completed in this home."""
     from pathlib import Path
 
-    from homarus.agent.commands.table import unique
+    from homarus.commands.table import unique
     from homarus.cli.chat_words import Words
 
     front, name = agent.conversation.front, agent.session.agent_id

@@ -11,7 +11,7 @@ from homarus.core.events import RunEnded
 from homarus.core.text import single_line
 
 if TYPE_CHECKING:
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
 LEAVING = frozenset({"/exit", "/quit", "/bye"})
 

@@ -30,7 +30,7 @@ from homarus.core.events import RunEvent, RunStarted
 from homarus.core.text import printable, single_line
 
 if TYPE_CHECKING:
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LEAVE = "/exit"

@@ -42,7 +42,7 @@ def command(app: App, keep: bool) -> int:
 async def _talk(app: App, folder: Path, *, keep: bool) -> int:
     from homarus.core.events import RunEnded, ToolEnded, ToolStarted
     from homarus.delivery.sanitize import shape
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
     out = app.out
     env = {"HOME": str(folder), "PATH": app.env.get("PATH", "/usr/bin:/bin"), "LANG": app.env.get("LANG", "C.UTF-8")}

@@ -20,8 +20,8 @@ def command(app: App, fix: bool, as_json: bool) -> int:
     Looking changes nothing. Exit code 1 when an error is left.
     """
     from homarus.config.load import load_config
-    from homarus.gateway.doctor.examine import examine
-    from homarus.gateway.doctor.finding import Home, Severity
+    from homarus.admin.doctor.examine import examine
+    from homarus.admin.doctor.finding import Home, Severity
 
     subject = Home(load_config(app.paths, app.env), app.env, app.clock)
     findings = examine(subject)

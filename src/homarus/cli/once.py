@@ -14,7 +14,7 @@ from homarus.cli.app import App
 if TYPE_CHECKING:
     from homarus.cli.reply import Turned
     from homarus.core.events import RunEvent
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
     from homarus.sessions.row import SessionEntry
 
 INTERRUPTED = 130
@@ -43,8 +43,8 @@ def answer(app: App, asked: Asked) -> int:
 def open_agent(app: App, agent_id: str, session: str) -> Agent:
     """Open an agent of this home in one of its sessions."""
     from homarus.core.clock import SystemIds
-    from homarus.gateway.app import Runtime
-    from homarus.gateway.library import Agent
+    from homarus.runtime.runtime import Runtime
+    from homarus.runtime.library import Agent
 
     name = app.config.agent_named(agent_id).id
     runtime = Runtime(app.config, app.env, clock=app.clock, ids=SystemIds())

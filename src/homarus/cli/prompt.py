@@ -12,8 +12,8 @@ from homarus.cli.options import json_option, pass_app
 
 if TYPE_CHECKING:
     from homarus.core.routes import SessionKey
-    from homarus.gateway.compose import Composed, Composer
-    from homarus.gateway.past import Past
+    from homarus.agent.compose import Composed, Composer
+    from homarus.agent.session_state import Past
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,11 +44,11 @@ class Shown(NamedTuple):
 def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
     """Return the prompt that the next turn of the named session would get."""
     from homarus.core.errors import ConfigError, Denied, StorageError
-    from homarus.gateway.compose import Composer, PromptRequest
-    from homarus.gateway.estimate import sandbox_of
-    from homarus.gateway.hooking import load_registry
-    from homarus.gateway.past import Past, past_of
-    from homarus.gateway.toolkit import tool_specs
+    from homarus.agent.compose import Composer, PromptRequest
+    from homarus.agent.sandbox_for import sandbox_of
+    from homarus.agent.hook_events import load_registry
+    from homarus.agent.session_state import Past, past_of
+    from homarus.agent.toolkit import tool_specs
     from homarus.prompt.modes import Mode
     from homarus.prompt.sections.tooling import in_order
     from homarus.workspace.agents import resolve_workspace

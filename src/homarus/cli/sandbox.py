@@ -72,7 +72,7 @@ def probe_command(app: App, agent_id: str, as_json: bool) -> None:
 
 def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
     from homarus.core.routes import SessionKey, main_session
-    from homarus.gateway.estimate import sandbox_of
+    from homarus.agent.sandbox_for import sandbox_of
     from homarus.workspace.agents import resolve_workspace
 
     agent = app.config.agent_named(agent_id)

@@ -1,0 +1,129 @@
+"""The window of a turn put together: its budget, the engine, the counts, and the calls that nobody sees the answers of."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from homarus.agent.cycle import Counts
+from homarus.agent.fixed import FixedTokens
+from homarus.agent.open_session import Live
+from homarus.agent.model import ChainModel, Summaries
+from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
+from homarus.context.budget import budget_for
+from homarus.context.engine import EngineCall
+from homarus.context.flush import FLUSH_PROMPT
+from homarus.context.pins import pinned
+from homarus.context.settings import CompactionSettings, PruningSettings
+from homarus.context.window import Ports, SessionWindow, WindowFacts
+from homarus.core.later import later
+from homarus.core.messages import Assistant, Message
+from homarus.workspace.continuation import Carry
+
+if TYPE_CHECKING:
+    from homarus.agent import flush as keeping
+    from homarus.agent.turn import Given, Turn
+    from homarus.sessions import usage as costs
+else:
+    costs = later("homarus.sessions.usage")
+    keeping = later("homarus.agent.flush")
+
+
+class Scene(Struct, frozen=True):
+    """A turn with everything that it runs with."""
+
+    turn: Turn
+    given: Given
+    live: Live
+    prepared: Prepared
+    speech: Speech
+
+
+def speech_for(turn: Turn, live: Live, prepared: Prepared) -> ComposeRequest:
+    """Return what the prompt of a turn is composed for, as its session stands now."""
+    return ComposeRequest(
+        agent_id=turn.agent_id,
+        session=turn.session,
+        session_id=live.writer.session_id,
+        prepared=prepared,
+        entry=live.entry,
+        completed=live.completed,
+        occasion=live.occasion,
+        heartbeat=turn.heartbeat,
+        interactive=turn.interactive,
+        levels=turn.levels,
+        pins=tuple(pinned(live.writer.notes)),
+        notes=turn.notes,
+    )
+
+
+class Windows:
+    """Makes the windows of a process's turns."""
+
+    def __init__(self, services: TurnServices) -> None:
+        self._services = services
+        self._fixed = FixedTokens()
+
+    def open(self, scene: Scene, model: ChainModel) -> SessionWindow:
+        """Return the window of a turn; `model` is told when the system prompt has to change."""
+        services = self._services
+        turn, live, prepared = scene.turn, scene.live, scene.prepared
+        agent = services.config.agent(turn.agent_id)
+        settings = agent.block("compaction", CompactionSettings)
+
+        def count(purpose: str, answer: Assistant) -> None:
+            prepared.meter.add(answer.usage)
+            live.writer.append("custom", costs.usage_note(purpose, answer), durable=False)
+
+        async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
+            prompt = settings.memory_flush.prompt or FLUSH_PROMPT
+            saving = keeping.Saving(model, prepared.box, prepared.context, partial(count, "flush"))
+            return await saving.run(shown, prompt, services.today(turn.agent_id))
+
+        async def tell(moment: str, known: dict[str, Any]) -> list[str]:
+            return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
+
+        def renew() -> int | None:
+            if scene.speech.carried == Carry.FULL:
+                return None
+            # The files that this turn left out were in the part that is summarised now.
+            system = services.compose(speech_for(turn, live, prepared)).system
+            model.instruct(system)
+            return self._fixed.of(system.text, prepared.specs)
+
+        facts = WindowFacts(
+            budget=budget_for(prepared.window_tokens, settings),
+            compaction=settings,
+            pruning=agent.block("contextPruning", PruningSettings),
+            call=_engine_call(scene),
+            fixed_tokens=self._fixed.of(scene.speech.system.text, prepared.specs),
+            heartbeat=turn.heartbeat,
+        )
+        ports = Ports(
+            host=services.engines(turn.agent_id),
+            cycle=Counts(live, prepared.guard),
+            summarize=Summaries(prepared.client, prepared.chain, scene.given.cancel, partial(count, "compaction")),
+            flush=flush,
+            emit=scene.given.emit,
+            clock=services.clock,
+            tell=tell,
+            add=model.add,
+            renew=renew,
+        )
+        return SessionWindow(live.writer, facts, ports)
+
+
+def _engine_call(scene: Scene) -> EngineCall:
+    prepared, writer = scene.prepared, scene.live.writer
+    return EngineCall(
+        session_id=writer.session_id,
+        session_key=str(scene.turn.session),
+        session_file=writer.path,
+        token_budget=prepared.window_tokens,
+        tools=tuple([spec.name for spec in prepared.specs]),
+        model=prepared.chain.primary.key,
+        prompt=scene.turn.text,
+        heartbeat=scene.turn.heartbeat,
+    )
