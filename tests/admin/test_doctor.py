@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from homarus.config.load import load_config
-from homarus.config.paths import resolve_paths
-from homarus.core.clock import ManualClock
 from homarus.admin.doctor.examine import examine
 from homarus.admin.doctor.files import (
     check_disk,
@@ -25,6 +22,9 @@ from homarus.admin.doctor.finding import Finding, Home, Severity
 from homarus.admin.doctor.home import check_config, check_openclaw, check_workspaces
 from homarus.admin.doctor.machine import check_sandbox
 from homarus.admin.doctor.sessions import check_sessions
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
+from homarus.core.clock import ManualClock
 from homarus.storage.locks import OwnerLock
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

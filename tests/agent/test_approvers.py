@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from homarus.agent.toolkit import Approvers
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.routes import main_session
-from homarus.agent.approvers import People
 from homarus.tools.approval import Request
 
 KEY = main_session("main")
@@ -15,7 +15,7 @@ def request(session: str = str(KEY)) -> Request:
 
 
 async def test_two_clients_of_one_session_hear_a_question_once_each() -> None:
-    people, heard = People(), list[RunEvent]()
+    people, heard = Approvers(), list[RunEvent]()
     leave = [people.arrive(KEY, heard.append), people.arrive(KEY, heard.append)]
     await people.announce(request())
     assert len(heard) == 1
@@ -27,7 +27,8 @@ async def test_two_clients_of_one_session_hear_a_question_once_each() -> None:
 
 
 async def test_the_question_of_a_child_goes_to_whoever_attends_to_its_root() -> None:
-    people, heard = People(lambda _session: str(KEY)), list[RunEvent]()
+    people, heard = Approvers(), list[RunEvent]()
+    people.works_for("agent:main:subagent:x", str(KEY))
     people.arrive(KEY, heard.append)
     await people.announce(request("agent:main:subagent:x"))
     assert isinstance(heard[0], ApprovalAsked)

@@ -13,13 +13,13 @@ from tests.fixtures.homes import HOMES, snapshot, unpack
 from tests.prompt.samples import TOOLS
 from tests.prompt.test_hostile import IMITATIONS
 
+from homarus.agent.compose import Composer, Contribution, PromptRequest
+from homarus.agent.hook_events import load_registry
 from homarus.config.load import Config, load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.routes import SessionKey
-from homarus.agent.compose import Composer, Contribution, PromptRequest
-from homarus.agent.hook_events import load_registry
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
 from homarus.prompt.modes import Mode
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.hooks.helpers import write_hook
 
+from homarus.agent.hook_events import load_registry
 from homarus.config.load import Config, load_config
 from homarus.config.paths import resolve_paths
-from homarus.agent.hook_events import load_registry
 
 
 def config(home: Path, **entries: dict) -> Config:

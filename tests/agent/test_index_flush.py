@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from homarus.agent.open_session import INDEX_FLUSH_SECONDS as SECONDS
+from homarus.agent.open_session import IndexFlusher
 from homarus.core.errors import StorageError
-from homarus.agent.index_flush import SECONDS, Rows
 from homarus.sessions.index import SessionIndex
 
 
@@ -21,12 +22,12 @@ class Index:
         self.written += 1
 
 
-def noted(rows: Rows, index: Index) -> None:
+def noted(rows: IndexFlusher, index: Index) -> None:
     rows.soon(cast("SessionIndex", index))
 
 
 async def test_many_turns_are_one_write():
-    rows, one, other = Rows(), Index(), Index()
+    rows, one, other = IndexFlusher(), Index(), Index()
     for _ in range(5):
         noted(rows, one)
         noted(rows, other)
@@ -39,7 +40,7 @@ async def test_many_turns_are_one_write():
 
 
 async def test_closing_writes_at_once_and_only_once():
-    rows, index = Rows(), Index()
+    rows, index = IndexFlusher(), Index()
     noted(rows, index)
     rows.close()
     rows.close()
@@ -48,7 +49,7 @@ async def test_closing_writes_at_once_and_only_once():
 
 
 async def test_one_that_cannot_be_written_keeps_no_other_from_it(caplog):
-    rows, full, fine = Rows(), Index(), Index()
+    rows, full, fine = IndexFlusher(), Index(), Index()
     full.broken = True
     noted(rows, full)
     noted(rows, fine)
@@ -58,7 +59,7 @@ async def test_one_that_cannot_be_written_keeps_no_other_from_it(caplog):
 
 
 def test_another_event_loop_has_its_own_timer():
-    rows, index = Rows(), Index()
+    rows, index = IndexFlusher(), Index()
 
     async def turn() -> None:
         noted(rows, index)

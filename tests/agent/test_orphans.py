@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.agent.orphans import Orphans
+from homarus.agent.toolkit import Orphans
 from homarus.sandbox.marks import MARK, start_of
 
 

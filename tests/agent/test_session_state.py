@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from tests.agent.test_compose import Home
 
+from homarus.agent.session_state import SessionState, session_state
 from homarus.core.clock import CountingIds
 from homarus.core.messages import Assistant, Text, User
 from homarus.core.routes import SessionKey
-from homarus.agent.session_state import Past, past_of
 from homarus.sessions.store import SessionStore
 
 MAIN = SessionKey.parse("main")
@@ -24,8 +24,8 @@ class Talk:
         folder = home.config.paths.sessions_dir("main")
         self.store = SessionStore(folder, "main", clock=home.clock, ids=CountingIds())
 
-    def past(self) -> Past:
-        return past_of(self.home.config, self.home.clock, MAIN)
+    def past(self) -> SessionState:
+        return session_state(self.home.config, self.home.clock, MAIN)
 
     def turn(self, text: str) -> str:
         """Write one exchange and return the carrier that rode on it; everything is read anew, as after a restart."""
@@ -42,7 +42,7 @@ def talk(tmp_path):
 
 
 def test_nobody_has_spoken(talk):
-    assert talk.past() == Past()
+    assert talk.past() == SessionState()
 
 
 def test_only_what_changed_is_said_across_restarts(talk):

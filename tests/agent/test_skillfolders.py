@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from homarus.agent.sandbox_for import SkillMounts
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
-from homarus.agent.skillfolders import SkillMounts
 
 
 def test_a_folder_that_comes_goes_or_turns_is_seen(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.agent.budget import Spent
+from homarus.agent.budget import KEPT_DAYS, Spending, Spent, Tally
 from homarus.core.messages import Cost, Usage
-from homarus.agent.spending import KEPT_DAYS, Spending, Tally
 
 TODAY = date(2026, 3, 5)
 CALL = Spent(1, Usage(input=100, output=20, cost=Cost(input=0.01)), 0.5)

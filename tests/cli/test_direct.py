@@ -10,11 +10,11 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from homarus.cli.direct import understood
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.cli.agent import command
-from homarus.cli.direct import understood
 
 # What a turn that calls no tool has no use for. It was costly enough to be felt: a module takes about 0.2 ms.
 UNUSED = {
@@ -22,7 +22,11 @@ UNUSED = {
     *("homarus.agent.batch", "homarus.agent.flush", "homarus.agent.ports"),
     *("homarus.config.redact", "homarus.config.secrets", "homarus.config.write"),
     *("homarus.context.compact", "homarus.context.summarize", "homarus.context.rewrite", "homarus.context.cut"),
-    *("homarus.runtime.tool_backends.messenger", "homarus.runtime.tool_backends.sessions", "homarus.runtime.tool_backends.status"),
+    *(
+        "homarus.runtime.tool_backends.messenger",
+        "homarus.runtime.tool_backends.sessions",
+        "homarus.runtime.tool_backends.status",
+    ),
     *("homarus.subagents.archive", "homarus.subagents.report", "homarus.subagents.plan"),
     *("homarus.hooks.events", "homarus.models.arguments", "homarus.models.failover", "homarus.skills.audit"),
     *("homarus.prompt.kept", "homarus.prompt.report"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from homarus.core.events import Notice
-from homarus.runtime.feed import EventFeed
+from homarus.runtime.events import EventFeed
 
 
 async def test_events_come_in_order_and_none_is_lost() -> None:

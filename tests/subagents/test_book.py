@@ -9,12 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homarus.subagents.book import MAX_ENDED, ChildBook, ChildBooks
-from homarus.subagents.child import MAX_RESULT_CHARS, ChildEnd, ChildRun, report_text
 from homarus.core.messages import Cost, Trust, Usage
 from homarus.core.routes import Route, SessionKey, main_session
-from homarus.queue.inbox import inbox_path
 from homarus.sandbox.spec import Backend, SandboxSpec
+from homarus.subagents.book import MAX_ENDED, ChildBook, ChildBooks
+from homarus.subagents.child import MAX_RESULT_CHARS, ChildEnd, ChildRun, report_text
 
 MAIN = main_session("main")
 
@@ -54,7 +53,7 @@ def test_a_book_says_what_is_open_and_what_is_owed(tmp_path: Path) -> None:
 
 
 def test_looking_makes_no_file(tmp_path: Path) -> None:
-    books = ChildBooks(tmp_path / "children", inbox_path)
+    books = ChildBooks(tmp_path / "children")
     assert books.count(MAIN) == 0 and books.tree(MAIN) == [] and books.in_debt() == []
     assert not (tmp_path / "children").exists()
 
@@ -75,7 +74,7 @@ def test_what_is_over_is_forgotten_and_the_file_stays_small(tmp_path: Path) -> N
 
 
 def test_the_tree_and_the_debts_of_a_home(tmp_path: Path) -> None:
-    books = ChildBooks(tmp_path, inbox_path)
+    books = ChildBooks(tmp_path)
     books.own(MAIN).begin(run_of("a"))
     child = SessionKey.parse("agent:main:subagent:a")
     books.own(child).begin(run_of("b", parent=str(child), depth=2))

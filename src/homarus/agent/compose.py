@@ -9,42 +9,69 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.config.load import Config
+from homarus.agent.open_session import workspace_places
+from homarus.config.paths import expand
+from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.later import later
 from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
-from homarus.agent.agentfacts import AgentFacts, agent_facts
+from homarus.hooks.manifest import Facts
 from homarus.prompt.build import PrefixCache, Prompt, build, digest
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
-from homarus.prompt.gather import docs_path, find_zone, machine, text_path, today, zone_name
+from homarus.prompt.gather import docs_path, find_zone, machine, repo_root, text_path, today, zone_name
 from homarus.prompt.guard import inert
 from homarus.prompt.modes import Mode, mode_for
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.tooling import tool_notes
+from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
 from homarus.prompt.volatile import Said, render_volatile
+from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import SandboxSpec
-from homarus.skills.agent import machine_facts, settings_of
+from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
+from homarus.skills.discover import SkillRoot
+from homarus.skills.gate import Gate
 from homarus.skills.library import SkillLibrary
 from homarus.skills.snapshot import Snapshot, Snapshots
+from homarus.storage.cache import BoundedCache
+from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
 from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
 from homarus.workspace.inject import BootstrapContext
 from homarus.workspace.loader import WorkspaceLoader
+from homarus.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
     from homarus.hooks.registry import HookRegistry
     from homarus.prompt.report import About, Report, ToolSizes
-    from homarus.workspace import prelude
-else:
-    prelude = later("homarus.workspace.prelude")
 
 _QUIET = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT})
+
+
+class AgentFacts(Struct, frozen=True, kw_only=True):
+    """What the configuration says about one agent, as far as its prompt is concerned. Editing the configuration makes new ones; nothing here follows a file by itself."""
+
+    id: str
+    config: dict[str, Any]
+    settings: WorkspaceSettings
+    workspace: Path
+    cwd: Path | None
+    repo: str
+    model: str
+    aliases: tuple[tuple[str, str], ...]
+    citations: Literal["on", "off", "auto"]
+    owners: tuple[str, ...]
+    heartbeat_prompt: str
+    elevated: bool
+    sandbox_mode: str
+    # Where a newer OpenClaw keeps the record of a finished setup, if this home has it.
+    shared_database: Path | None
+    skill_roots: tuple[SkillRoot, ...]
+    skill_gate: Gate
 
 
 class Contribution(Struct, frozen=True):
@@ -84,7 +111,7 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     occasion: str = ""
 
 
-class Composed(Struct, frozen=True):
+class ComposedPrompt(Struct, frozen=True):
     """A prompt and everything it was made from."""
 
     prompt: Prompt
@@ -131,9 +158,12 @@ class Composer:
         self._docs = docs_path()
         self._agents: dict[str, AgentFacts] = {}
         self._noted: tuple[tuple[ToolSpec, ...], tuple[ToolNote, ...]] | None = None
+        # What the last report of each session was made from.
+        self._reported: BoundedCache[str, tuple[object, ...]] = BoundedCache(64)
         self._sized: tuple[tuple[ToolSpec, ...], ToolSizes] | None = None
         self._offers = machine_facts(config, env)
-        self._snapshots = Snapshots(SkillLibrary(settings_of(config).limits), str(config.paths.home))
+        self.skill_library = SkillLibrary(settings_of(config).limits)
+        self._snapshots = Snapshots(self.skill_library, str(config.paths.home))
 
     def agent(self, agent_id: str) -> AgentFacts:
         """Return what the configuration says about an agent."""
@@ -142,7 +172,7 @@ class Composer:
             known = self._agents[agent_id] = agent_facts(self._config, agent_id, self._env, self._offers)
         return known
 
-    def prompt_for(self, request: PromptRequest) -> Composed:
+    def prompt_for(self, request: PromptRequest) -> ComposedPrompt:
         """Return the prompt of a run. It reads files of the workspace and changes nothing."""
         session = request.session or main_session(request.agent_id or self._config.default_agent.id)
         agent = self.agent(request.agent_id or session.agent_id)
@@ -160,14 +190,14 @@ class Composer:
             skills = request.skills or self.skills_for(agent.id)
             stable = replace(stable, skills=skills.prompt, skills_in_minimal=request.skills_in_minimal)
         facts = PromptFacts(stable, request.session_facts, turn)
-        return Composed(build(facts, mode, cache=self._prefixes), mode, facts, context, request, session, agent)
+        return ComposedPrompt(build(facts, mode, cache=self._prefixes), mode, facts, context, request, session, agent)
 
     def skills_for(self, agent_id: str, stored: object = None) -> Snapshot:
         """Return the skills of an agent's next turn: what is stored with the session, as long as it still holds."""
         agent = self.agent(agent_id)
         return self._snapshots.for_turn(stored, agent.skill_roots, agent.skill_gate)
 
-    def report_for(self, composed: Composed, *, about: About | None = None, said: Said | None = None) -> Report:
+    def report_for(self, composed: ComposedPrompt, *, about: About | None = None, said: Said | None = None) -> Report:
         """Measure a prompt; `about` holds what is known of the model's window and of the conversation so far."""
         from homarus.prompt.report import About, measure, size_tools
 
@@ -191,6 +221,20 @@ class Composer:
         if self._sized is None or self._sized[0] != request.tools:
             self._sized = (request.tools, size_tools(request.tools))
         return measure(composed.prompt, filled, context=composed.context, tools=self._sized[1], carrier=carrier)
+
+    def kept_report(self, composed: ComposedPrompt, kept: Any) -> Any:
+        """Return what the session keeps of this run's prompt, measured only if the prompt is not the one before."""
+        request, key = composed.request, str(composed.session)
+        made = (composed.prompt.system, request.tools, request.session_id, composed.facts.turn.runtime.model)
+        if kept and self._reported.get(key) == made:
+            return kept
+        self._reported.put(key, made)
+        mark = composed.mark
+        if isinstance(kept, dict) and kept.get("inputsSha256") == mark:
+            return kept
+        from homarus.prompt.kept import keep  # most runs are told what the one before was told
+
+        return {**keep(self.report_for(composed)), "inputsSha256": mark}
 
     def _stable(self, request: PromptRequest, agent: AgentFacts, context: BootstrapContext) -> StableFacts:
         return StableFacts(
@@ -245,9 +289,9 @@ class Composer:
     def _with_notes(self, turn: TurnFacts, occasion: str, agent: AgentFacts) -> TurnFacts:
         """Add the recent daily notes; they are as private as the memory they were written for."""
         zone, settings = find_zone(turn.zone) or UTC, agent.settings.startup_context
-        notes = prelude.build_prelude(
-            agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion
-        )
+        from homarus.workspace.prelude import build_prelude
+
+        notes = build_prelude(agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
         section = Section("Recent Notes", notes, Tier.VOLATILE, once=True)
         return replace(turn, extras=(*turn.extras, section)) if notes else turn
 
@@ -290,3 +334,61 @@ def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
         shared_database=agent.shared_database,
         config=agent.config,
     )
+
+
+def agent_facts(config: Config, agent_id: str, env: Mapping[str, str], offers: Facts) -> AgentFacts:
+    """Read one agent's settings; what has a wrong shape is left out, its owner is told by the configuration itself."""
+    agent = config.agent(agent_id)
+    settings = agent.block("", WorkspaceSettings)
+    workspace = resolve_workspace(config, agent.id, env)
+    cwd = _folder(agent.get("cwd"), config.paths.home)
+    citations = config.get("memory.citations")
+    return AgentFacts(
+        id=agent.id,
+        config=config.document,
+        settings=settings,
+        workspace=workspace,
+        cwd=cwd,
+        repo=repo_root(settings.repo_root, workspace, cwd or workspace),
+        model=_model_name(agent.get("model")),
+        aliases=_aliases(agent.get("models")),
+        citations=citations if citations in ("on", "off") else "auto",
+        owners=_texts(config.get("commands.ownerAllowFrom")),
+        heartbeat_prompt=_heartbeat_prompt(agent),
+        elevated=config.get("tools.elevated.enabled") is True,
+        sandbox_mode=agent.block("sandbox", SandboxSettings).mode,
+        shared_database=workspace_places(config.paths).shared_database,
+        skill_roots=roots_of(config, workspace),
+        skill_gate=gate_of(config, agent.id, offers),
+    )
+
+
+def _aliases(models: Any) -> tuple[tuple[str, str], ...]:
+    entries = models.items() if isinstance(models, dict) else ()
+    found = [(entry.get("alias"), ref) for ref, entry in entries if isinstance(entry, dict)]
+    return tuple(sorted((alias.strip(), ref) for alias, ref in found if isinstance(alias, str) and alias.strip()))
+
+
+def _model_name(setting: Any) -> str:
+    named = setting.get("primary") if isinstance(setting, dict) else setting
+    return named.strip() if isinstance(named, str) else ""
+
+
+def _heartbeat_prompt(agent: AgentConfig) -> str:
+    """Return what a poll says, where polls are switched on: an interval must be named, an empty block is no order."""
+    every = str(agent.get("heartbeat.every") or "").strip()
+    if not agent.default or not every.strip("0 mhsd"):
+        return ""
+    named = agent.get("heartbeat.prompt")
+    return named.strip() if isinstance(named, str) and named.strip() else HEARTBEAT_PROMPT
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value if isinstance(item, str | int)) if isinstance(value, list) else ()
+
+
+def _folder(setting: Any, home: Path) -> Path | None:
+    if not isinstance(setting, str) or not setting.strip():
+        return None
+    folder = expand(setting, home)
+    return folder if folder.is_dir() else None

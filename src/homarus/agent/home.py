@@ -1,23 +1,31 @@
-"""The parts of one home, each made when it is first needed: folders, sessions, memories, sandboxes, context engines.
+"""The parts of one home, each made when it is first needed: what every turn of its agents works with.
 
-Nothing here runs a turn; `app` puts a home to work.
+Nothing here decides when a turn runs; `runtime` puts a home to work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, date, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
+from homarus.agent.budget import Meter, Spending
+from homarus.agent.compose import Composer
+from homarus.agent.hook_events import HookEvents, load_registry
+from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
+from homarus.agent.sandbox_for import SkillMounts, sandbox_for, sandbox_works
+from homarus.agent.toolkit import Toolkit
+from homarus.config.keypath import parse_path
+from homarus.config.load import remember_good
 from homarus.config.view import Config
 from homarus.context.host import EngineHost
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Denied
-from homarus.core.later import later
 from homarus.core.routes import SessionKey
-from homarus.agent.sandbox_for import sandbox_of
-from homarus.agent.skillfolders import SkillMounts
+from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.remember import remembered
 from homarus.sandbox.settings import SandboxSettings
@@ -28,50 +36,68 @@ from homarus.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
-    from homarus.sandbox import process
-else:
-    process = later("homarus.sandbox.process")
 
 
 class Home:
-    """What belongs to one home and its agents. `close` lets go of what was opened."""
+    """One home and its agents. `aclose` lets go of everything that was opened."""
 
     def __init__(self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids) -> None:
         self.config = config
         self.env = env
         self.clock = clock
         self.ids = ids
+        self.models = Models(config, env, clock=clock)
+        self.sessions = OpenSessions(self._open_session)
+        self.spending = Spending(config.paths.own_dir / "spending", self.today)
+        # What counts the calls of each session's newest turn, for as long as somebody holds it: children add to it.
+        self.meters: WeakValueDictionary[SessionKey, Meter] = WeakValueDictionary()
+        # Settings that hold in this process instead of those in the file, for every client of this home.
+        self.overrides: dict[str, Any] = {}
         self._workspaces: dict[str, Path] = {}
         self._stores: dict[str, SessionStore] = {}
         self._memories: dict[str, Memory] = {}
         self._engines: dict[str, EngineHost] = {}
-        # Each agent's zone, and the document that said so: asked with every call of a model.
+        # Each agent's zone, and the document that said so.
         self._zones: dict[str, tuple[tzinfo, object]] = {}
         self._skills = SkillMounts(config)
-        self._works = remembered(config.paths.own_dir / "sandbox", _available, clock)
+        self._works = remembered(config.paths.own_dir / "sandbox", sandbox_works, clock)
+        hooks = load_registry(config, env, self.workspace(config.default_agent.id))
+        self.tell = HookEvents(hooks, self)
+        self.composer = Composer(config, env, clock, hooks=hooks)
+        self.toolkit = Toolkit(config, env, clock=clock, ids=ids)
 
     def workspace(self, agent_id: str) -> Path:
-        """Return an agent's folder."""
         if agent_id not in self._workspaces:
             self._workspaces[agent_id] = resolve_workspace(self.config, agent_id, self.env)
         return self._workspaces[agent_id]
 
     def store(self, agent_id: str) -> SessionStore:
-        """Return an agent's sessions."""
         if agent_id not in self._stores:
             folder = self.config.paths.sessions_dir(agent_id)
             main_key = str(self.config.get("session.mainKey") or "main")
             self._stores[agent_id] = SessionStore(folder, agent_id, clock=self.clock, ids=self.ids, main_key=main_key)
         return self._stores[agent_id]
 
+    def opened(self, key: SessionKey) -> AbstractContextManager[OpenSession]:
+        """Open a session for writing while the context lasts: the only way to do so."""
+        return self.sessions.opened(key)
+
+    def _open_session(self, key: SessionKey) -> OpenSession:
+        remember_good(self.config, self.env)
+        seed_agent(self.config, key.agent_id, self.env, self.clock)
+        return OpenSession(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
+
     def memory(self, agent_id: str) -> Memory:
-        """Return an agent's memory."""
         if agent_id not in self._memories:
             from homarus.agent.memories import open_memory
 
             zone = self.zone(agent_id)
             self._memories[agent_id] = open_memory(self.config, self.env, agent_id, clock=self.clock, tz=zone)
         return self._memories[agent_id]
+
+    def has_memory(self, agent_id: str) -> bool:
+        """Say whether an agent's memory was asked in this process."""
+        return agent_id in self._memories
 
     def today(self, agent_id: str) -> date:
         """Return the date where the user is."""
@@ -81,7 +107,7 @@ class Home:
         """Return where this session's commands run; without a usable sandbox, nowhere. `always` wants one in any case."""
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
-            return sandbox_of(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
+            return sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
         except Denied:
             access = agent.block("sandbox", SandboxSettings).workspace_access
             return SandboxSpec(Backend.BWRAP, str(workspace), Access(access))
@@ -106,16 +132,17 @@ class Home:
             self._engines[agent_id] = EngineHost(str(self.config.get("plugins.slots.contextEngine") or ""), facts=facts)
         return self._engines[agent_id]
 
-    async def close_engines(self) -> None:
-        """Let the context engines say farewell."""
+    def override(self, values: Mapping[str, Any]) -> None:
+        """Let these settings, and no others, hold in this process instead of those in the file."""
+        self.config.overlay({parse_path(path): value for path, value in values.items()})
+        self.overrides = dict(values)
+
+    async def aclose(self) -> None:
         for host in self._engines.values():
             await host.aclose()
-
-    def close(self) -> None:
-        """Close the memories' indexes."""
+        await self.toolkit.aclose()
+        self.sessions.close()
+        self.spending.close()
         for memory in self._memories.values():
             memory.close()
-
-
-def _available(backend: Backend) -> bool:
-    return process.available(backend)
+        await self.models.aclose()

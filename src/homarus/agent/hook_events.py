@@ -44,7 +44,7 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
     return registry if any(status.loaded for status in statuses) else None
 
 
-class Telling:
+class HookEvents:
     """Tells hooks of moments in a session, with the facts that every such event has."""
 
     def __init__(self, hooks: HookRegistry | None, home: Home) -> None:

@@ -1,10 +1,11 @@
-"""The memories of a home's agents: opened as the configuration says, and asked before a reply where it wants that."""
+"""The memories of a home's agents: opened as the configuration says, asked before a reply where it wants that, and kept
+up to date while a process stays."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -96,3 +97,37 @@ async def recall_before(memory: Memory, turn: Turn, session_id: str) -> tuple[tu
     asked = asyncio.ensure_future(asyncio.to_thread(ask))
     done, _ = await asyncio.wait({asked}, timeout=memory.settings.pre_reply.timeout_seconds)
     return asked.result() if done else ()
+
+
+class MemoryWatchers:
+    """Watches the notes of agents, one task each. A process that answers once has none."""
+
+    def __init__(self, memory_of: Callable[[str], Memory]) -> None:
+        self._memory_of = memory_of
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def watch(self, agent_id: str) -> None:
+        """Watch an agent's notes from now on, if its settings want that; a second call changes nothing."""
+        task = self._running.get(agent_id)
+        if task is None or task.done():
+            self._running[agent_id] = asyncio.get_running_loop().create_task(self._watch(agent_id))
+
+    async def aclose(self) -> None:
+        """Stop all watches and wait for the one that is just indexing."""
+        running = list(self._running.values())
+        self._running.clear()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _watch(self, agent_id: str) -> None:
+        await asyncio.sleep(0)  # whoever started this goes first
+        memory = self._memory_of(agent_id)
+        if not (memory.settings.enabled and memory.settings.sync.watch):
+            return
+        from homarus.memory.watch import watch
+
+        try:
+            await watch(memory, report=lambda problem: _log.warning("the notes could not be indexed: %s", problem))
+        except (HomarusError, OSError) as problem:
+            _log.warning("nobody watches the notes any more: %s", problem)

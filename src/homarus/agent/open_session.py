@@ -1,41 +1,45 @@
 """Sessions that stay open between turns: the one writer of each, and what its turns have said so far.
 
 Opening a session reads its tail; keeping it open makes the next turn cost what it adds. The number of open sessions is
-bounded, and a session that is closed is only slower to open.
+bounded, and a session that is closed is only slower to open. `OpenSessions.opened` is the only way in: whoever comes
+first lays out the agent's workspace.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
-from homarus.core.errors import StorageError
-from homarus.core.later import later
+from homarus.config.paths import Paths
+from homarus.config.view import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import HomarusError, StorageError
 from homarus.core.messages import Assistant, User
 from homarus.core.routes import SessionKey
 from homarus.prompt.volatile import said_in
 from homarus.sessions import taint as tainting
 from homarus.sessions.entry import Compaction, Custom, Entry, MessageEntry, Reset
+from homarus.sessions.index import SessionIndex
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
+from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.continuation import MARKER
-
-if TYPE_CHECKING:
-    from homarus.context import compact
-else:
-    compact = later("homarus.context.compact")
-
+from homarus.workspace.seed import Places, Seeded, ensure_workspace
+from homarus.workspace.settings import WorkspaceSettings
 
 MAX_OPEN = 32
+INDEX_FLUSH_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-class Live:
-    """One open session."""
+class OpenSession:
+    """One open session: its writer, its row in the index, and what its turns have said."""
 
     def __init__(self, store: SessionStore, key: SessionKey, cwd: str) -> None:
         self.store = store
@@ -123,7 +127,9 @@ class Live:
         """Return how often this session was compacted; the log knows of one that a crash kept out of the row."""
         boundary = self.writer.boundary
         if boundary is not self._counted:
-            self._counted, self._number = boundary, compact.number_of(boundary)
+            from homarus.context.compact import number_of
+
+            self._counted, self._number = boundary, number_of(boundary)
         return max(self.entry.compaction_count, self._number)
 
     @property
@@ -154,28 +160,32 @@ def _marks(note: Entry) -> bool:
 
 
 class OpenSessions:
-    """The open sessions of one process, the longest unused going first. One that a turn uses is never closed under it."""
+    """The open sessions of one process, the longest unused going first. One that somebody uses is never closed under them."""
 
-    def __init__(self, limit: int = MAX_OPEN) -> None:
+    def __init__(self, open_: Callable[[SessionKey], OpenSession], limit: int = MAX_OPEN) -> None:
+        self._open_one = open_
         self._limit = limit
-        self._open: OrderedDict[SessionKey, Live] = OrderedDict()
+        self._open: OrderedDict[SessionKey, OpenSession] = OrderedDict()
         self._used: dict[SessionKey, int] = {}
 
-    def get(self, key: SessionKey) -> Live | None:
+    def get(self, key: SessionKey) -> OpenSession | None:
         """Return the session of a key if it is open."""
         return self._open.get(key)
 
-    def take(self, key: SessionKey, open_: Callable[[], Live]) -> Live:
-        """Return the open session of a key, opening it if need be; `give_back` must follow."""
+    @contextmanager
+    def opened(self, key: SessionKey) -> Iterator[OpenSession]:
+        """Open a session for writing while the context lasts; everybody who does so meanwhile shares the one writer."""
         live = self._open.get(key)
         if live is None:
-            live = self._open[key] = open_()
+            live = self._open[key] = self._open_one(key)
         self._open.move_to_end(key)
         self._used[key] = self._used.get(key, 0) + 1
-        return live
+        try:
+            yield live
+        finally:
+            self._give_back(key)
 
-    def give_back(self, key: SessionKey) -> None:
-        """End the use of a session; the oldest unused ones are closed when there are too many."""
+    def _give_back(self, key: SessionKey) -> None:
         self._used[key] -= 1
         if not self._used[key]:
             del self._used[key]
@@ -192,6 +202,54 @@ class OpenSessions:
             live.close()
 
     def close(self) -> None:
-        """Close all of them."""
         for key in list(self._open):
             self.forget(key)
+
+
+class IndexFlusher:
+    """Brings the indexes of sessions up to date a moment after turns have ended, once for all that ended meanwhile."""
+
+    def __init__(self) -> None:
+        self._noted: dict[int, SessionIndex] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def soon(self, index: SessionIndex) -> None:
+        """Write an index in a moment."""
+        self._noted[id(index)] = index
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._loop is not loop:
+            self._loop, self._timer = loop, loop.call_later(INDEX_FLUSH_SECONDS, self._write)
+
+    def close(self) -> None:
+        """Write at once."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._write()
+
+    def _write(self) -> None:
+        self._timer = None
+        noted, self._noted = list(self._noted.values()), {}
+        for index in noted:
+            try:
+                index.flush()
+            except HomarusError as problem:
+                # It stays noted, and goes with the next turn.
+                _log.warning("the index of sessions could not be brought up to date: %s", problem)
+
+
+def seed_agent(config: Config, agent_id: str, env: Mapping[str, str], clock: Clock) -> Seeded:
+    """Lay out one agent's workspace; a second time nothing is written."""
+    return ensure_workspace(
+        resolve_workspace(config, agent_id, env),
+        settings=config.agent(agent_id).block("", WorkspaceSettings),
+        now=clock.now(),
+        env=env,
+        places=workspace_places(config.paths),
+    )
+
+
+def workspace_places(paths: Paths) -> Places:
+    """Return where the facts about workspaces lie outside of them."""
+    shared = paths.state_dir / "state" / "openclaw.sqlite"
+    return Places(paths.own_dir, shared if shared.exists() else None)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.config.load import Config
+from homarus.agent.compose import PromptRequest
+from homarus.config.view import Config
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.messages import Assistant, Message, User
 from homarus.core.routes import SessionKey
+from homarus.models.ref import split_ref
 from homarus.prompt.facts import RuntimeFacts, TurnFacts
 from homarus.prompt.volatile import said_in_view
 from homarus.sessions.entry import Compaction, Entry
@@ -24,8 +26,12 @@ from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project, visible
 from homarus.workspace.continuation import has_completed
 
+if TYPE_CHECKING:
+    from homarus.agent.home import Home
+    from homarus.prompt.report import Report
 
-class Past(Struct, frozen=True, kw_only=True):
+
+class SessionState(Struct, frozen=True, kw_only=True):
     """The state in which a session waits for its next turn. The default is a session that nobody has begun."""
 
     session_id: str = ""
@@ -43,14 +49,14 @@ class Past(Struct, frozen=True, kw_only=True):
     turn: TurnFacts = TurnFacts()
 
 
-def past_of(config: Config, clock: Clock, key: SessionKey) -> Past:
+def session_state(config: Config, clock: Clock, key: SessionKey) -> SessionState:
     """Read a session's past; nothing is changed, and a session that is not there has none."""
     main_key = config.block("session", SessionSettings).main_key
     folder = config.paths.sessions_dir(key.agent_id)
     info = SessionStore(folder, key.agent_id, clock=clock, ids=SystemIds(), main_key=main_key).find(key)
     if info is None:
-        return Past()
-    past = Past(
+        return SessionState()
+    past = SessionState(
         session_id=info.entry.session_id,
         tokens=info.entry.total_tokens or None,
         skills=info.entry.skills_snapshot,
@@ -65,7 +71,32 @@ def past_of(config: Config, clock: Clock, key: SessionKey) -> Past:
         return past
 
 
-def _with_log(past: Past, branch: Sequence[Entry]) -> Past:
+def prompt_report(home: Home, key: SessionKey, *, fresh: bool = False) -> Report:
+    """Return the figures of the last run's prompt; `fresh`, or where there was none, those of the next turn's."""
+    from homarus.prompt.kept import last_run
+    from homarus.prompt.report import About
+
+    past = session_state(home.config, home.clock, key)
+    composed = home.composer.prompt_for(
+        PromptRequest(
+            agent_id=key.agent_id,
+            session=key,
+            tools=tuple(tool.spec for tool in home.toolkit.box(key.agent_id).tools.values()),
+            turn=past.turn,
+            sandbox=home.sandbox(key.agent_id, key),
+            completed=past.completed,
+            after_compaction=past.after_compaction,
+            session_id=past.session_id,
+        )
+    )
+    ref = split_ref(composed.facts.turn.runtime.model)
+    window = home.models.info(ref).window if ref else 0
+    about = About(window=window, session_tokens=past.tokens, messages=past.messages)
+    report = home.composer.report_for(composed, about=about, said=past.said)
+    return report if fresh else last_run(past.report, report)
+
+
+def _with_log(past: SessionState, branch: Sequence[Entry]) -> SessionState:
     view = visible(branch)
     counts = Counter(_role(message) for message in project(view))
     return replace(

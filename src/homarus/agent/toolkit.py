@@ -1,32 +1,37 @@
-"""The tools of a home: built once, narrowed by policy for each turn, and held by one gate."""
+"""The tools of a home: built once, narrowed by policy for each turn, and held by one gate.
+
+Here is also what tools share: the people who may answer the gate's questions, and the commands that a killed process left.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from homarus.agent.turn import Turn
+from homarus.agent.sandbox_for import skill_folders
+from homarus.agent.vision import Vision
 from homarus.config.view import Config
-from homarus.core.clock import Clock, Ids
+from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import HomarusError
-from homarus.core.later import later, made_later
-from homarus.core.routes import SessionKey
+from homarus.core.events import ApprovalAsked, RunEvent
+from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import ToolSpec
-from homarus.agent.orphans import Orphans
-from homarus.agent.approvers import People
-from homarus.agent.skillfolders import skill_folders
+from homarus.models.access import Models
 from homarus.prompt.gather import docs_path
 from homarus.prompt.sections.tooling import in_order
 from homarus.sessions.row import SessionEntry
+from homarus.storage.atomic import ensure_dir
 from homarus.storage.cache import BoundedCache
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
-from homarus.tools.policy import Layer, PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.policy import Layer, PolicySettings, Rules, Who, allowed_tools, layers_for, sender_layers
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools
 from homarus.tools.settings import WebSettings
@@ -34,14 +39,12 @@ from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
 if TYPE_CHECKING:
-    from homarus.tools import approval, gate
-else:
-    approval = later("homarus.tools.approval")
-    gate = later("homarus.tools.gate")
-
+    from homarus.agent.turn import Turn
+    from homarus.tools.approval import Approvals, Decision, Request
+    from homarus.tools.gate import ExecSettings, Granted, PolicyGate
 
 _log = logging.getLogger(__name__)
-_DECISIONS: dict[str, approval.Decision] = {
+_DECISIONS: dict[str, Decision] = {
     "once": "allow-once",
     "allow-once": "allow-once",
     "always": "allow-always",
@@ -50,46 +53,150 @@ _DECISIONS: dict[str, approval.Decision] = {
 }
 
 
+_CHATS = {"group": ("groups", "channels"), "thread": ("groups", "channels"), "direct": ("direct", "dms")}
+_BROKEN = Rules(profile="minimal")
+Emit = Callable[[RunEvent], None]
+
+
+class Approvers:
+    """Puts the gate's questions to whoever attends to a session. It never answers by itself.
+
+    Nobody attends to a child: its questions go to whoever attends to the session that it works for. Where nobody attends
+    to either, every question is answered no, at once.
+    """
+
+    def __init__(self) -> None:
+        self._here: dict[str, list[Emit]] = {}
+        self._roots: dict[str, str] = {}
+
+    def works_for(self, child: str, root: str) -> None:
+        """Let a child's questions go to those who attend to the session that it works for."""
+        self._roots[child] = root
+
+    def ended(self, child: str) -> None:
+        self._roots.pop(child, None)
+
+    def arrive(self, session: SessionKey, emit: Emit) -> Callable[[], None]:
+        """Note that a person watches this session and can answer; returns what notes that they left."""
+        attending = self._here.setdefault(str(session), [])
+        attending.append(emit)
+        return lambda: attending.remove(emit) if emit in attending else None
+
+    def reachable(self, request: Request) -> bool:
+        """Say whether somebody attends to the session that asks, or to the one that it works for."""
+        return bool(self._attending(request))
+
+    async def announce(self, request: Request) -> None:
+        """Show the question to everybody who attends: any one of them tells all who listen, so one is asked to."""
+        own = bool(self._here.get(request.session))
+        reason = request.reason if own else f"a sub-agent asks: {request.reason}"
+        asked = ApprovalAsked(request.id, request.summary, reason, request.expires_ms)
+        for emit in self._attending(request)[:1]:
+            emit(asked)
+
+    def _attending(self, request: Request) -> tuple[Emit, ...]:
+        return tuple(self._here.get(request.session) or self._here.get(self._roots.get(request.session, "")) or ())
+
+
+class Orphans:
+    """Finds and ends commands that outlived a process that was killed.
+
+    A process that starts commands leaves a file while it lives. Where a file of a dead process lies, and only then, the
+    machine is searched for what that process left; looking through all processes at every start would cost too much.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mark: Path | None = None
+        self._swept = False
+
+    def mark(self) -> None:
+        """Note that this process starts commands. The note need not survive the machine, only the process."""
+        if self._mark is None:
+            from homarus.sandbox.marks import start_of
+
+            ensure_dir(self._folder)
+            self._mark = self._folder / f"{os.getpid()}.{start_of(os.getpid())}"
+            self._mark.touch(mode=0o600)
+
+    def sweep(self) -> list[int]:
+        """End what dead processes left behind, once, and return the ids of what was ended."""
+        if self._swept or not self._folder.is_dir():
+            return []
+        self._swept = True
+        dead = [path for path in self._folder.iterdir() if _is_dead(path.name)]
+        ended: list[int] = []
+        if dead:
+            from homarus.sandbox.leftovers import end_orphans
+
+            ended = end_orphans()
+        for path in dead:
+            path.unlink(missing_ok=True)
+        return ended
+
+    def clear(self) -> None:
+        """Take the mark away: everything that this process started has ended."""
+        if self._mark is not None:
+            self._mark.unlink(missing_ok=True)
+            self._mark = None
+
+
+def _is_dead(name: str) -> bool:
+    from homarus.sandbox.marks import start_of
+
+    pid, _, started = name.partition(".")
+    return pid.isdigit() and start_of(int(pid)) != started
+
+
 class Toolkit:
     """All tools of one process, and what they share: running commands, approvals, the people who answer."""
 
-    def __init__(
-        self,
-        config: Config,
-        env: Mapping[str, str],
-        *,
-        clock: Clock,
-        ids: Ids,
-        offers: ToolServices | None = None,
-        root_of: Callable[[str], str] = lambda session: session,
-    ) -> None:
-        self._config = config
-        self.people = People(root_of)
-        # What a turn without calls has no use for is made with the first call.
-        self.approvals = made_later(
-            lambda: approval.Approvals(approval.approvals_path(config.paths.state_dir), clock, ids)
-        )
-        settings = tool_settings(config)
+    def __init__(self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids) -> None:
+        self._config, self._env = config, env
+        self._clock, self._ids = clock, ids
+        self.approvers = Approvers()
         self.orphans = Orphans(config.paths.own_dir / "commands")
-        self.processes = ProcessManager(clock, ids, settings=settings.processes, before=self.orphans.mark)
-        self._granted, self._env = made_later(_grants), env
-        self._offers = offers or ToolServices()
-        services = replace(self._offers, processes=self.processes, grants=self._granted, env=env)
-        self._tools = {tool.name: tool for tool in build_tools(services, settings)}
+        self._settings = tool_settings(config)
+        self.processes = ProcessManager(clock, ids, settings=self._settings.processes, before=self.orphans.mark)
+        self._backends = ToolServices()
+        self._added: dict[str, Tool] = {}
         self._before: tuple[BeforeCall, ...] = ()
         # What policy left, by agent, whose turn it is and what a parent had; as long as the configuration is the same.
         self._left: BoundedCache[tuple[object, ...], dict[str, Tool]] = BoundedCache(64)
         self._left_by: object = None
         # What each agent's commands may do, and the document that said so.
-        self._commands: dict[str, tuple[gate.ExecSettings, object]] = {}
+        self._commands: dict[str, tuple[ExecSettings, object]] = {}
+
+    def connect(self, backends: ToolServices) -> None:
+        """Give the tools what the running home offers. Called once, before the first turn."""
+        self._backends = backends
 
     @cached_property
-    def _gate(self) -> gate.PolicyGate:
-        return gate.PolicyGate(
+    def _tools(self) -> dict[str, Tool]:
+        services = replace(self._backends, processes=self.processes, grants=self._granted, env=self._env)
+        return {tool.name: tool for tool in build_tools(services, self._settings)}
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        from homarus.tools.approval import Approvals, approvals_path
+
+        return Approvals(approvals_path(self._config.paths.state_dir), self._clock, self._ids)
+
+    @cached_property
+    def _granted(self) -> Granted:
+        from homarus.tools.gate import Granted
+
+        return Granted()
+
+    @cached_property
+    def _gate(self) -> PolicyGate:
+        from homarus.tools.gate import PolicyGate
+
+        return PolicyGate(
             self.approvals,
             self._granted,
             self._env,
-            approver=self.people,
+            approver=self.approvers,
             settings=self._exec,
             running=self.processes.plan_of,
         )
@@ -99,7 +206,7 @@ class Toolkit:
 
     def add(self, *tools: Tool) -> None:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
-        self._tools.update({tool.name: tool for tool in tools})
+        self._added.update({tool.name: tool for tool in tools})
         self._left.clear()
 
     def before_call(self, check: BeforeCall) -> None:
@@ -125,8 +232,9 @@ class Toolkit:
         key = (agent, who or Who(), None if within is None else tuple(within), more)
         left = self._left.get(key)
         if left is None:
-            tools = {name: tool for name, tool in self._tools.items() if within is None or name in within}
-            allowed = _allowed(self._config, agent, key[1], tools, self._offers, more)
+            known = {**self._tools, **self._added}
+            tools = {name: tool for name, tool in known.items() if within is None or name in within}
+            allowed = _allowed(self._config, agent, key[1], tools, self._backends, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
         return Toolbox(left, self._admit, self._before)
@@ -149,18 +257,16 @@ class Toolkit:
         await self.processes.aclose()
         self.orphans.clear()
 
-    def _exec(self, agent_id: str) -> gate.ExecSettings:
+    def _exec(self, agent_id: str) -> ExecSettings:
         found, of = self._commands.get(agent_id, (None, None))
         if found is None or of is not self._config.document:
+            from homarus.tools.gate import ExecSettings
+
             agent = self._config.agent(agent_id)
             of = agent if agent.get("tools.exec") is not None else self._config
-            found = of.block("tools.exec", gate.ExecSettings)
+            found = of.block("tools.exec", ExecSettings)
             self._commands[agent_id] = (found, self._config.document)
         return found
-
-
-def _grants() -> gate.Granted:
-    return gate.Granted()
 
 
 def tool_settings(config: Config) -> ToolSettings:
@@ -184,14 +290,25 @@ def tool_settings(config: Config) -> ToolSettings:
 
 def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
-    from homarus.core.clock import SystemClock, SystemIds
-    from homarus.runtime.tool_backends.build import closed_offers
+    from homarus.tools.gate import Granted
 
-    offers = closed_offers(config)
-    processes = ProcessManager(SystemClock(), SystemIds())
-    services = replace(offers, processes=processes, grants=made_later(_grants))
+    def closed(_agent_id: str) -> Any:
+        raise HomarusError("only the descriptions of the tools were asked for")
+
+    nothing: Any = object()
+    services = ToolServices(
+        memory_of=closed,
+        sessions=nothing,
+        sessions_send=nothing,
+        spawner=nothing,
+        status=nothing,
+        gateway=nothing,
+        looker=Vision(config, Models(config, {}, clock=SystemClock())),
+        processes=ProcessManager(SystemClock(), SystemIds()),
+        grants=Granted(),
+    )
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
-    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, offers).values())
+    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, services).values())
 
 
 def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
@@ -226,7 +343,7 @@ def _allowed(
     agent_id: str,
     who: Who,
     tools: Mapping[str, Tool],
-    offers: ToolServices,
+    backends: ToolServices,
     more: tuple[Layer, ...] = (),
 ) -> dict[str, Tool]:
     everyone = config.block("tools", PolicySettings)
@@ -237,10 +354,54 @@ def _allowed(
     names = left.names
     if not _may_patch(config, who):
         names = tuple(name for name in names if name != "apply_patch")
-    blind = offers.looker is not None and not offers.looker.can_look(agent_id)
+    blind = backends.looker is not None and not backends.looker.can_look(agent_id)
     forgets = config.agent(agent_id).get("memorySearch.enabled") is False
     return {
         name: tools[name]
         for name in names
         if not (blind and name == "image") and not (forgets and tools[name].group == "memory")
     }
+
+
+def channel_layers(channels: Any, route: Route, senders: tuple[str, ...]) -> tuple[Layer, ...]:
+    """Return what a channel, a chat in it and whoever speaks there take away from the tools of a turn; most homes have none.
+
+    `channels.<channel>.tools` holds for the whole channel, `.accounts.<account>.tools` for one account of it, and below
+    both `groups` (or `channels`) and `direct` (or `dms`) name chats by their id, `*` all others. A chat has `tools`, and
+    `toolsBySender` for single people. A block that cannot be read leaves next to nothing.
+    """
+    if not route.channel or not isinstance(channels, Mapping) or route.channel not in channels:
+        return ()
+    return tuple(_layers(_object(channels[route.channel]), route, senders or ("",)))
+
+
+def _layers(channel: Mapping[str, Any], route: Route, senders: tuple[str, ...]) -> Iterator[Layer]:
+    account = _object(_object(channel.get("accounts")).get(route.account))
+    for place in (channel, account):
+        if "tools" in place:
+            yield Layer(f"{route.channel} tools", _rules_in(place["tools"]), strict=True)
+        for kind in _CHATS[route.session_key.chat_type]:
+            chats = {str(name).lower(): chat for name, chat in _object(place.get(kind)).items()}
+            chat = _object(chats.get(route.session_key.peer.lower(), chats.get(route.to.lower(), chats.get("*"))))
+            by_sender = {
+                _plain(str(name)): _rules_in(each) for name, each in _object(chat.get("toolsBySender")).items()
+            }
+            rules = _rules_in(chat["tools"]) if "tools" in chat else None
+            for sender in senders:
+                yield from sender_layers(f"{route.channel} {kind}", rules, by_sender, _plain(sender))
+
+
+def _plain(sender: str) -> str:
+    """Return a sender as it is compared: `id:`, `@` and `+` say nothing about who it is."""
+    return sender.strip().lower().removeprefix("id:").lstrip("@+")
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rules_in(value: Any) -> Rules:
+    try:
+        return msgspec.convert(value, Rules)
+    except msgspec.ValidationError:
+        return _BROKEN

@@ -1,129 +1,151 @@
-"""The window of a turn put together: its budget, the engine, the counts, and the calls that nobody sees the answers of."""
+"""The window of a turn put together: its budget, the engine, the session's counts, and the silent calls that keep it small."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import msgspec
 
-from homarus.agent.cycle import Counts
-from homarus.agent.fixed import FixedTokens
-from homarus.agent.open_session import Live
 from homarus.agent.model import ChainModel, Summaries
-from homarus.agent.services import ComposeRequest, Prepared, Speech, TurnServices
+from homarus.agent.open_session import OpenSession
+from homarus.agent.prepare import Prepared, compose_turn
 from homarus.context.budget import budget_for
 from homarus.context.engine import EngineCall
 from homarus.context.flush import FLUSH_PROMPT
-from homarus.context.pins import pinned
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
-from homarus.core.later import later
+from homarus.core.clock import epoch_ms
 from homarus.core.messages import Assistant, Message
+from homarus.core.text import estimate_tokens
+from homarus.core.tools import ToolSpec
+from homarus.storage.cache import BoundedCache
+from homarus.tools.loopguard import LoopGuard
 from homarus.workspace.continuation import Carry
 
 if TYPE_CHECKING:
-    from homarus.agent import flush as keeping
-    from homarus.agent.turn import Given, Turn
-    from homarus.sessions import usage as costs
-else:
-    costs = later("homarus.sessions.usage")
-    keeping = later("homarus.agent.flush")
+    from homarus.agent.compose import ComposedPrompt
+    from homarus.agent.home import Home
+    from homarus.agent.turn import Turn
+
+_prompt_tokens: BoundedCache[str, tuple[tuple[ToolSpec, ...], int]] = BoundedCache(16)
 
 
-class Scene(Struct, frozen=True):
-    """A turn with everything that it runs with."""
-
-    turn: Turn
-    given: Given
-    live: Live
-    prepared: Prepared
-    speech: Speech
-
-
-def speech_for(turn: Turn, live: Live, prepared: Prepared) -> ComposeRequest:
-    """Return what the prompt of a turn is composed for, as its session stands now."""
-    return ComposeRequest(
-        agent_id=turn.agent_id,
-        session=turn.session,
-        session_id=live.writer.session_id,
-        prepared=prepared,
-        entry=live.entry,
-        completed=live.completed,
-        occasion=live.occasion,
-        heartbeat=turn.heartbeat,
-        interactive=turn.interactive,
-        levels=turn.levels,
-        pins=tuple(pinned(live.writer.notes)),
-        notes=turn.notes,
-    )
+def prompt_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
+    """Return about how many tokens every request holds before its messages; counted once while turns use the same."""
+    known = _prompt_tokens.get(system)
+    if known is None or known[0] != tools:
+        schema = sum(len(spec.description) + len(msgspec.json.encode(spec.parameters)) for spec in tools)
+        known = (tools, estimate_tokens(system) + schema // 4)
+        _prompt_tokens.put(system, known)
+    return known[1]
 
 
-class Windows:
-    """Makes the windows of a process's turns."""
+class CompactionState:
+    """What a session remembers of its compactions: the counts in its row, and the failures as long as it is open.
 
-    def __init__(self, services: TurnServices) -> None:
-        self._services = services
-        self._fixed = FixedTokens()
+    The counts make saving memory happen once in each cycle; they live across restarts.
+    """
 
-    def open(self, scene: Scene, model: ChainModel) -> SessionWindow:
-        """Return the window of a turn; `model` is told when the system prompt has to change."""
-        services = self._services
-        turn, live, prepared = scene.turn, scene.live, scene.prepared
-        agent = services.config.agent(turn.agent_id)
-        settings = agent.block("compaction", CompactionSettings)
+    def __init__(self, live: OpenSession, guard: LoopGuard) -> None:
+        self._live = live
+        self._guard = guard
 
-        def count(purpose: str, answer: Assistant) -> None:
-            prepared.meter.add(answer.usage)
-            live.writer.append("custom", costs.usage_note(purpose, answer), durable=False)
+    @property
+    def compactions(self) -> int:
+        return self._live.compactions
 
-        async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
-            prompt = settings.memory_flush.prompt or FLUSH_PROMPT
-            saving = keeping.Saving(model, prepared.box, prepared.context, partial(count, "flush"))
-            return await saving.run(shown, prompt, services.today(turn.agent_id))
+    @property
+    def flushed_at(self) -> int | None:
+        """Return the count of compactions at the last time memory was saved."""
+        return self._live.entry.flushed_at_compaction
 
-        async def tell(moment: str, known: dict[str, Any]) -> list[str]:
-            return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
+    @property
+    def failed_at(self) -> int | None:
+        """Return the size of the history when it could last not be compacted."""
+        return self._live.compaction_failed_at
 
-        def renew() -> int | None:
-            if scene.speech.carried == Carry.FULL:
-                return None
-            # The files that this turn left out were in the part that is summarised now.
-            system = services.compose(speech_for(turn, live, prepared)).system
-            model.instruct(system)
-            return self._fixed.of(system.text, prepared.specs)
+    @failed_at.setter
+    def failed_at(self, tokens: int | None) -> None:
+        self._live.compaction_failed_at = tokens
 
-        facts = WindowFacts(
-            budget=budget_for(prepared.window_tokens, settings),
-            compaction=settings,
-            pruning=agent.block("contextPruning", PruningSettings),
-            call=_engine_call(scene),
-            fixed_tokens=self._fixed.of(scene.speech.system.text, prepared.specs),
+    @property
+    def flush_failures(self) -> int:
+        """Return how often saving memory failed in this cycle."""
+        return self._live.flush_failures
+
+    @flush_failures.setter
+    def flush_failures(self, count: int) -> None:
+        self._live.flush_failures = count
+
+    def compacted(self, tokens_after: int) -> None:
+        """Count one more; where it left an entry in the log, that says which one it was."""
+        number = max(self._live.entry.compaction_count + 1, self._live.compactions)
+        self._live.update(compaction_count=number, total_tokens=tokens_after)
+        self._guard.compacted()
+
+    def flushed(self) -> None:
+        """Note that memory was saved in this cycle."""
+        now = epoch_ms(self._live.store.clock.now())
+        self._live.update(memory_flush_at=now, memory_flush_compaction_count=self.compactions)
+
+
+def open_window(
+    home: Home, turn: Turn, live: OpenSession, prepared: Prepared, prompt: ComposedPrompt, model: ChainModel
+) -> SessionWindow:
+    """Return the window of a turn; `model` is told when the system prompt has to change."""
+    agent = home.config.agent(turn.agent_id)
+    settings = agent.block("compaction", CompactionSettings)
+
+    def count(purpose: str, answer: Assistant) -> None:
+        from homarus.sessions.usage import usage_note
+
+        prepared.meter.add(answer.usage)
+        live.writer.append("custom", usage_note(purpose, answer), durable=False)
+
+    async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
+        from homarus.agent.flush import MemoryFlush
+
+        saving = MemoryFlush(model, prepared.box, prepared.context, partial(count, "flush"))
+        return await saving.run(shown, settings.memory_flush.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
+
+    async def tell(moment: str, known: dict[str, Any]) -> list[str]:
+        return await home.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
+
+    def renew() -> int | None:
+        if prompt.context.carried == Carry.FULL:
+            return None
+        # The files that this turn left out were in the part that is summarised now.
+        system = compose_turn(home, turn, live, prepared).prompt.system
+        model.instruct(system)
+        return prompt_tokens(system.text, prepared.specs)
+
+    facts = WindowFacts(
+        budget=budget_for(prepared.window_tokens, settings),
+        compaction=settings,
+        pruning=agent.block("contextPruning", PruningSettings),
+        call=EngineCall(
+            session_id=live.writer.session_id,
+            session_key=str(turn.session),
+            session_file=live.writer.path,
+            token_budget=prepared.window_tokens,
+            tools=tuple([spec.name for spec in prepared.specs]),
+            model=prepared.chain.primary.key,
+            prompt=turn.text,
             heartbeat=turn.heartbeat,
-        )
-        ports = Ports(
-            host=services.engines(turn.agent_id),
-            cycle=Counts(live, prepared.guard),
-            summarize=Summaries(prepared.client, prepared.chain, scene.given.cancel, partial(count, "compaction")),
-            flush=flush,
-            emit=scene.given.emit,
-            clock=services.clock,
-            tell=tell,
-            add=model.add,
-            renew=renew,
-        )
-        return SessionWindow(live.writer, facts, ports)
-
-
-def _engine_call(scene: Scene) -> EngineCall:
-    prepared, writer = scene.prepared, scene.live.writer
-    return EngineCall(
-        session_id=writer.session_id,
-        session_key=str(scene.turn.session),
-        session_file=writer.path,
-        token_budget=prepared.window_tokens,
-        tools=tuple([spec.name for spec in prepared.specs]),
-        model=prepared.chain.primary.key,
-        prompt=scene.turn.text,
-        heartbeat=scene.turn.heartbeat,
+        ),
+        fixed_tokens=prompt_tokens(prompt.prompt.system.text, prepared.specs),
+        heartbeat=turn.heartbeat,
     )
+    ports = Ports(
+        host=home.engine(turn.agent_id),
+        cycle=CompactionState(live, prepared.guard),
+        summarize=Summaries(prepared.client, prepared.chain, turn.cancel, partial(count, "compaction")),
+        flush=flush,
+        emit=turn.emit,
+        clock=home.clock,
+        tell=tell,
+        add=model.add,
+        renew=renew,
+    )
+    return SessionWindow(live.writer, facts, ports)

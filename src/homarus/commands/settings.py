@@ -38,6 +38,11 @@ class Caller(Struct, frozen=True):
     authorised: bool = True
     owner: bool = True
 
+    @property
+    def acting_trust(self) -> Trust:
+        """Return on whose word a tool acts that this command calls."""
+        return Trust.OWNER if self.owner else self.trust
+
 
 def caller_of(inbound: Inbound, settings: CommandSettings) -> Caller:
     """Say what the sender of a message may do. Trust was decided by the channel, never by the text."""

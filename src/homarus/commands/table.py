@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from homarus.commands.groups import admin
-
-from homarus.commands.groups import info
-
-from homarus.commands.groups import levels
-
-from homarus.commands.groups import model
-
-from homarus.commands.groups import notes
-
-from homarus.commands.groups import session
 from homarus.commands.command import Command
+from homarus.commands.groups import admin, info, levels, model, notes, session
 from homarus.commands.settings import CommandSettings
 
 ALL: tuple[Command, ...] = (

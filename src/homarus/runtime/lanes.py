@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from homarus.core.errors import Locked
-from homarus.core.routes import SessionKey
+from homarus.core.messages import Inbound
+from homarus.core.routes import Route, SessionKey, SessionKind
 from homarus.queue.inbox import Inbox, inbox_path
 from homarus.queue.lane import SessionLane
 
@@ -81,3 +82,15 @@ class Lanes:
         for key in [key for key, lane in self._lanes.items() if lane.idle_now][: max(0, surplus)]:
             self._lanes.pop(key).release()
             self._forgotten(key)
+
+
+def route_of(key: SessionKey, inbound: Inbound) -> Route:
+    """Return where the answer to a message goes: back to where it came from."""
+    return Route(key.agent_id, key, inbound.channel, inbound.account, inbound.peer or inbound.sender, inbound.thread)
+
+
+def lane_of(key: SessionKey) -> str:
+    """Return the global lane in which a session's turns wait for a place."""
+    if key.kind is SessionKind.HEARTBEAT:
+        return "background"  # it never keeps a reply waiting
+    return "subagent" if key.is_subagent else "cron-nested" if key.is_cron else "main"

@@ -1,107 +1,77 @@
-"""The composition root: everything of one home, put together once. Nothing else in the program wires packages together."""
+"""One home at work in this process: its lanes, its turns, its sub-agents. The only place where packages are wired together."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
-from homarus.agent.open_session import Live
+from homarus.agent.home import Home
+from homarus.agent.memories import MemoryWatchers
+from homarus.agent.open_session import IndexFlusher
 from homarus.agent.resume import cut_off
-from homarus.agent.services import TurnServices
 from homarus.agent.settings import TurnSettings
-from homarus.subagents.child import CHANNEL
-from homarus.agent.turn import Given, Turn, TurnRunner
-from homarus.config.load import load_config, remember_good
+from homarus.agent.turn import Turn, TurnRunner, Why
+from homarus.config.load import load_config
 from homarus.config.paths import Paths
-from homarus.config.view import Config
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
+from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Inbound, Trust, sources
-from homarus.core.routes import Route, SessionKey
-from homarus.agent.compose import Composer
-from homarus.agent.memory_watchers import Followers
-from homarus.agent.home import Home
-from homarus.agent.hook_events import Telling, load_registry
-from homarus.runtime.lanes import Lanes
-from homarus.runtime.marks import lane_of, route_of
-from homarus.runtime.tool_backends.build import offers_of
-from homarus.agent.prepare import Preparer
-from homarus.agent.index_flush import Rows
-from homarus.admin.setup import seed_agent
-from homarus.agent.spending import Spending
-from homarus.subagents.run import Children
-from homarus.agent.toolkit import Toolkit
-from homarus.models.access import Models
+from homarus.core.routes import Route, SessionKey, SessionKind
 from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued
 from homarus.queue.inbox import Inbox
-from homarus.queue.lane import Places, SessionLane, TurnInput
+from homarus.queue.lane import Places, SessionLane
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, QueueSettings
 from homarus.queue.watch import Watch, watched
+from homarus.runtime.events import Listener, Listeners
+from homarus.runtime.lanes import Lanes, lane_of, route_of
+from homarus.runtime.tool_backends.build import ToolBackends
 from homarus.sessions.row import SessionEntry
-
-if TYPE_CHECKING:
-    from homarus.agent.ports import Emit
-
+from homarus.subagents.child import CHANNEL, SubagentSettings
+from homarus.subagents.run import Children
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
-Listener = Callable[[RunEvent], None]
+_SCHEDULED = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT})
 
 
-class Runtime(Home):
+class Runtime:
     """One home at work. Used from one event loop; `aclose` must be awaited at the end."""
 
-    def __init__(self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids) -> None:
-        super().__init__(config, env, clock=clock, ids=ids)
-        self.models = Models(config, env, clock=clock)
-        self.hooks = load_registry(config, env, self.workspace(config.default_agent.id))
-        self.tell = Telling(self.hooks, self)
-        self.composer = Composer(config, env, clock, hooks=self.hooks)
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.turns = TurnRunner(home)
         self.children = Children(self)
-        offers, self._close_offers = offers_of(self)
-        self.toolkit = Toolkit(config, env, clock=clock, ids=ids, offers=offers, root_of=self.children.root_of)
-        self.spending = Spending(config.paths.own_dir / "spending", self.today)
-        self.lanes = Lanes(config.paths.own_dir / "inbox", self._open_lane, self._forget)
-        self._listeners: dict[SessionKey, tuple[Listener, ...]] = {}
+        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._forget)
+        self.listeners = Listeners()
+        self.memory_watchers = MemoryWatchers(home.memory)
+        self.index_flusher = IndexFlusher()
         # One thing at a time in a session: a turn, a compaction by hand, or starting over.
         self._alone: dict[SessionKey, asyncio.Lock] = {}
-        self._errands: dict[SessionKey, Cancel] = {}
-        self.followers = Followers(self.memory)
-        self.rows = Rows()
+        self._operations: dict[SessionKey, Cancel] = {}
         self._answered = False
-        most = config.block("agents.defaults", TurnSettings).max_concurrent
+        most = home.config.block("agents.defaults", TurnSettings).max_concurrent
         places = {"main": most, "subagent": self.children.places}
         self._places = Places({name: count for name, count in places.items() if count})
-        preparer = Preparer(self, self.models, self.composer, self.toolkit, self.spending, self.children)
-        self.turns = TurnRunner(
-            TurnServices(
-                config=config,
-                clock=clock,
-                store=self.store,
-                workspace=self.workspace,
-                prepare=preparer.prepare,
-                compose=preparer.compose,
-                engines=self.engine,
-                today=self.today,
-                tell=self.tell,
-            )
-        )
+        self._backends = ToolBackends(self)
+        home.toolkit.connect(self._backends.services)
 
     @classmethod
     def open(
         cls, paths: Paths, env: Mapping[str, str], *, clock: Clock | None = None, ids: Ids | None = None
     ) -> Runtime:
         """Read the configuration of a home and put everything together. Nothing is written and no network is touched."""
-        return cls(load_config(paths, env), env, clock=clock or SystemClock(), ids=ids or SystemIds())
+        return cls(Home(load_config(paths, env), env, clock=clock or SystemClock(), ids=ids or SystemIds()))
 
-    # Turns.
+    # Messages and lanes.
 
     def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
         """Accept a message into its session's lane; None when it was refused. It is durable when this returns."""
@@ -117,6 +87,19 @@ class Runtime(Home):
     def open_lane(self, key: SessionKey) -> SessionLane | None:
         """Return the lane of a session that this process has talked in, without opening one."""
         return self.lanes.get(key)
+
+    def drop_lane(self, key: SessionKey) -> None:
+        self.lanes.drop(key)
+
+    def rules(self, key: SessionKey, channel: str, inline: Overrides | None = None) -> Rules:
+        """Return the queue's rules for a message."""
+        live = self.home.sessions.get(key)
+        info = self.home.store(key.agent_id).find(key) if live is None else None
+        entry = live.refresh() if live else info.entry if info else SessionEntry()
+        drop = Drop(entry.queue_drop) if entry.queue_drop in set(Drop) else None
+        session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap, drop)
+        settings = self.home.config.block("messages.queue", QueueSettings)
+        return resolve(settings, channel, inline=inline, session=session)
 
     def owed(self, key: SessionKey) -> int:
         """Return how many sub-agents of a session have not reported."""
@@ -135,10 +118,10 @@ class Runtime(Home):
         return found
 
     def _open_lane(self, key: SessionKey, inbox: Inbox) -> SessionLane:
-        self.toolkit.orphans.sweep()
-        with self.opened(key) as live:
-            lane = SessionLane(inbox, lambda given: self._run(key, given), self._places, self.clock, name=lane_of(key))
-            settings = self.config.agent(key.agent_id).block("", TurnSettings)
+        self.home.toolkit.orphans.sweep()
+        with self.home.opened(key) as live:
+            lane = SessionLane(inbox, partial(self._run, key), self._places, self.home.clock, name=lane_of(key))
+            settings = self.home.config.agent(key.agent_id).block("", TurnSettings)
             goes_on = settings.resume == "continue" and cut_off(live.writer.branch)
             if self.children.is_left(key):
                 # What a child that is gone was told to do is not done any more; what a person said to it is.
@@ -150,132 +133,106 @@ class Runtime(Home):
     def _forget(self, key: SessionKey) -> None:
         self._alone.pop(key, None)
 
-    @contextmanager
-    def opened(self, key: SessionKey) -> Iterator[Live]:
-        """Open a session for writing while the context lasts; a turn that runs in it shares the same writer."""
-        live = self.turns.open.take(key, lambda: self._live(key))
-        try:
-            yield live
-        finally:
-            self.turns.open.give_back(key)
+    # Turns.
 
-    @asynccontextmanager
-    async def errand(self, key: SessionKey) -> AsyncIterator[Cancel]:
-        """Keep turns out of a session while something else is done with it; `stop` ends that, too."""
-        async with self._alone.setdefault(key, asyncio.Lock()):
-            self._errands[key] = Cancel()
-            try:
-                yield self._errands[key]
-            finally:
-                del self._errands[key]
-
-    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
-        """Forget what waits, end what runs, and return when it has ended; False when there was nothing to end."""
-        lane, errand = self.lanes.get(key), self._errands.get(key)
-        stopped = lane.stop(reason) if lane is not None else False
-        stopped = (errand.cancel(reason) if errand is not None else False) or stopped
-        stopped = bool(self.children.stop(key, reason)) or stopped
-        if lane is not None and stopped:
-            await asyncio.wait({asyncio.ensure_future(lane.idle())}, timeout=STOP_SECONDS)
-        await self.children.gone(STOP_SECONDS)
-        # Commands that earlier turns left running end, too: after a stop nothing of the session goes on.
-        return await self.toolkit.end_commands(key) or stopped
-
-    def listen(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
-        """Tell a listener everything that happens in a session; returns what takes it off again."""
-        self._listeners[key] = (*self._listeners.get(key, ()), listener)
-
-        def leave() -> None:
-            left = list(self._listeners.get(key, ()))
-            if listener in left:
-                left.remove(listener)
-                self._listeners[key] = tuple(left)
-            if not left:
-                self._listeners.pop(key, None)
-
-        return leave
-
-    def rules(self, key: SessionKey, channel: str, inline: Overrides | None = None) -> Rules:
-        """Return the queue's rules for a message."""
-        live = self.turns.open.get(key)
-        info = self.store(key.agent_id).find(key) if live is None else None
-        entry = live.refresh() if live else info.entry if info else SessionEntry()
-        drop = Drop(entry.queue_drop) if entry.queue_drop in set(Drop) else None
-        session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap, drop)
-        settings = self.config.block("messages.queue", QueueSettings)
-        return resolve(settings, channel, inline=inline, session=session)
-
-    def attend(self, key: SessionKey) -> Callable[[], None]:
-        """Note that a person watches a session and can answer its questions; returns what notes that they left."""
-        return self.toolkit.people.arrive(key, self.emitter(key))
-
-    async def aclose(self) -> None:
-        """Let go of everything: sessions, connections, the memory's index."""
-        self.rows.close()
-        await self._close_offers()
-        await self.children.aclose()
-        await self.close_engines()
-        await self.lanes.close()
-        await self.followers.aclose()
-        await self.toolkit.aclose()
-        self.turns.open.close()
-        self.spending.close()
-        self.close()
-        await self.models.aclose()
-
-    async def _run(self, key: SessionKey, given: TurnInput) -> None:
+    async def _run(
+        self,
+        key: SessionKey,
+        batch: Batch,
+        mailbox: Mailbox[Queued],
+        cancel: Cancel,
+        settle: Callable[..., None],
+    ) -> None:
         async with self._alone.setdefault(key, asyncio.Lock()):
             self.children.began(key)
-            turn = self.turn_for(key, given.batch)
-            if self._answered and key.agent_id in self._memories:
+            if self._answered and self.home.has_memory(key.agent_id):
                 # A process that is asked again stays, and a memory that was asked once is asked again.
-                self.followers.follow(key.agent_id)
+                self.memory_watchers.watch(key.agent_id)
             self._answered = True
-            with Watch(str(key), given.cancel) as watch:
-                emit = watched(watch, self.emitter(key))
-                outcome = await self.turns.run(turn, Given(given.mailbox, given.cancel, given.settle, emit))
-            self.rows.soon(self.store(key.agent_id).index)
+            with Watch(str(key), cancel) as watch:
+                emit = watched(watch, partial(self.emit, key))
+                turn = self.turn_for(key, batch, mailbox=mailbox, cancel=cancel, settle=settle, emit=emit)
+                outcome = await self.turns.run(turn)
+            self.index_flusher.soon(self.home.store(key.agent_id).index)
             lane = self.lanes.get(key)
-            more = bool(given.mailbox) or (lane is not None and bool(lane.waiting))
+            more = bool(mailbox) or (lane is not None and bool(lane.waiting))
             await self.children.ended(key, outcome, more=more)
 
-    def turn_for(self, key: SessionKey, batch: Batch | None = None) -> Turn:
+    def turn_for(self, key: SessionKey, batch: Batch | None = None, **given: Any) -> Turn:
         """Return the turn that answers a batch of messages; without one, a turn that nobody wrote for."""
         newest = batch.newest if batch else None
         items = batch.items if batch else ()
-        # Of several who speak at once, the least trusted counts.
-        trust = max((item.trust for item in items), key=list(Trust).index, default=Trust.OWNER)
-        route = newest.route if newest else Route(key.agent_id, key)
         facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
+        config = self.home.config
+        queue = config.block("messages.queue", QueueSettings)
         return Turn(
-            run_id=str(facts.get("runId") or self.ids.uuid()),
+            run_id=str(facts.get("runId") or self.home.ids.uuid()),
             agent_id=key.agent_id,
             session=key,
-            route=route,
+            route=newest.route if newest else Route(key.agent_id, key),
             text=batch.text if batch else "",
+            why=_why(key),
             keys=tuple(item.key for item in items),
             images=batch.images if batch else (),
-            trust=trust,
+            # Of several who speak at once, the least trusted counts.
+            trust=max((item.trust for item in items), key=list(Trust).index, default=Trust.OWNER),
             senders=tuple(dict.fromkeys([item.inbound.sender for item in items])),
+            taint=tuple(dict.fromkeys(source for item in items for source in sources(item.trust, item.facts))),
+            bounds=self.children.bounds(key),
             model=Override(facts["model"]) if facts.get("model") else None,
             thinking=str(facts.get("thinking") or ""),
             levels=dict(facts.get("levels") or {}),
             notes=tuple((str(name), str(text)) for name, text in facts.get("notes") or ()),
             seconds=facts.get("seconds"),
             provenance=facts.get("provenance"),
-            taint=tuple(dict.fromkeys(source for item in items for source in sources(item.trust, item.facts))),
+            generations=config.agent(key.agent_id).block("subagents", SubagentSettings).depth,
+            steer_boundary=queue.steer_boundary,
+            steer_all=queue.steer_drain == "all",
+            **given,
         )
 
-    def emitter(self, key: SessionKey) -> Emit:
-        """Return what tells the listeners of a session."""
+    @asynccontextmanager
+    async def exclusively(self, key: SessionKey) -> AsyncIterator[Cancel]:
+        """Keep turns out of a session while something else is done with it; `stop` ends that, too."""
+        async with self._alone.setdefault(key, asyncio.Lock()):
+            self._operations[key] = Cancel()
+            try:
+                yield self._operations[key]
+            finally:
+                del self._operations[key]
 
-        def emit(event: RunEvent) -> None:
-            for listener in self._listeners.get(key, ()):
-                listener(event)
+    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
+        """Forget what waits, end what runs, and return when it has ended; False when there was nothing to end."""
+        lane, operation = self.lanes.get(key), self._operations.get(key)
+        stopped = lane.stop(reason) if lane is not None else False
+        stopped = (operation.cancel(reason) if operation is not None else False) or stopped
+        stopped = bool(self.children.stop(key, reason)) or stopped
+        if lane is not None and stopped:
+            await asyncio.wait({asyncio.ensure_future(lane.idle())}, timeout=STOP_SECONDS)
+        await self.children.gone(STOP_SECONDS)
+        # Commands that earlier turns left running end, too: after a stop nothing of the session goes on.
+        return await self.home.toolkit.end_commands(key) or stopped
 
-        return emit
+    # Events.
 
-    def _live(self, key: SessionKey) -> Live:
-        remember_good(self.config, self.env)
-        seed_agent(self.config, key.agent_id, self.env, self.clock)
-        return Live(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
+    def listen(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
+        """Tell a listener everything that happens in a session; returns what takes it off again."""
+        return self.listeners.add(key, listener)
+
+    def emit(self, key: SessionKey, event: RunEvent) -> None:
+        self.listeners.emit(key, event)
+
+    async def aclose(self) -> None:
+        """Let go of everything: sessions, connections, the memory's index."""
+        self.index_flusher.close()
+        await self._backends.aclose()
+        await self.children.aclose()
+        await self.lanes.close()
+        await self.memory_watchers.aclose()
+        await self.home.aclose()
+
+
+def _why(key: SessionKey) -> Why:
+    if key.kind is SessionKind.HEARTBEAT:
+        return Why.HEARTBEAT
+    return Why.PARENT if key.is_subagent else Why.SCHEDULE if key.kind in _SCHEDULED else Why.PERSON

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from homarus.subagents.book import ChildBook, ChildBooks
-from homarus.subagents.child import ChildEnd, ChildRun, SubagentSettings
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, StorageError
 from homarus.core.routes import SessionKey
 from homarus.sessions.maintenance import drop_results
+from homarus.subagents.book import ChildBook, ChildBooks
+from homarus.subagents.child import ChildEnd, ChildRun, SubagentSettings
 
 if TYPE_CHECKING:
-    from homarus.runtime.runtime import Runtime
+    from homarus.subagents.run import Host
 
 _log = logging.getLogger(__name__)
 # What a session's row says of a run that ended; a child that stays is `open`.
@@ -30,17 +30,18 @@ MAX_SWEPT = 20
 SWEEP_MS = 60_000
 
 
-class Attic:
+class ChildArchive:
     """Puts sessions away. `do` runs something beside everything else, `quiet` waits until nothing runs in a session."""
 
     def __init__(
         self,
-        runtime: Runtime,
+        host: Host,
         books: ChildBooks,
         do: Callable[[Coroutine[Any, Any, None]], object],
         quiet: Callable[[SessionKey], Coroutine[Any, Any, None]],
     ) -> None:
-        self._runtime = runtime
+        self._host = host
+        self._home = host.home
         self._books = books
         self._do = do
         self._quiet = quiet
@@ -53,7 +54,7 @@ class Attic:
 
     def _put(self, run: ChildRun, end: ChildEnd) -> None:
         key = SessionKey.parse(run.child)
-        store = self._runtime.store(key.agent_id)
+        store = self._home.store(key.agent_id)
         if store.index.get(key) is None:
             return
         if not run.keep:
@@ -72,20 +73,20 @@ class Attic:
 
     def sweep(self, agent_id: str) -> None:
         """Put the sessions of children away that ended long ago; a few at a time, now and then."""
-        now = epoch_ms(self._runtime.clock.now())
+        now = epoch_ms(self._home.clock.now())
         if now - self._swept.get(agent_id, 0) < SWEEP_MS:
             return
         self._swept[agent_id] = now
-        settings = self._runtime.config.agent(agent_id).block("subagents", SubagentSettings)
+        settings = self._home.config.agent(agent_id).block("subagents", SubagentSettings)
         limit = now - settings.archive_after_minutes * 60_000
         if settings.archive_after_minutes <= 0:
             return
-        old = [name for name, row in self._runtime.store(agent_id).index.rows().items() if _is_old(name, row, limit)]
+        old = [name for name, row in self._home.store(agent_id).index.rows().items() if _is_old(name, row, limit)]
         for name in old[:MAX_SWEPT]:
             self._do(self._delete(SessionKey.parse(name), "swept"))
 
     def _tell_engine(self, agent_id: str, child: str, reason: str) -> None:
-        host = self._runtime.engine(agent_id)
+        host = self._home.engine(agent_id)
         if host.has("on_subagent_ended"):
             self._do(host.child_ended(child, reason))
 
@@ -93,12 +94,12 @@ class Attic:
         await self._quiet(key)
         for kept in self._books.look(key):
             below = SessionKey.parse(kept.run.child)
-            if self._runtime.store(below.agent_id).index.get(below) is not None:
+            if self._home.store(below.agent_id).index.get(below) is not None:
                 await self._delete(below, reason)
         self._books.forget(key)
-        self._runtime.lanes.drop(key)
-        self._runtime.turns.open.forget(key)
-        store = self._runtime.store(key.agent_id)
+        self._host.drop_lane(key)
+        self._home.sessions.forget(key)
+        store = self._home.store(key.agent_id)
         info = store.find(key)
         parent = SessionKey.parse(info.entry.spawned_by) if info and info.entry.spawned_by else key
         try:
@@ -107,7 +108,7 @@ class Attic:
             _log.warning("%s was not put away: %s", key, problem)
             return
         if info is not None and reason == "deleted":
-            drop_results(self._runtime.config.paths.own_dir / "overflow", info.entry.session_id)
+            drop_results(self._home.config.paths.own_dir / "overflow", info.entry.session_id)
         self._tell_engine(parent.agent_id, str(key), reason)
 
 

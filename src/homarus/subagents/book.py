@@ -6,7 +6,7 @@ the book says what is owed: a run without an end was cut off, an end that nobody
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.subagents.child import ChildEnd, ChildRun
 from homarus.core.routes import SessionKey
+from homarus.queue.inbox import inbox_path
 from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.storage.jsonl import JsonlWriter, read_lines
 from homarus.storage.record import encode
+from homarus.subagents.child import ChildEnd, ChildRun
 
 MAX_BYTES = 4 << 20
 MAX_ENDED = 50
 _REMEMBERED_CHARS = 1_000  # of a result that was told: the whole of it is in both transcripts
 
 
-class Kept(Struct, frozen=True):
+class ChildRecord(Struct, frozen=True):
     """A run and what became of it."""
 
     run: ChildRun
@@ -43,33 +44,33 @@ class ChildBook:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._runs: dict[str, Kept] = {}
+        self._runs: dict[str, ChildRecord] = {}
         self._foreign: list[bytes] = []  # a later version's records: they stay as they are
         self._writer: JsonlWriter | None = None
         if path.exists():
             self._replay()
 
-    def __iter__(self) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[ChildRecord]:
         return iter(tuple(self._runs.values()))
 
     @property
-    def open(self) -> list[Kept]:
+    def open(self) -> list[ChildRecord]:
         """Return the runs that have not ended, oldest first."""
         return [kept for kept in self._runs.values() if kept.end is None]
 
     @property
-    def owed(self) -> list[Kept]:
+    def owed(self) -> list[ChildRecord]:
         """Return the runs that ended and whose parent was not told."""
         return [kept for kept in self._runs.values() if kept.end is not None and not kept.told]
 
-    def get(self, run_id: str) -> Kept | None:
+    def get(self, run_id: str) -> ChildRecord | None:
         """Return one run."""
         return self._runs.get(run_id)
 
     def begin(self, run: ChildRun) -> None:
         """Write an order down, durably; after this it has an end, whatever happens."""
         self._append({"began": msgspec.to_builtins(run)}, durable=True)
-        self._runs[run.run_id] = Kept(run)
+        self._runs[run.run_id] = ChildRecord(run)
 
     def end(self, end: ChildEnd) -> bool:
         """Write down how a run ended, durably; False when it had ended before, and then nothing changes."""
@@ -104,7 +105,7 @@ class ChildBook:
             try:
                 if "began" in record:
                     run = msgspec.convert(record["began"], ChildRun)
-                    self._runs[run.run_id] = Kept(run)
+                    self._runs[run.run_id] = ChildRecord(run)
                 elif "ended" in record:
                     end = msgspec.convert(record["ended"], ChildEnd)
                     if end.run_id in self._runs:
@@ -129,9 +130,8 @@ class ChildBook:
 class ChildBooks:
     """The books of all sessions of a home, one file each. Those of sessions that this process owns stay open."""
 
-    def __init__(self, folder: Path, path_of: Callable[[Path, SessionKey], Path]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._path_of = path_of
         self._open: dict[SessionKey, ChildBook] = {}
 
     def own(self, parent: SessionKey) -> ChildBook:
@@ -146,7 +146,7 @@ class ChildBooks:
 
     def fresh(self, parent: SessionKey) -> ChildBook:
         """Return a book as it is on disk now."""
-        return ChildBook(self._path_of(self._folder, parent))
+        return ChildBook(inbox_path(self._folder, parent))
 
     def look(self, parent: SessionKey) -> ChildBook:
         """Return the book of a session for reading; another process may own it."""
@@ -157,20 +157,20 @@ class ChildBooks:
         book = self._open.pop(parent, None)
         if book is not None:
             book.close()
-        self._path_of(self._folder, parent).unlink(missing_ok=True)
+        inbox_path(self._folder, parent).unlink(missing_ok=True)
 
     def exists(self, parent: SessionKey) -> bool:
         """Say whether a session ever had children."""
-        return self._path_of(self._folder, parent).exists()
+        return inbox_path(self._folder, parent).exists()
 
     def count(self, parent: SessionKey) -> int:
         """Return how many children of a session have not reported."""
         book = self.look(parent)
         return len(book.open) + len(book.owed)
 
-    def tree(self, key: SessionKey) -> list[Kept]:
+    def tree(self, key: SessionKey) -> list[ChildRecord]:
         """Return the children of a session and theirs, each parent before its children."""
-        found: list[Kept] = []
+        found: list[ChildRecord] = []
         for kept in self.look(key):
             found += [kept, *self.tree(SessionKey.parse(kept.run.child))]
         return found
@@ -189,12 +189,12 @@ class ChildBooks:
             book.close()
 
 
-def _told(kept: Kept) -> Kept:
+def _told(kept: ChildRecord) -> ChildRecord:
     end = replace(kept.end, text=kept.end.text[:_REMEMBERED_CHARS]) if kept.end else None
     return replace(kept, end=end, told=True)
 
 
-def _records(kept: Kept) -> Iterator[dict[str, Any]]:
+def _records(kept: ChildRecord) -> Iterator[dict[str, Any]]:
     yield {"began": msgspec.to_builtins(kept.run)}
     if kept.end is not None:
         yield {"ended": msgspec.to_builtins(kept.end)}

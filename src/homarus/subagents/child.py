@@ -1,7 +1,7 @@
 """Sub-agents: what one is, what it may be at most, and what it and its parent are told. Pure.
 
 A child is a session of its own that a parent's turn started. It gets what its parent had, narrowed, and gives back one
-report: a message in the parent's inbox. The runs themselves are kept by `childbook`; the gateway starts and ends them.
+report: a message in the parent's inbox. The runs themselves are kept by `book`; `run` starts and ends them.
 """
 
 from __future__ import annotations

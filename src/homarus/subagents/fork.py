@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from homarus.subagents.child import MAX_FORK_TOKENS
+from homarus.agent.home import Home
 from homarus.core.messages import Assistant
 from homarus.core.routes import SessionKey
 from homarus.core.text import estimate_tokens
 from homarus.sessions.entry import Entry, MessageEntry
+from homarus.subagents.child import MAX_FORK_TOKENS
 from homarus.tools.tool import ToolContext
-
-if TYPE_CHECKING:
-    from homarus.runtime.runtime import Runtime
 
 ALONE = "You begin without your parent's conversation: {}."
 
 
-def fork_for(runtime: Runtime, context: ToolContext, child: SessionKey) -> str:
+def fork_for(home: Home, context: ToolContext, child: SessionKey) -> str:
     """Copy the parent's branch into a child's session; return a note where the child begins alone instead."""
     if child.agent_id != context.agent_id:
         return ALONE.format("it belongs to another agent")
-    with runtime.opened(context.session) as live:
+    with home.opened(context.session) as live:
         tokens = sum(estimate_tokens(message.text) for message in live.writer.history())
         before = _before_call(live.writer.branch, context.call_id)
     if tokens > MAX_FORK_TOKENS:
         return ALONE.format(f"with about {tokens:,} tokens it is too long to copy")
-    store = runtime.store(context.agent_id)
+    store = home.store(context.agent_id)
     info = store.find(context.session)
     if before is None or info is None:
         return ALONE.format("nothing was said in it before")

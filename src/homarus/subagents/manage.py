@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from homarus.subagents.book import Kept
+from homarus.agent.home import Home
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ToolError
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
+from homarus.subagents.book import ChildRecord
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
-    from homarus.subagents.run import Children
     from homarus.sessions.store import SessionStore
+    from homarus.subagents.run import Children
 
 MAX_LISTED, MAX_LOG = 60, 20
 _SHOWN = frozenset({"user", "assistant", "call"})
 
 
-async def manage(children: Children, context: ToolContext, action: str, target: str, message: str) -> dict[str, Any]:
+async def manage(
+    children: Children, home: Home, context: ToolContext, action: str, target: str, message: str
+) -> dict[str, Any]:
     """Do what a model asks of its children."""
     tree = children.books.tree(context.session)
     if action == "list":
-        return {"count": len(tree), "subagents": [row(children, kept) for kept in tree[-MAX_LISTED:]]}
+        return {"count": len(tree), "subagents": [row(home, kept) for kept in tree[-MAX_LISTED:]]}
     if action in {"cancel", "kill"} and target == "all":
         stopped = children.stop(context.session, "cancelled by its parent")
         return {"status": "cancelled", "count": len(stopped)}
@@ -38,13 +41,13 @@ async def manage(children: Children, context: ToolContext, action: str, target: 
         case "steer":
             return children.steer(context, kept, message)
         case "info":
-            return info(children, kept)
+            return info(home, kept)
         case _:
             key = SessionKey.parse(kept.run.child)
-            return {"runId": kept.run.run_id, "log": log(children.store(key.agent_id), key)}
+            return {"runId": kept.run.run_id, "log": log(home.store(key.agent_id), key)}
 
 
-def pick(tree: list[Kept], target: str) -> Kept:
+def pick(tree: list[ChildRecord], target: str) -> ChildRecord:
     """Return the one child that a number, an id, a key or a label names; where two have the name, it says so."""
     word = target.strip().lstrip("#").lower()
     if word.isdecimal() and len(word) < 6 and 0 < int(word) <= len(tree):
@@ -60,9 +63,9 @@ def pick(tree: list[Kept], target: str) -> Kept:
     raise ToolError(f"there is no sub-agent '{single_line(target, 40)}'", cure="see the ids with action list")
 
 
-def row(children: Children, kept: Kept) -> dict[str, Any]:
+def row(home: Home, kept: ChildRecord) -> dict[str, Any]:
     """Return one child as a list shows it."""
-    now = epoch_ms(children.clock.now())
+    now = epoch_ms(home.clock.now())
     ended = kept.end.ended_ms if kept.end else now
     shown: dict[str, Any] = {
         "runId": kept.run.run_id,
@@ -78,10 +81,10 @@ def row(children: Children, kept: Kept) -> dict[str, Any]:
     return shown
 
 
-def info(children: Children, kept: Kept) -> dict[str, Any]:
+def info(home: Home, kept: ChildRecord) -> dict[str, Any]:
     """Return everything that is known about one child."""
     run, end = kept.run, kept.end
-    found = {**row(children, kept), "task": single_line(run.task, 500), "cwd": run.cwd, "parent": run.parent}
+    found = {**row(home, kept), "task": single_line(run.task, 500), "cwd": run.cwd, "parent": run.parent}
     if end is not None:
         tokens = {"in": end.usage.prompt, "out": end.usage.output}
         found |= {"tokens": tokens, "result": end.text[:2_000], "transcript": end.transcript}

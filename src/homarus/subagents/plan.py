@@ -1,7 +1,7 @@
 """From what a model asks for to a child as it may be: everything of its parent, narrowed. The one place that decides it.
 
 A child gets at most its parent's tools, sandbox, trust and agents, and all of its parent's taint. Nothing is started
-here: the result is a value, and `children` writes it down before anything happens.
+here: the result is a value, and `run` writes it down before anything happens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.subagents.child import ChildRun, SubagentSettings
+from homarus.agent.home import Home
 from homarus.config.view import AgentConfig
 from homarus.context.engine import SpawnCall
 from homarus.core.clock import epoch_ms
@@ -21,12 +21,11 @@ from homarus.core.errors import ConfigError, Denied, StorageError, ToolError
 from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey, SessionKind, named_session, normalize_agent_id
 from homarus.core.text import single_line
-from homarus.agent.home import Home
-from homarus.models.access import Models
 from homarus.models.levels import parse_level
 from homarus.models.select import Override
 from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.storage.boundary import Root
+from homarus.subagents.child import ChildRun, SubagentSettings
 from homarus.tools.paths import clean
 from homarus.tools.policy import GROUPS
 from homarus.tools.tool import ToolContext
@@ -35,7 +34,7 @@ from homarus.tools.wish import ExecWish, stricter
 MAX_TASK_CHARS = 4_000  # of a task in the book; the child gets all of it
 
 
-class Wish(Struct, frozen=True):
+class SpawnPlan(Struct, frozen=True):
     """A child that may be started: the run as it will be written down, and how its session begins."""
 
     run: ChildRun
@@ -51,9 +50,8 @@ class Wish(Struct, frozen=True):
 class Planner:
     """Says what becomes of an order; what may not be is refused with a reason that helps the model."""
 
-    def __init__(self, home: Home, models: Models) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
-        self._models = models
 
     def settings(self, agent_id: str) -> SubagentSettings:
         """Return what the configuration says about an agent's children."""
@@ -64,12 +62,12 @@ class Planner:
         agent = self._agent(context, order)
         wanted = str(order.get("model") or "") or self.settings(agent.id).model_name or context.model
         try:
-            found = await self._models.chain(agent, override=Override(wanted, "auto") if wanted else None)
+            found = await self._home.models.chain(agent, override=Override(wanted, "auto") if wanted else None)
         except ConfigError as problem:
             raise ToolError(problem.message, cure="leave model out, or name one that is configured") from None
         return found.primary.key
 
-    def plan(self, context: ToolContext, order: dict[str, Any], model: str, at_work: int) -> Wish:
+    def plan(self, context: ToolContext, order: dict[str, Any], model: str, at_work: int) -> SpawnPlan:
         """Return the child, or raise. It waits for nothing, so that no second order can slip in between."""
         line = tuple(dict.fromkeys((*context.lineage, context.agent_id)))
         self.within_limits(context, line, at_work)
@@ -111,7 +109,7 @@ class Planner:
         thinking = self._thinking(order, settings) or context.thinking
         closed = not own and sandbox.access is Access.NONE and context.sandbox.access is not Access.NONE
         note = f"It works without files: the workspace of {agent.id} lies outside of your sandbox." if closed else ""
-        return Wish(run, key, order["task"].strip(), model, thinking, order.get("context") == "fork", note)
+        return SpawnPlan(run, key, order["task"].strip(), model, thinking, order.get("context") == "fork", note)
 
     def again(self, context: ToolContext, before: ChildRun, message: str, at_work: int) -> ChildRun:
         """Return another run of a child that stays: its bounds are what they were, narrowed by what its parent has now."""
@@ -131,11 +129,11 @@ class Planner:
             **_strictest(before, context),
         )
 
-    def notice(self, wish: Wish) -> SpawnCall:
+    def notice(self, plan: SpawnPlan) -> SpawnCall:
         """Return what a context engine is told of a child before it starts."""
-        minutes = self.settings(wish.key.agent_id).archive_after_minutes
-        mode: Literal["isolated", "fork"] = "fork" if wish.fork else "isolated"
-        return SpawnCall(parent=wish.run.parent, child=wish.run.child, mode=mode, ttl_ms=max(0, minutes) * 60_000)
+        minutes = self.settings(plan.key.agent_id).archive_after_minutes
+        mode: Literal["isolated", "fork"] = "fork" if plan.fork else "isolated"
+        return SpawnCall(parent=plan.run.parent, child=plan.run.child, mode=mode, ttl_ms=max(0, minutes) * 60_000)
 
     def within_limits(self, context: ToolContext, line: tuple[str, ...], at_work: int) -> None:
         """Refuse a child that would be one too deep or one too many."""
@@ -151,15 +149,19 @@ class Planner:
                 cure="wait for one with sessions_yield, or cancel one with subagents",
             )
 
-    def _agent(self, context: ToolContext, order: dict[str, Any]) -> AgentConfig:
-        wanted = str(order.get("agentId") or "").strip()
-        ident = normalize_agent_id(wanted) if wanted else context.agent_id
+    def agents(self, context: ToolContext) -> list[AgentConfig]:
+        """Return the agents that a turn may start children for: everyone above it must allow them."""
         line = (*context.lineage, context.agent_id)
-        allowed = [
-            agent.id
+        return [
+            agent
             for agent in self._home.config.agents
             if all(self.settings(above).allows(above, agent.id) for above in line)
         ]
+
+    def _agent(self, context: ToolContext, order: dict[str, Any]) -> AgentConfig:
+        wanted = str(order.get("agentId") or "").strip()
+        ident = normalize_agent_id(wanted) if wanted else context.agent_id
+        allowed = [agent.id for agent in self.agents(context)]
         if ident not in {*allowed, context.agent_id}:
             raise Denied(
                 f"no sub-agent may run as '{single_line(wanted, 64)}' here",

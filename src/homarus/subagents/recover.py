@@ -10,18 +10,18 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from homarus.subagents.book import ChildBook, ChildBooks, Kept
 from homarus.agent.resume import cut_off
-from homarus.subagents.child import CHANNEL, INTERRUPTED, ChildEnd, ChildRun
 from homarus.core.messages import Assistant, StopReason, Usage
 from homarus.core.routes import SessionKey
 from homarus.delivery.sanitize import shape
-from homarus.subagents.report import report_key
 from homarus.sessions.codec import keys_of
 from homarus.sessions.entry import MessageEntry
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
 from homarus.sessions.store import SessionStore
+from homarus.subagents.book import ChildBook, ChildBooks, ChildRecord
+from homarus.subagents.child import CHANNEL, INTERRUPTED, ChildEnd, ChildRun
+from homarus.subagents.report import report_key
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def take_up(books: ChildBooks, key: SessionKey, world: World) -> None:
             world.tell(kept.run, kept.end)
 
 
-def _settle(books: ChildBooks, kept: Kept, book: ChildBook, world: World, *, quiet: bool) -> None:
+def _settle(books: ChildBooks, kept: ChildRecord, book: ChildBook, world: World, *, quiet: bool) -> None:
     """End a run that was cut off, and the runs below it."""
     key = SessionKey.parse(kept.run.child)
     done = not books.exists(key) or not books.count(key)

@@ -6,17 +6,17 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from homarus.subagents.book import ChildBooks
-from homarus.subagents.child import CHANNEL, ChildEnd, ChildRun, report_text
 from homarus.core.errors import StorageError
 from homarus.core.messages import Inbound
 from homarus.queue.collect import Queued
 from homarus.queue.lane import SessionLane
 from homarus.queue.modes import Rules
 from homarus.queue.settings import Mode
+from homarus.subagents.book import ChildBooks
+from homarus.subagents.child import CHANNEL, ChildEnd, ChildRun, report_text
 
 if TYPE_CHECKING:
-    from homarus.runtime.runtime import Runtime
+    from homarus.subagents.run import Host
 
 _log = logging.getLogger(__name__)
 # A report joins what the parent does; where it waits, it waits with the other reports for one turn.
@@ -32,8 +32,9 @@ def report_key(run_id: str) -> str:
 class Reports:
     """Tells parents. `do` runs something beside everything else."""
 
-    def __init__(self, runtime: Runtime, books: ChildBooks, do: Callable[[Any], object]) -> None:
-        self._runtime = runtime
+    def __init__(self, host: Host, books: ChildBooks, do: Callable[[Any], object]) -> None:
+        self._host = host
+        self._home = host.home
         self._books = books
         self._do = do
 
@@ -45,7 +46,7 @@ class Reports:
         if kept is None or kept.told:
             return True
         try:
-            told = self._submit(run, end, lane or self._runtime.lane(parent))
+            told = self._submit(run, end, lane or self._host.lane(parent))
         except StorageError as problem:
             _log.warning("the report of sub-agent %s waits: %s", run.run_id, problem)
             self._do(self._later(run, end))
@@ -65,7 +66,7 @@ class Reports:
             id=run.run_id,
             channel=run.route.channel,
             account=run.route.account,
-            text=report_text(run, end, self._runtime.ids.short()),
+            text=report_text(run, end, self._home.ids.short()),
             sender=run.child,
             peer=run.route.to,
             thread=run.route.thread,
@@ -78,10 +79,10 @@ class Reports:
     async def _later(self, run: ChildRun, end: ChildEnd) -> None:
         delay, waited = RETRY_FIRST, 0.0
         while waited < RETRY_FOR:
-            await self._runtime.clock.sleep(delay)
+            await self._home.clock.sleep(delay)
             waited, delay = waited + delay, min(delay * 2, RETRY_LONGEST)
             try:
-                if self._submit(run, end, self._runtime.lane(run.parent_key)):
+                if self._submit(run, end, self._host.lane(run.parent_key)):
                     self._books.own(run.parent_key).told(run.run_id)
                     return
             except StorageError as problem:

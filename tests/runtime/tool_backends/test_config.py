@@ -11,7 +11,6 @@ from tests.scenarios.home import House
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.messages import ToolResult, Trust
 from homarus.core.routes import main_session
-from homarus.runtime.session_ops import call_tool
 
 KEY = main_session("main")
 SECRET = "sk-live-0123456789abcdef0123456789"
@@ -24,15 +23,15 @@ CONFIG = {
 async def act(house: House, answer: str = "", trust: Trust = Trust.OWNER, **arguments: Any) -> ToolResult:
     """Call the tool with somebody there who answers questions so; without an answer nobody is there."""
     async with house.agent() as agent:
-        toolkit = agent.runtime.toolkit
+        toolkit = agent.client.runtime.home.toolkit
 
         def person(event: RunEvent) -> None:
             assert isinstance(event, ApprovalAsked)
             asyncio.get_running_loop().create_task(toolkit.answer(event.approval_id, answer))
 
         if answer:
-            toolkit.people.arrive(KEY, person)
-        return await call_tool(agent.runtime, KEY, "gateway", arguments, trust)
+            toolkit.approvers.arrive(KEY, person)
+        return await agent.client.call_tool(KEY, "gateway", arguments, trust)
 
 
 def written(house: House) -> Any:

@@ -12,7 +12,6 @@ from tests.scenarios.script import Line
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.messages import Image, ToolResult, Trust, User
 from homarus.core.routes import main_session
-from homarus.runtime.session_ops import call_tool
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -28,7 +27,7 @@ async def look(made: House, **arguments: Any) -> ToolResult:
         made.workspace.mkdir(parents=True, exist_ok=True)
         (made.workspace / "p.png").write_bytes(PNG)
         (made.workspace / "t.png").write_text("no picture")
-        return await call_tool(agent.runtime, main_session("main"), "image", arguments, Trust.OWNER)
+        return await agent.client.call_tool(main_session("main"), "image", arguments, Trust.OWNER)
 
 
 async def test_the_image_model_looks(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from homarus.core.text import human_bytes
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.core.text import human_bytes
 from homarus.storage.atomic import sweep_temps
 from homarus.storage.locks import holder
 

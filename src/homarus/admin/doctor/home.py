@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from homarus.config.blocks import validate
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.config.blocks import validate
 from homarus.workspace import names
 from homarus.workspace.agents import all_workspaces
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from homarus.admin.doctor.finding import Finding, Home, Severity, ok
 from homarus.core.errors import Denied, HomarusError
 from homarus.core.routes import main_session
-from homarus.admin.doctor.finding import Finding, Home, Severity, ok
 from homarus.sandbox.probe import try_out
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve

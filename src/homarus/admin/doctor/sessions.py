@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from homarus.core.clock import SystemIds
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.core.clock import SystemIds
 from homarus.sessions.check import check_store
 from homarus.sessions.store import SessionStore
 

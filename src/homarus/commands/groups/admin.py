@@ -31,7 +31,7 @@ async def approve(ctx: CommandContext) -> CommandReply:
     decision = DECISIONS.get(words[1].lower() if len(words) > 1 else "once")
     if not words or decision is None:
         return said("Usage: /approve ID [once|always|deny]")
-    return said(await ctx.host.approve(words[0], decision))
+    return said(await ctx.client.answer(words[0], decision))
 
 
 async def config(ctx: CommandContext) -> CommandReply:
@@ -39,12 +39,12 @@ async def config(ctx: CommandContext) -> CommandReply:
     words = ctx.args.split(None, 2)
     action = words[0].lower() if words else "show"
     if action in {"show", "get"}:
-        document = redact(ctx.host.config.document)
+        document = redact(ctx.home.config.document)
         return said(_shown(lookup(document, parse_path(words[1])) if len(words) > 1 else document))
     if action == "set" and len(words) == 3:
-        return said(ctx.host.configure(words[1], _value(words[2])))
+        return said(ctx.configure(words[1], _value(words[2])))
     if action == "unset" and len(words) == 2:
-        return said(ctx.host.configure(words[1], None, remove=True))
+        return said(ctx.configure(words[1], None, remove=True))
     return said("Usage: /config get [key] · /config set KEY VALUE · /config unset KEY")
 
 
@@ -52,16 +52,16 @@ async def debug(ctx: CommandContext) -> CommandReply:
     """Let a setting hold in this process alone; the file stays as it is."""
     words = ctx.args.split(None, 2)
     action = words[0].lower() if words else "show"
-    now = ctx.host.overrides
+    now = ctx.home.overrides
     if action == "set" and len(words) == 3:
         parse_path(words[1])
-        ctx.host.override({**now, words[1]: _value(words[2])})
+        ctx.home.override({**now, words[1]: _value(words[2])})
         return said(f"{words[1]} is set in this process, from the next turn on; the file is unchanged.")
     if action == "unset" and len(words) == 2 and words[1] in now:
-        ctx.host.override({path: value for path, value in now.items() if path != words[1]})
+        ctx.home.override({path: value for path, value in now.items() if path != words[1]})
         return said(f"{words[1]} is as configured again.")
     if action == "reset":
-        ctx.host.override({})
+        ctx.home.override({})
         return said("Everything is as configured again.")
     if action == "show":
         return said(_shown(redact(now)) if now else "Nothing is set in this process. Usage: /debug set KEY VALUE")
@@ -75,13 +75,14 @@ async def bash(ctx: CommandContext) -> CommandReply:
         return said("Usage: /bash COMMAND · /bash poll ID · /bash stop ID (or ! COMMAND)")
     if first in {"poll", "stop"} and len(rest.split()) == 1:
         arguments = {"action": "poll" if first == "poll" else "kill", "sessionId": rest.strip()}
-        return said(await ctx.host.call_tool(ctx.session, "process", arguments, ctx.caller))
-    return said(await ctx.host.call_tool(ctx.session, "exec", {"command": ctx.args}, ctx.caller))
+        return said((await ctx.client.call_tool(ctx.session, "process", arguments, ctx.caller.acting_trust)).text)
+    command = {"command": ctx.args}
+    return said((await ctx.client.call_tool(ctx.session, "exec", command, ctx.caller.acting_trust)).text)
 
 
 async def restart(ctx: CommandContext) -> CommandReply:
     """Start the gateway anew."""
-    return said(await ctx.host.restart())
+    return said(await ctx.client.restart())
 
 
 async def allowlist(ctx: CommandContext) -> CommandReply:
@@ -97,14 +98,14 @@ async def allowlist(ctx: CommandContext) -> CommandReply:
     if not channel or len(entries) != 1:
         return said(f"Usage: /allowlist {action} [dm|group] channel=NAME SENDER")
     path = f"channels.{channel}.{'allowFrom' if scope == 'dm' else 'groupAllowFrom'}"
-    found = ctx.host.config.get(path)
+    found = ctx.home.config.get(path)
     before = [str(item) for item in found] if isinstance(found, list) else []
     after = [item for item in before if item != entries[0]] + ([entries[0]] if action == "add" else [])
-    return said("Nothing changed." if after == before else ctx.host.configure(path, after))
+    return said("Nothing changed." if after == before else ctx.configure(path, after))
 
 
 def _lists(ctx: CommandContext, channel: str) -> str:
-    channels = ctx.host.config.get("channels")
+    channels = ctx.home.config.get("channels")
     lines: list[str] = []
     for name, settings in channels.items() if isinstance(channels, dict) else ():
         for scope, key in (("dm", "allowFrom"), ("group", "groupAllowFrom")):
@@ -136,7 +137,7 @@ async def activation(ctx: CommandContext) -> CommandReply:
 
 async def btw(ctx: CommandContext) -> CommandReply:
     """Ask something on the side: answered from the conversation, and not part of it."""
-    return said(await ctx.host.aside(ctx.session, ctx.args) if ctx.args else "Usage: /btw QUESTION")
+    return said(await ctx.client.aside(ctx.session, ctx.args) if ctx.args else "Usage: /btw QUESTION")
 
 
 def _value(text: str) -> Any:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from homarus.subagents.book import Kept
+from homarus import __version__
+from homarus.agent.session_state import prompt_report
 from homarus.commands.command import Command, CommandContext, CommandReply, Need, said
 from homarus.commands.groups.model import auth_of, current
+from homarus.commands.skills import skill_commands
 from homarus.commands.wording import ago, money, share, short_count
 from homarus.context.budget import measure
 from homarus.core.clock import epoch_ms
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.prompt.show import context_mode, detail_lines, help_text, list_lines, map_lines
+from homarus.subagents.book import ChildRecord
 
 _GROUPS = {
     "session": "Session",
@@ -48,7 +51,7 @@ async def commands(ctx: CommandContext) -> CommandReply:
         mine = [row for row in rows if row.group == group and (row.need is Need.AUTHORISED or ctx.caller.owner)]
         if mine:
             lines += [f"{title}:", *(f"  /{row.name} {row.usage}".rstrip() + f": {row.help}" for row in mine)]
-    skills = ctx.host.skills(ctx.session.agent_id)
+    skills = skill_commands(ctx.home, ctx.session.agent_id)
     if skills:
         lines += ["Skills as commands:", *(f"  /{each.command}: {each.description}" for each in skills)]
     return said("\n".join(lines))
@@ -56,18 +59,18 @@ async def commands(ctx: CommandContext) -> CommandReply:
 
 async def status(ctx: CommandContext) -> CommandReply:
     """Return the card: model, key, window, levels, queue, session and what it used."""
-    host, entry = ctx.host, ctx.entry
+    home, entry = ctx.home, ctx.entry
     ref, source = await current(ctx)
-    agent, info = host.config.agent(ctx.session.agent_id), host.models.info(ref)
-    level = host.models.level(agent, ref, session=entry.thinking_level or "")
-    state = host.queue(ctx.session, ctx.caller.channel)
+    agent, info = home.config.agent(ctx.session.agent_id), home.models.info(ref)
+    level = home.models.level(agent, ref, session=entry.thinking_level or "")
+    state = ctx.client.queue(ctx.session, ctx.caller.channel)
     used = tokens_in_window(ctx)
-    updated = ago((epoch_ms(host.clock.now()) - entry.updated_at) / 1000) if entry.updated_at else "new"
+    updated = ago((epoch_ms(home.clock.now()) - entry.updated_at) / 1000) if entry.updated_at else "new"
     name = f" “{entry.label}”" if entry.label else ""
     return said(
         "\n".join(
             [
-                f"🦞 homarus {host.version} · agent {agent.id}",
+                f"🦞 homarus {__version__} · agent {agent.id}",
                 f"🧠 Model: {ref.key} ({source}) · 🔑 {auth_of(ctx, ref)}",
                 (
                     f"📚 Context: {short_count(used)}/{short_count(info.window)}{share(used, info.window)}"
@@ -87,8 +90,8 @@ async def status(ctx: CommandContext) -> CommandReply:
 
 def tokens_in_window(ctx: CommandContext) -> int:
     """Return about how many tokens the next request of this session starts with."""
-    report = ctx.host.report(ctx.session, fresh=True)
-    with ctx.host.opened(ctx.session) as live:
+    report = prompt_report(ctx.home, ctx.session, fresh=True)
+    with ctx.home.opened(ctx.session) as live:
         boundary = live.writer.view.boundary
         fixed = report.system.tokens + report.tool_schemas.tokens
         return measure(live.writer.history(), fixed=fixed, since=boundary.time if boundary else 0)
@@ -96,7 +99,7 @@ def tokens_in_window(ctx: CommandContext) -> int:
 
 def usage_lines(ctx: CommandContext) -> list[str]:
     """Return what the session and the day have used."""
-    entry, today = ctx.entry, ctx.host.spent_today(ctx.session.agent_id)
+    entry, today = ctx.entry, ctx.home.spending.today(ctx.session.agent_id)
     prompt = entry.input_tokens + entry.cache_read + entry.cache_write
     cost = f" · {money(today.usage.cost.total)}" if today.usage.cost.total else ""
     return [
@@ -113,7 +116,7 @@ async def context(ctx: CommandContext) -> CommandReply:
     mode = context_mode(ctx.args)
     if mode == "help":
         return said(help_text(ctx.args))
-    report = ctx.host.report(ctx.session)
+    report = prompt_report(ctx.home, ctx.session)
     if mode == "json":
         return said(json.dumps(report.to_json(), ensure_ascii=False, indent=2))
     lines = [] if mode == "map" else [*(list_lines if mode == "list" else detail_lines)(report), ""]
@@ -129,7 +132,7 @@ async def whoami(ctx: CommandContext) -> CommandReply:
 
 async def tools(ctx: CommandContext) -> CommandReply:
     """List the tools of the next turn."""
-    specs = ctx.host.tools(ctx.session)
+    specs = [tool.spec for tool in ctx.home.toolkit.box(ctx.session.agent_id).tools.values()]
     if not specs:
         return said("There are no tools here.")
     return said("\n".join(f"{spec.name}: {single_line(spec.description, 100)}" for spec in specs))
@@ -137,10 +140,10 @@ async def tools(ctx: CommandContext) -> CommandReply:
 
 async def tasks(ctx: CommandContext) -> CommandReply:
     """Say what is going on in this session, and which sessions of the agent were active lately."""
-    state = ctx.host.queue(ctx.session, ctx.caller.channel)
+    state = ctx.client.queue(ctx.session, ctx.caller.channel)
     lines = [f"This session: {'a turn is running' if state.busy else 'idle'}, {state.waiting} waiting."]
-    now = epoch_ms(ctx.host.clock.now())
-    recent = [info for info in ctx.host.store(ctx.session.agent_id).list() if now - info.entry.updated_at < 3_600_000]
+    now = epoch_ms(ctx.home.clock.now())
+    recent = [info for info in ctx.home.store(ctx.session.agent_id).list() if now - info.entry.updated_at < 3_600_000]
     lines += [
         f"{info.name}: {ago((now - info.entry.updated_at) / 1000)}" for info in recent[:10] if info.key != ctx.session
     ]
@@ -149,7 +152,7 @@ async def tasks(ctx: CommandContext) -> CommandReply:
 
 async def subagents(ctx: CommandContext) -> CommandReply:
     """List the sub-agents of this session, show one (what it was, or what it said), or stop one."""
-    tree, words = ctx.host.children(ctx.session), ctx.words or ["list"]
+    tree, words = ctx.client.children.books.tree(ctx.session), ctx.words or ["list"]
     if words[0] == "list":
         rows = [
             f"#{number} {'  ' * (kept.run.depth - 1)}{kept.run.name} · {kept.status}"
@@ -164,16 +167,16 @@ async def subagents(ctx: CommandContext) -> CommandReply:
     if chosen is None:
         return said(f"There is no sub-agent {words[1]}. /subagents list shows them.")
     if words[0] == "stop":
-        stopped = ctx.host.stop_child(chosen.run.run_id)
+        stopped = ctx.client.children.cancel(chosen.run.run_id, "stopped by the user", quiet=False)
         return said(f"{chosen.run.name}: {'stopped' if stopped else f'not at work ({chosen.status})'}.")
     key = SessionKey.parse(chosen.run.child)
-    info = ctx.host.store(key.agent_id).find(key)
+    info = ctx.home.store(key.agent_id).find(key)
     if words[0] == "log":
         return said(_log(info.place) if info else "Its session was put away.")
     return said(_about(chosen, info.place.path if info else None))
 
 
-def _about(kept: Kept, transcript: Path | None) -> str:
+def _about(kept: ChildRecord, transcript: Path | None) -> str:
     run, end = kept.run, kept.end
     lines = [f"{run.name} · {kept.status}", run.child, f"task: {single_line(run.task, 300)}"]
     if end is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from homarus.commands.command import Command, CommandContext, CommandReply, said
-from homarus.commands.groups.model import current, keep_model
 from homarus.commands.directives import CLEAR, EXEC_KEYS, NAMES, Wishes, choices
+from homarus.commands.groups.model import current, keep_model
 from homarus.models.levels import sells_speed
 
 FIELDS = {
@@ -26,7 +26,7 @@ def refused(ctx: CommandContext, wishes: Wishes) -> str:
     if wishes.elevated in {"on", "ask", "full"}:
         if not ctx.caller.owner:
             return "Only the owner may use elevated commands."
-        if ctx.host.config.get("tools.elevated.enabled") is not True:
+        if ctx.home.config.get("tools.elevated.enabled") is not True:
             return "Elevated commands are off. tools.elevated.enabled switches them on."
     if wishes.exec and not ctx.caller.owner:
         return "Only the owner may change where commands run."
@@ -68,7 +68,7 @@ async def show_level(ctx: CommandContext) -> CommandReply:
 async def _default(ctx: CommandContext, name: str) -> str:
     if name == "thinking":
         ref, _ = await current(ctx)
-        return ctx.host.models.level(ctx.host.config.agent(ctx.session.agent_id), ref)
+        return ctx.home.models.level(ctx.home.config.agent(ctx.session.agent_id), ref)
     return {"fast": "auto"}.get(name, "off")
 
 
@@ -81,7 +81,7 @@ async def show_exec(ctx: CommandContext) -> CommandReply:
 
 async def show_queue(ctx: CommandContext) -> CommandReply:
     """Say what happens to messages that meet a running turn."""
-    state = ctx.host.queue(ctx.session, ctx.caller.channel)
+    state = ctx.client.queue(ctx.session, ctx.caller.channel)
     return said(
         f"Queue: {state.rules} · {state.waiting} waiting. Usage: /queue steer|followup|collect|interrupt [debounce:2s] "
         "[cap:20] [drop:old|new|summarize]; /queue default takes it back."

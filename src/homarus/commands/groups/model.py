@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from homarus.agent.choice import stored_override
+from homarus.agent.model import stored_override
 from homarus.commands.command import Command, CommandContext, CommandReply, said
-from homarus.commands.wording import short_count
 from homarus.commands.directives import CLEAR
+from homarus.commands.wording import short_count
 from homarus.config.view import AgentConfig
 from homarus.core.errors import ConfigError
 from homarus.models.access import Models
@@ -34,7 +34,7 @@ def named_model(models: Models, agent: AgentConfig, word: str) -> str | None:
 async def current(ctx: CommandContext) -> tuple[ModelRef, str]:
     """Return the model of the session's next turn, and where that choice comes from."""
     override = stored_override(ctx.entry, ctx.session)
-    found = await ctx.host.models.chain(ctx.host.config.agent(ctx.session.agent_id), override=override)
+    found = await ctx.home.models.chain(ctx.home.config.agent(ctx.session.agent_id), override=override)
     return found.primary, found.source
 
 
@@ -49,8 +49,8 @@ def keep_model(ctx: CommandContext, wanted: str) -> str:
             auth_profile_override_source=None,
         )
         return "Model: as configured."
-    agent = ctx.host.config.agent(ctx.session.agent_id)
-    ref = ctx.host.models.names(agent).resolve(wanted).ref
+    agent = ctx.home.config.agent(ctx.session.agent_id)
+    ref = ctx.home.models.names(agent).resolve(wanted).ref
     allowed(ctx, agent, ref)
     ctx.save(
         provider_override=ref.provider,
@@ -66,7 +66,7 @@ def allowed(ctx: CommandContext, agent: AgentConfig, ref: ModelRef) -> None:
     """Refuse a model that the allowlist leaves out; the configured one is always allowed."""
     from homarus.models.select import chain
 
-    chain(agent.raw, ctx.host.models.names(agent), override=Override(ref.key))
+    chain(agent.raw, ctx.home.models.names(agent), override=Override(ref.key))
 
 
 async def model(ctx: CommandContext) -> CommandReply:
@@ -89,19 +89,19 @@ async def model(ctx: CommandContext) -> CommandReply:
 def _configured(ctx: CommandContext, wanted: str, scope: str) -> CommandReply:
     if not ctx.caller.owner:
         return said("Only the owner may change the configuration.")
-    agent = ctx.host.config.agent(ctx.session.agent_id)
+    agent = ctx.home.config.agent(ctx.session.agent_id)
     base = "agents.defaults.model" if scope == "global" else f"agents.entries.{agent.id}.model"
     if wanted == CLEAR:
-        return said(ctx.host.configure(base, None, remove=True))
-    key = ctx.host.models.names(agent).resolve(wanted).ref.key
-    return said(ctx.host.configure(f"{base}.primary", key))
+        return said(ctx.configure(base, None, remove=True))
+    key = ctx.home.models.names(agent).resolve(wanted).ref.key
+    return said(ctx.configure(f"{base}.primary", key))
 
 
 async def status(ctx: CommandContext) -> CommandReply:
     """Say where the session's model is reached and with which credential; secrets are never shown."""
     ref, source = await current(ctx)
-    host, agent = ctx.host, ctx.host.config.agent(ctx.session.agent_id)
-    provider, info = host.models.catalog.provider(ref.provider), host.models.info(ref)
+    home, agent = ctx.home, ctx.home.config.agent(ctx.session.agent_id)
+    provider, info = home.models.catalog.provider(ref.provider), home.models.info(ref)
     fallbacks = choice(agent.get("model")).fallbacks or ()
     return said(
         "\n".join(
@@ -119,7 +119,7 @@ async def status(ctx: CommandContext) -> CommandReply:
 
 def auth_of(ctx: CommandContext, ref: ModelRef) -> str:
     """Return which credential a model would be called with, by name."""
-    found = ctx.host.models.client(ctx.host.config.agent(ctx.session.agent_id)).credentials(ref)
+    found = ctx.home.models.client(ctx.home.config.agent(ctx.session.agent_id)).credentials(ref)
     if not found:
         return f"no key for {ref.provider}"
     return "none needed" if found[0].id == "none" else f"{found[0].id} ({found[0].kind})"
@@ -127,14 +127,14 @@ def auth_of(ctx: CommandContext, ref: ModelRef) -> str:
 
 async def models(ctx: CommandContext) -> CommandReply:
     """List the models that can be chosen: aliases, configured ones, and those of a provider that has a key."""
-    host, agent = ctx.host, ctx.host.config.agent(ctx.session.agent_id)
-    names = host.models.names(agent)
+    home, agent = ctx.home, ctx.home.config.agent(ctx.session.agent_id)
+    names = home.models.names(agent)
     alias = {target: short for short, target in names.aliases.items()}
     wanted = ctx.words[0].lower() if ctx.words and ctx.words[0].lower() != "list" else ""
     listed = dict.fromkeys(names.configured)
-    for provider in host.models.catalog.providers():
-        if provider == wanted or host.models.bare_keys(provider) or host.models.store(agent).credentials(provider):
-            listed.update(dict.fromkeys(f"{provider}/{info.id}" for info in host.models.catalog.models(provider)))
+    for provider in home.models.catalog.providers():
+        if provider == wanted or home.models.bare_keys(provider) or home.models.store(agent).credentials(provider):
+            listed.update(dict.fromkeys(f"{provider}/{info.id}" for info in home.models.catalog.models(provider)))
     listed["builtin/notebook"] = None
     rows = [key for key in listed if not wanted or key.startswith(f"{wanted}/")]
     now, _ = await current(ctx)
@@ -149,7 +149,7 @@ async def models(ctx: CommandContext) -> CommandReply:
 
 def _line(ctx: CommandContext, key: str, alias: str, now: str) -> str:
     provider, _, name = key.partition("/")
-    info = ctx.host.models.info(ModelRef(provider, name))
+    info = ctx.home.models.info(ModelRef(provider, name))
     return f"{'●' if key == now else '·'} {key}" + (f" ({alias})" if alias else "") + f" · {short_count(info.window)}"
 
 

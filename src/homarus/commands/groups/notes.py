@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from homarus.commands.command import Command, CommandContext, CommandReply, said
+from homarus.commands.skills import skill_commands, use_skill
 from homarus.context.pins import MAX_PINS, PIN, UNPIN, clean, pinned
 
 
@@ -11,7 +12,7 @@ async def pin(ctx: CommandContext) -> CommandReply:
     if not ctx.args:
         return await pins(ctx)
     text = clean(ctx.args)
-    with ctx.host.opened(ctx.session) as live:
+    with ctx.home.opened(ctx.session) as live:
         held = pinned(live.writer.branch)
         if text in held:
             return said("That is pinned already.")
@@ -23,7 +24,7 @@ async def pin(ctx: CommandContext) -> CommandReply:
 
 async def unpin(ctx: CommandContext) -> CommandReply:
     """Take a pin off, by its number in the list or by its text."""
-    with ctx.host.opened(ctx.session) as live:
+    with ctx.home.opened(ctx.session) as live:
         held = pinned(live.writer.branch)
         wanted = clean(ctx.args)
         number = int(wanted) if wanted.isdecimal() and len(wanted) < 6 else 0
@@ -36,18 +37,18 @@ async def unpin(ctx: CommandContext) -> CommandReply:
 
 async def pins(ctx: CommandContext) -> CommandReply:
     """List the standing instructions."""
-    with ctx.host.opened(ctx.session) as live:
+    with ctx.home.opened(ctx.session) as live:
         held = pinned(live.writer.branch)
     return said("\n".join(f"{number}. {text}" for number, text in enumerate(held, 1)) or "Nothing is pinned.")
 
 
 async def skill(ctx: CommandContext) -> CommandReply:
     """Run a skill by name, or list them."""
-    table = ctx.host.skills(ctx.session.agent_id)
+    table = skill_commands(ctx.home, ctx.session.agent_id)
     if not ctx.args:
         lines = [f"/{each.command}: {each.description}" for each in table]
         return said("\n".join(lines) or "There are no skills to call.")
-    used = await ctx.host.use_skill(ctx.session, f"/skill {ctx.args}", ctx.caller)
+    used = await use_skill(ctx.client, ctx.session, f"/skill {ctx.args}", ctx.caller)
     return used or said(f"There is no skill '{ctx.words[0]}'. /skill lists them.")
 
 

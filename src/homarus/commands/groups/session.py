@@ -19,9 +19,9 @@ MAX_LABEL = 120
 
 async def new(ctx: CommandContext) -> CommandReply:
     """Start over, with another model if the first word names one; further words are the first message."""
-    agent = ctx.host.config.agent(ctx.session.agent_id)
-    model, prompt = model_hint(ctx.args, lambda word: named_model(ctx.host.models, agent, word))
-    notes = await ctx.host.start_over(ctx.session, "command:new", ctx.caller)
+    agent = ctx.home.config.agent(ctx.session.agent_id)
+    model, prompt = model_hint(ctx.args, lambda word: named_model(ctx.home.models, agent, word))
+    notes = await ctx.client.start_over(ctx.session, "command:new", ctx.caller)
     if model:
         provider, _, name = model.partition("/")
         ctx.save(provider_override=provider, model_override=name, model_override_source="user")
@@ -33,13 +33,13 @@ async def reset(ctx: CommandContext) -> CommandReply:
     """Start over; `soft` keeps the transcript and only makes the next turn read everything anew."""
     first, rest = (*ctx.args.split(None, 1), "", "")[:2]
     if first.lower() != "soft":
-        notes = await ctx.host.start_over(ctx.session, "command:reset", ctx.caller)
+        notes = await ctx.client.start_over(ctx.session, "command:reset", ctx.caller)
         return CommandReply(text="\n".join(["The session starts over.", *notes]), prompt=ctx.args)
-    with ctx.host.opened(ctx.session) as live:
-        now = ctx.host.clock.now()
+    with ctx.home.opened(ctx.session) as live:
+        now = ctx.home.clock.now()
         live.store.index.replace(ctx.session, lambda row: soft_row(row or {}, round(now.timestamp() * 1000)))
         live.store.update(ctx.session, skills_snapshot=None)
-    notes = await ctx.host.tell_hooks("command:reset", ctx.session, ctx.caller)
+    notes = await ctx.client.tell_hooks("command:reset", ctx.session, ctx.caller)
     return CommandReply(
         text="\n".join(["The transcript stays; the next turn reads skills and files anew.", *notes]),
         prompt=rest.strip(),
@@ -48,8 +48,8 @@ async def reset(ctx: CommandContext) -> CommandReply:
 
 async def stop(ctx: CommandContext) -> CommandReply:
     """End the running turn and forget what waits."""
-    stopped = await ctx.host.stop(ctx.session, "stopped by the user")
-    notes = await ctx.host.tell_hooks("command:stop", ctx.session, ctx.caller)
+    stopped = await ctx.client.stop(ctx.session, "stopped by the user")
+    notes = await ctx.client.tell_hooks("command:stop", ctx.session, ctx.caller)
     return said("\n".join(["Stopped." if stopped else "Nothing was running.", *notes]))
 
 
@@ -57,9 +57,9 @@ async def compact(ctx: CommandContext) -> CommandReply:
     """Summarise the older part now; `undo` takes the last summary back."""
     if ctx.args.lower() == "undo":
         return await undo_compact(ctx)
-    if ctx.host.queue(ctx.session, ctx.caller.channel).busy:
+    if ctx.client.queue(ctx.session, ctx.caller.channel).busy:
         return said("A turn is running. /stop it first, or compact when it is done.")
-    done = await ctx.host.compact(ctx.session, ctx.args)
+    done = await ctx.client.compact(ctx.session, ctx.args)
     lead = f"🧹 Compacted: ~{done.tokens_before:,} → ~{done.tokens_after:,} tokens. /compact undo takes it back."
     if not done.ok:
         lead = f"Nothing was compacted: {done.reason}.".replace("..", ".")
@@ -68,9 +68,9 @@ async def compact(ctx: CommandContext) -> CommandReply:
 
 async def undo_compact(ctx: CommandContext) -> CommandReply:
     """Go back to the history before the last compaction; what was said since stays."""
-    if ctx.host.queue(ctx.session, ctx.caller.channel).busy:
+    if ctx.client.queue(ctx.session, ctx.caller.channel).busy:
         return said("A turn is running. /stop it first, or try again when it is done.")
-    with ctx.host.opened(ctx.session) as live:
+    with ctx.home.opened(ctx.session) as live:
         done = undo(live.writer)
     return said("The last compaction is undone." if done else "There is no compaction to undo.")
 
@@ -95,14 +95,14 @@ async def export(ctx: CommandContext) -> CommandReply:
     form = (ctx.words or ["md"])[0].lower().removeprefix("markdown") or "md"
     if form not in {"md", "html", "json"}:
         return said("Usage: /export-session [md|html|json]")
-    info = ctx.host.store(ctx.session.agent_id).find(ctx.session)
+    info = ctx.home.store(ctx.session.agent_id).find(ctx.session)
     if info is None or not info.place.path.exists():
         return said("Nothing was said here yet.")
     title = info.title or str(ctx.session)
     kind: Format = "html" if form == "html" else "json" if form == "json" else "md"
-    folder = ctx.host.workspace(ctx.session.agent_id) / "exports"
+    folder = ctx.home.workspace(ctx.session.agent_id) / "exports"
     ensure_dir(folder)
-    moment = ctx.host.clock.now()
+    moment = ctx.home.clock.now()
     path = folder / f"{moment:%Y-%m-%d-%H%M%S}-{slug(title, 40) or 'session'}.{form}"
     with visit(info.place) as source:
         pieces = render(source.header, load_branch(source), kind, title=title)
@@ -114,22 +114,22 @@ async def session(ctx: CommandContext) -> CommandReply:
     """Say or set when this home's sessions start over by themselves."""
     words = ctx.words
     if not words:
-        policy = ctx.host.config.get("session.reset")
+        policy = ctx.home.config.get("session.reset")
         return said(f"session.reset: {policy or 'never starts over by itself'}")
     if words[0] not in {"idle", "max-age"} or len(words) != 2:
         return said("Usage: /session idle 2h · /session max-age daily|off")
     if not ctx.caller.owner:
         return said("Only the owner may change that.")
     if words[1] == "off":
-        return said(ctx.host.configure("session.reset", {"mode": "none"}))
+        return said(ctx.configure("session.reset", {"mode": "none"}))
     if words[0] == "max-age":
         if words[1] != "daily":
             return said("Usage: /session max-age daily|off")
-        return said(ctx.host.configure("session.reset", {"mode": "daily"}))
+        return said(ctx.configure("session.reset", {"mode": "daily"}))
     length = seconds(words[1], unit="m")
     if not length:
         raise ConfigError(f"'{words[1]}' is no length of time", cure="write 30m, 2h or 1d")
-    return said(ctx.host.configure("session.reset", {"mode": "idle", "idleMinutes": round(length / 60)}))
+    return said(ctx.configure("session.reset", {"mode": "idle", "idleMinutes": round(length / 60)}))
 
 
 COMMANDS = (

@@ -16,7 +16,7 @@ from homarus.tools.ports import Json
 from homarus.tools.tool import ToolContext
 
 
-class ConfigControl:
+class ConfigBackend:
     """The `GatewayControl` of a home without a running gateway."""
 
     def __init__(self, config: Config, env: Mapping[str, str]) -> None:

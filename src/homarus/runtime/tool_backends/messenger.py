@@ -10,26 +10,25 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from homarus.core.clock import Ids, epoch_ms
+from homarus.core.clock import epoch_ms
 from homarus.core.errors import Denied, HomarusError, Locked, ToolError
-from homarus.core.events import RunEnded, RunEvent
+from homarus.core.events import RunEnded
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey, main_session, normalize_agent_id
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
-from homarus.runtime.feed import EventFeed
-from homarus.runtime.follow import Following
-from homarus.runtime.tool_backends.sessions import Conversations, Stores
-from homarus.queue.collect import Queued
-from homarus.queue.lane import SessionLane
-from homarus.sandbox.spec import SandboxSpec
+from homarus.runtime.events import EventFeed, Following
+from homarus.runtime.tool_backends.sessions import SessionsBackend
 from homarus.storage.cache import BoundedCache
 from homarus.tools.ports import Json
 from homarus.tools.tool import ToolContext
+
+if TYPE_CHECKING:
+    from homarus.runtime.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 # The channel of messages that sessions send each other; `to` of such a route is the session to answer.
@@ -39,35 +38,6 @@ MAX_TURNS, MAX_SECONDS, MAX_CHARS = 5, 600.0, 100_000
 # How long an answer that nobody waits for any more may take and still be sent back.
 PATIENCE_SECONDS = 3_600.0
 _LOCAL = frozenset({"", "terminal", PEER})
-
-
-class Home(Stores, Protocol):
-    """What the running home offers."""
-
-    @property
-    def ids(self) -> Ids:
-        """Return what makes ids."""
-        ...
-
-    def owed(self, key: SessionKey) -> int:
-        """Return how many sub-agents of a session have not reported."""
-        ...
-
-    def submit(self, key: SessionKey, inbound: Inbound) -> Queued | None:
-        """Accept a message durably; None when it was refused."""
-        ...
-
-    def lane(self, key: SessionKey) -> SessionLane:
-        """Return a session's lane."""
-        ...
-
-    def listen(self, key: SessionKey, listener: Callable[[RunEvent], None]) -> Callable[[], None]:
-        """Hear everything that happens in a session."""
-        ...
-
-    def sandbox(self, agent_id: str, session: SessionKey) -> SandboxSpec:
-        """Return where a session's commands run."""
-        ...
 
 
 class Answer(Struct, frozen=True):
@@ -95,20 +65,20 @@ class Words(Struct, frozen=True):
 class Sent:
     """One message on its way, and the end of the turn that answers it."""
 
-    def __init__(self, home: Home, key: SessionKey, inbound: Inbound, is_tainted: Callable[[], bool]) -> None:
+    def __init__(self, runtime: Runtime, key: SessionKey, inbound: Inbound, is_tainted: Callable[[], bool]) -> None:
         self.session = key
         self._is_tainted = is_tainted
         self._events = EventFeed()
-        self._unlisten = home.listen(key, self._events.put)
+        self._unlisten = runtime.listen(key, self._events.put)
         try:
-            item = home.submit(key, inbound)
+            item = runtime.submit(key, inbound)
             if item is None:
                 raise ToolError(f"{key} takes no message now", cure="try again later")
         except BaseException:
             self._unlisten()
             raise
-        self._lane, self._key = home.lane(key), item.key
-        self._owed = partial(home.owed, key)
+        self._lane, self._key = runtime.lane(key), item.key
+        self._owed = partial(runtime.owed, key)
 
     async def answer(self) -> Answer:
         """Wait for the end."""
@@ -123,11 +93,12 @@ class Sent:
         return Answer(shape(ended.text).text, ended.status, ended.error, taint)
 
 
-class Peers:
+class SessionMessenger:
     """The `SessionsSend` of a home."""
 
-    def __init__(self, home: Home, view: Conversations) -> None:
-        self._home = home
+    def __init__(self, runtime: Runtime, view: SessionsBackend) -> None:
+        self._runtime = runtime
+        self._home = runtime.home
         self._view = view
         self._tasks: set[asyncio.Task[None]] = set()
         # Who waits for whose answer, and how many messages stand behind the newest message to a session.
@@ -233,7 +204,7 @@ class Peers:
             info = self._home.store(key.agent_id).find(key)
             return info is None or self._view.is_tainted(info)
 
-        return Sent(self._home, key, inbound, is_tainted)
+        return Sent(self._runtime, key, inbound, is_tainted)
 
     async def _go_on(self, pending: asyncio.Future[Answer], asker: SessionKey, key: SessionKey, words: Words) -> None:
         """Send an answer back that nobody waited for, and the answer to that, until one of the two has said enough."""

@@ -8,20 +8,27 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from homarus.config.view import Config
-from homarus.core.clock import Clock, epoch_ms
+from homarus.agent.home import Home
+from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Denied, ToolError
 from homarus.core.messages import Assistant, Message, Text, ToolResult, User
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
-from homarus.runtime.tool_backends.visibility import PeerSettings, Scope, Sight, VisibilitySettings, is_foreign, scope_of
+from homarus.runtime.tool_backends.visibility import (
+    PeerSettings,
+    Scope,
+    SessionVisibility,
+    VisibilitySettings,
+    is_foreign,
+    scope_of,
+)
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sessions.entry import Compaction, Entry
 from homarus.sessions.log import load_branch, load_tail
 from homarus.sessions.places import Place, visit
-from homarus.sessions.store import SessionInfo, SessionStore
+from homarus.sessions.store import SessionInfo
 from homarus.sessions.taint import tainted_by
 from homarus.sessions.view import speak
 from homarus.tools.ports import Json
@@ -31,38 +38,20 @@ _TAIL = 256 << 10  # as much of a transcript as its last twenty messages rarely 
 _PLACES = 5_000
 
 
-class Stores(Protocol):
-    """Where sessions are found."""
-
-    @property
-    def config(self) -> Config:
-        """Return the configuration."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """Return the clock."""
-        ...
-
-    def store(self, agent_id: str) -> SessionStore:
-        """Return an agent's sessions."""
-        ...
-
-
-class Conversations:
+class SessionsBackend:
     """The `SessionsView` of a home."""
 
-    def __init__(self, home: Stores) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
 
-    def sight(self, context: ToolContext) -> Sight:
+    def sight(self, context: ToolContext) -> SessionVisibility:
         """Return how far a turn sees."""
         config = self._home.config
         settings = config.block("tools.sessions", VisibilitySettings)
         sandbox = config.agent(context.agent_id).block("sandbox", SandboxSettings)
         confined = context.sandbox.enforced and sandbox.session_tools_visibility != "all"
         scope = scope_of(settings.visibility, context.session, context.trust, confined=confined)
-        return Sight(context.session, scope, config.block("tools.agentToAgent", PeerSettings))
+        return SessionVisibility(context.session, scope, config.block("tools.agentToAgent", PeerSettings))
 
     def visible(self, context: ToolContext) -> list[SessionInfo]:
         """Return every session that a turn may see, the newest first."""
@@ -200,7 +189,7 @@ class Conversations:
         if _key_of(info) != context.session and self.is_tainted(info):
             context.taint.add(f"session:{info.name}")
 
-    def _agents(self, sight: Sight) -> list[str]:
+    def _agents(self, sight: SessionVisibility) -> list[str]:
         """Return the agents whose sessions can be in sight: a child may live with another agent."""
         if sight.scope is Scope.SELF:
             return [sight.viewer.agent_id]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from homarus.config.view import Config
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
-from homarus.runtime.tool_backends.sessions import Conversations
+from homarus.runtime.tool_backends.sessions import SessionsBackend
 from homarus.tools.ports import Json
 from homarus.tools.tool import ToolContext
 
@@ -15,12 +14,13 @@ if TYPE_CHECKING:
     from homarus.runtime.runtime import Runtime
 
 
-class Cards:
+class StatusBackend:
     """The `StatusSource` of a home."""
 
-    def __init__(self, runtime: Runtime, view: Conversations) -> None:
+    def __init__(self, runtime: Runtime, sessions: SessionsBackend) -> None:
         self._runtime = runtime
-        self._view = view
+        self._home = runtime.home
+        self._sessions = sessions
 
     async def status(self, context: ToolContext, session_key: str, model: str) -> str:
         """Return a status card; a model other than nothing is set for the session first, from its next turn on."""
@@ -29,12 +29,12 @@ class Cards:
         from homarus.commands.groups.info import status
         from homarus.commands.groups.model import model as choose
         from homarus.commands.settings import Caller
-        from homarus.runtime.desk import Desk
+        from homarus.runtime.client import LocalClient
 
-        key = self._view.find(context, session_key).key if session_key else context.session
+        key = self._sessions.find(context, session_key).key if session_key else context.session
         caller = Caller(channel=context.route.channel, trust=context.trust, owner=context.trust is Trust.OWNER)
         ask = CommandContext(
-            name="status", args=model.strip(), session=key, caller=caller, host=Desk(self._runtime), table={}
+            name="status", args=model.strip(), session=key, caller=caller, client=LocalClient(self._runtime), table={}
         )
         lines = []
         if model.strip():
@@ -42,23 +42,12 @@ class Cards:
                 raise Denied("only the owner may choose the model of a session", cure="go on with this one")
             lines.append((await choose(ask)).text)
         lines.append((await status(ask)).text)
-        now = self._runtime.clock.now().astimezone(self._runtime.zone(key.agent_id))
+        now = self._home.clock.now().astimezone(self._home.zone(key.agent_id))
         return "\n".join([*lines, f"🕒 {now:%A, %Y-%m-%d %H:%M} ({now.tzname()})"])
 
     async def agents(self, context: ToolContext) -> list[Json]:
         """Return the agents that the caller may start children for."""
-        allowed = allowed_agents(self._runtime.config, context.agent_id)
-        known = {agent.id: agent for agent in self._runtime.config.agents}
         return [
-            {"id": ident, "name": known[ident].get("name") or known[ident].get("identity.name") or ident}
-            for ident in allowed
+            {"id": agent.id, "name": agent.get("name") or agent.get("identity.name") or agent.id}
+            for agent in self._runtime.children.planner.agents(context)
         ]
-
-
-def allowed_agents(config: Config, agent_id: str) -> tuple[str, ...]:
-    """Return the agents that an agent may start children for: itself, and those that `subagents.allowAgents` names."""
-    listed = config.agent(agent_id).get("subagents.allowAgents")
-    names = {str(item).strip().lower() for item in listed} if isinstance(listed, list) else set()
-    return tuple(
-        agent.id for agent in config.agents if agent.id == agent_id or "*" in names or agent.id.lower() in names
-    )

@@ -60,7 +60,7 @@ class VisibilitySettings(Struct, frozen=True, rename="camel"):
         return cls(Scope.SELF)
 
 
-class Sight(Struct, frozen=True):
+class SessionVisibility(Struct, frozen=True):
     """What one turn sees."""
 
     viewer: SessionKey

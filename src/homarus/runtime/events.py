@@ -1,21 +1,79 @@
-"""Watch a session until the turn that answers one message has ended, and those that its sub-agents' reports start.
+"""What happens in sessions, told to those who listen: everything as it comes, or what belongs to one message.
 
-Watching changes nothing.
+Listening changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Self
 
 from homarus.core.events import RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
-from homarus.runtime.feed import EventFeed
+from homarus.core.routes import SessionKey
 from homarus.queue.lane import SessionLane
 
 YIELD = "sessions_yield"
 # Of a turn's many events, those that tell how it stands.
 _TELLING = frozenset({RunStarted, RunEnded, ToolEnded, UserAccepted})
+Listener = Callable[[RunEvent], None]
+
+
+class Listeners:
+    """Who is told what happens in which session."""
+
+    def __init__(self) -> None:
+        self._by_session: dict[SessionKey, tuple[Listener, ...]] = {}
+
+    def add(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
+        """Tell a listener everything that happens in a session; returns what takes it off again."""
+        self._by_session[key] = (*self._by_session.get(key, ()), listener)
+
+        def leave() -> None:
+            left = list(self._by_session.get(key, ()))
+            if listener in left:
+                left.remove(listener)
+                self._by_session[key] = tuple(left)
+            if not left:
+                self._by_session.pop(key, None)
+
+        return leave
+
+    def emit(self, key: SessionKey, event: RunEvent) -> None:
+        for listener in self._by_session.get(key, ()):
+            listener(event)
+
+
+class EventFeed:
+    """The events of a session on their way to one reader, who may also be woken for other reasons. Nothing is dropped."""
+
+    def __init__(self) -> None:
+        self._events: deque[RunEvent] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: RunEvent) -> None:
+        self._events.append(event)
+        if self._waiter is not None:
+            self.wake()
+
+    def take(self) -> RunEvent:
+        """Return the oldest event; there must be one."""
+        return self._events.popleft()
+
+    def wake(self, _cause: object = None) -> None:
+        """Let the reader look around, though there may be no event."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def change(self) -> None:
+        """Return with the next event or wake-up; what came before this call does not count."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
 
 
 class Following:

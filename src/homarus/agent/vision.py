@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from typing import Protocol
 
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, ToolError
@@ -22,25 +21,12 @@ SYSTEM = SystemPrompt(
 MAX_TOKENS = 2_000
 
 
-class Seeing(Protocol):
-    """What is needed of a home."""
+class Vision:
+    """The `VisionBackend` of a home."""
 
-    @property
-    def config(self) -> Config:
-        """Return the configuration."""
-        ...
-
-    @property
-    def models(self) -> Models:
-        """Return its models."""
-        ...
-
-
-class Looker:
-    """The `Looker` of a home."""
-
-    def __init__(self, home: Seeing) -> None:
-        self._home = home
+    def __init__(self, config: Config, models: Models) -> None:
+        self._config = config
+        self._models = models
 
     def can_look(self, agent_id: str) -> bool:
         """Say whether an agent has a model that sees; without one it has no image tool."""
@@ -48,9 +34,9 @@ class Looker:
 
     async def look(self, context: ToolContext, data: bytes, mime_type: str, prompt: str) -> str:
         """Return what a model says about a picture. The next model of the chain is asked when one fails."""
-        agent = self._home.config.agent(context.agent_id)
+        agent = self._config.agent(context.agent_id)
         wanted = self._chosen(context.agent_id)
-        names = self._home.models.names(agent)
+        names = self._models.names(agent)
         refs = {
             ref.key: ref for ref in (names.resolve(text).ref for text in (wanted.primary, *(wanted.fallbacks or ())))
         }
@@ -61,7 +47,7 @@ class Looker:
             "", SYSTEM, (User((Text(prompt), picture)),), max_tokens=MAX_TOKENS, session_id=context.session_id
         )
         chain = Chain(tuple(refs.values()), "image", strict=len(refs) == 1)
-        async for event in self._home.models.client(agent).stream(request, chain, cancel=context.cancel):
+        async for event in self._models.client(agent).stream(request, chain, cancel=context.cancel):
             if isinstance(event, Stop):
                 if event.error is not None:
                     cure = "try again later, or read the file some other way"
@@ -70,12 +56,12 @@ class Looker:
         raise ToolError("the image model gave no answer", cure="try again later")
 
     def _chosen(self, agent_id: str) -> Choice:
-        agent = self._home.config.agent(agent_id)
+        agent = self._config.agent(agent_id)
         own = choice(agent.get("imageModel"))
         if own.primary:
             return own
         main = choice(agent.get("model"))
-        models = self._home.models
+        models = self._models
         try:
             sees = main.primary not in {"", AUTO} and models.info(models.names(agent).resolve(main.primary).ref).sees
         except ConfigError:
