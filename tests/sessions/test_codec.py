@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.messages import Assistant, Cost, Image, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
-from homarus.sessions.codec import MAX_DETAILS, cap_details, parse_iso, to_message, to_ms, to_usage
-from homarus.sessions.quick import from_message
+from homarus.sessions.codec import MAX_DETAILS, cap_details, from_message, parse_iso, to_message, to_ms, to_usage
 
 texts = st.text(max_size=20)
 json_values = st.recursive(

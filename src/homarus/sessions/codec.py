@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -29,9 +30,9 @@ from homarus.storage.record import encode
 
 Json = dict[str, Any]
 
-# Marks a result that nobody computed; OpenClaw reads the same mark.
 # In a message's provenance: the further keys of a turn that answers several messages at once.
 COLLECTED = "collectedKeys"
+# Marks a result that nobody computed; OpenClaw reads the same mark.
 SYNTHETIC = "openclawSyntheticMissingToolResult"
 # `details` are for people and logs; a large one would be read again with every turn.
 MAX_DETAILS = 16_384
@@ -67,6 +68,52 @@ def to_message(data: Mapping[str, Any], written: str = "") -> Message | None:
     if role in {"compactionSummary", "branchSummary"}:
         return User(parts=(Text(summary_text(_text(data.get("summary")))),), timestamp=time)
     return None
+
+
+def from_message(message: Message, moment: int | None = None) -> Json:
+    """Return the JSON under which a message is stored, fields in the order of the file; absent values are left out.
+
+    `moment` is when it was said, where the message itself does not know.
+    """
+    content = [_block(part) for part in message.parts]
+    time = message.timestamp if moment is None else moment
+    if isinstance(message, ToolResult):
+        given = {} if message.details is None else {"details": message.details}
+        head = {"role": "toolResult", "toolCallId": message.call_id, "toolName": message.tool_name, "content": content}
+        return {**head, **given, "isError": message.is_error, "timestamp": time}
+    if isinstance(message, Assistant):
+        failed = {"errorMessage": message.error} if message.error else {}
+        made = {"api": message.api, "provider": message.provider, "model": message.model}
+        ended = {"usage": _stored_usage(message.usage), "stopReason": message.stop_reason, **failed}
+        return {"role": "assistant", "content": content, **made, **ended, "timestamp": time}
+    body: Json = {"role": "user", "content": content, "timestamp": time}
+    if message.idempotency_key:
+        body["idempotencyKey"] = message.idempotency_key
+    if message.provenance is not None:
+        body["provenance"] = message.provenance
+    return body
+
+
+def _block(part: Part) -> Json:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, ToolCall):
+        return {"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.arguments}
+    if isinstance(part, Image):
+        return {"type": "image", "data": part.data, "mimeType": part.mime_type}
+    block: Json = {"type": "thinking", "thinking": part.text}
+    if part.signature is not None:
+        block["thinkingSignature"] = part.signature
+    if part.redacted:
+        block["redacted"] = True
+    return block
+
+
+def _stored_usage(usage: Usage) -> Json:
+    counts = dict(zip(_COUNTS, (usage.input, usage.output, usage.cache_read, usage.cache_write), strict=True))
+    cost = usage.cost
+    money = dict(zip(_COUNTS, (cost.input, cost.output, cost.cache_read, cost.cache_write), strict=True))
+    return {**counts, "totalTokens": usage.total, "cost": {**money, "total": cost.total}}
 
 
 def cap_details(result: ToolResult) -> ToolResult:
@@ -143,9 +190,9 @@ def _assistant(data: Mapping[str, Any], time: int) -> Assistant:
     return Assistant(
         parts=_parts(data.get("content")),
         timestamp=time,
-        api=_text(data.get("api")),
-        provider=_text(data.get("provider")),
-        model=_text(data.get("model")),
+        api=intern(_text(data.get("api"))),  # the same few words in thousands of answers
+        provider=intern(_text(data.get("provider"))),
+        model=intern(_text(data.get("model"))),
         usage=to_usage(data.get("usage")),
         stop_reason=_STOPS.get(_text(data.get("stopReason")), StopReason.STOP),
         error=_text(data.get("errorMessage")),
