@@ -16,10 +16,8 @@ from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.owner import own
 from homarus.storage.atomic import create_new, ensure_dir, move_aside, write_atomic
 from homarus.storage.faults import Missing, beside, explained
+from homarus.storage.locks import PATIENCE
 from homarus.storage.record import decode
-
-# How long another process may hold the index before we give up: OpenClaw's own patience.
-LOCK_WAIT = 10.0
 
 # A file system's clock ticks slowly: two writes within a tick leave the same times.
 _TICK_MS = 100
@@ -40,7 +38,7 @@ class _Known(Struct, frozen=True):
 class SessionIndex:
     """The index of one agent. Reading never writes; what it returns is the caller's own copy."""
 
-    def __init__(self, path: Path, agent_id: str, clock: Clock, *, wait: float = LOCK_WAIT) -> None:
+    def __init__(self, path: Path, agent_id: str, clock: Clock, *, wait: float = PATIENCE) -> None:
         self.path = path
         self.agent_id = agent_id
         self._clock = clock
