@@ -59,7 +59,7 @@ class Stage:
         self.start()
 
     def start(self) -> None:
-        store = SessionStore(self.folder, "main", clock=self.clock, ids=self.ids)
+        store = SessionStore(self.folder, "main", clock=self.clock, ids=self.ids, main_key="main")
         self.live = OpenSession(store, MAIN, "/w")
 
     def restart(self) -> None:

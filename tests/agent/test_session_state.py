@@ -22,7 +22,7 @@ class Talk:
     def __init__(self, home: Home) -> None:
         self.home = home
         folder = home.config.paths.sessions_dir("main")
-        self.store = SessionStore(folder, "main", clock=home.clock, ids=CountingIds())
+        self.store = SessionStore(folder, "main", clock=home.clock, ids=CountingIds(), main_key="main")
 
     def past(self) -> SessionState:
         return session_state(self.home.config, self.home.clock, MAIN)

@@ -136,7 +136,9 @@ async def one_stop(folder: Path, seed: int) -> tuple[float, str]:
                 results = [message.call_id for message in live.writer.history() if isinstance(message, ToolResult)]
                 assert sorted(calls) == sorted(results)
                 assert live.writer.open_calls == ()
-    store = SessionStore(house.state / "agents/main/sessions", "main", clock=SystemClock(), ids=SystemIds())
+    store = SessionStore(
+        house.state / "agents/main/sessions", "main", clock=SystemClock(), ids=SystemIds(), main_key="main"
+    )
     assert [finding for finding in check_store(store) if finding.severity in {"error", "warning"}] == []
     return took, doing
 

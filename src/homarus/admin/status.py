@@ -77,7 +77,7 @@ async def _agent(
 ) -> AgentStatus:
     view = describe(config, agent, env)
     workspace = Path(view.workspace)
-    store = SessionStore(config.paths.sessions_dir(agent.id), agent.id, clock=clock, ids=SystemIds())
+    store = SessionStore.of(config, agent.id, clock=clock, ids=SystemIds())
     listed = store.list()
     model, why = await _model(models, agent)
     return AgentStatus(

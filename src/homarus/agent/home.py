@@ -73,9 +73,7 @@ class Home:
 
     def store(self, agent_id: str) -> SessionStore:
         if agent_id not in self._stores:
-            folder = self.config.paths.sessions_dir(agent_id)
-            main_key = str(self.config.get("session.mainKey") or "main")
-            self._stores[agent_id] = SessionStore(folder, agent_id, clock=self.clock, ids=self.ids, main_key=main_key)
+            self._stores[agent_id] = SessionStore.of(self.config, agent_id, clock=self.clock, ids=self.ids)
         return self._stores[agent_id]
 
     def opened(self, key: SessionKey) -> AbstractContextManager[OpenSession]:

@@ -21,7 +21,6 @@ from homarus.sessions.entry import Compaction, Entry
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
 from homarus.sessions.row import SessionEntry
-from homarus.sessions.settings import SessionSettings
 from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project, visible
 from homarus.workspace.continuation import has_completed
@@ -51,9 +50,7 @@ class SessionState(Struct, frozen=True, kw_only=True):
 
 def session_state(config: Config, clock: Clock, key: SessionKey) -> SessionState:
     """Read a session's past; nothing is changed, and a session that is not there has none."""
-    main_key = config.block("session", SessionSettings).main_key
-    folder = config.paths.sessions_dir(key.agent_id)
-    info = SessionStore(folder, key.agent_id, clock=clock, ids=SystemIds(), main_key=main_key).find(key)
+    info = SessionStore.of(config, key.agent_id, clock=clock, ids=SystemIds()).find(key)
     if info is None:
         return SessionState()
     past = SessionState(

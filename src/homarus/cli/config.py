@@ -304,17 +304,20 @@ def parse_value(text: str, *, strict: bool = False) -> Any:
 
 
 def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: bool, as_json: bool) -> None:
-    from homarus.config.write import Planner, introduced, write
+    from contextlib import nullcontext
+
+    from homarus.config.write import Planner, alone, introduced, write_alone
 
     config = _load(app)
-    changes = Planner(config, app.env).changes(operations)
-    wrong = introduced(config, app.env, changes) if changes else []
-    if wrong and not force:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise ConfigError(
-            f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
-        )
-    backups = write(config, app.env, changes) if changes and not dry_run else []
+    with nullcontext() if dry_run else alone(config):
+        changes = Planner(config, app.env).changes(operations)
+        wrong = introduced(config, app.env, changes) if changes else []
+        if wrong and not force:
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            raise ConfigError(
+                f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
+            )
+        backups = write_alone(config, app.env, changes) if changes and not dry_run else []
     report(app, changes, backups, dry_run=dry_run, as_json=as_json)
 
 

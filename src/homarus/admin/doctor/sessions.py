@@ -17,7 +17,7 @@ def check_sessions(home: Home) -> list[Finding]:
     """Every agent's sessions, read and not touched. Trouble in a transcript is no error here: it is repaired when read."""
     findings = []
     for agent in home.config.agents:
-        store = SessionStore(home.config.paths.sessions_dir(agent.id), agent.id, clock=home.clock, ids=SystemIds())
+        store = SessionStore.of(home.config, agent.id, clock=home.clock, ids=SystemIds())
         for found in islice(check_store(store), MAX_FINDINGS):
             severity = _SEVERITIES.get(found.severity, Severity.WARNING)
             findings.append(Finding(f"sessions.{found.check}", severity, found.message, found.path, found.cure))
