@@ -14,8 +14,6 @@ from homarus.models.providers.openai_stream import OpenAIDecoder
 from homarus.models.providers.openai_thread import ChatThread
 from homarus.models.wire import Threads
 
-API = "openai-completions"
-
 
 class OpenAIProvider:
     """One model at one endpoint."""

@@ -32,7 +32,7 @@ from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.usage import priced
-from homarus.models.wire import inert
+from homarus.models.wire import inert, wrote
 
 # OpenClaw's names for protocols, and pydantic-ai's for the providers that speak them.
 _NAMES = {
@@ -93,7 +93,7 @@ class LibraryProvider:
         idle = request.idle_timeout or self.endpoint.idle_timeout
         stream = model_request_stream(
             self._model,
-            messages(request),
+            messages(request, self.endpoint.api, self.info),
             model_settings=settings(request, self.info),
             model_request_parameters=parameters(request),
         )
@@ -157,7 +157,7 @@ def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
     return infer_model(f"{name}:{info.id}", provider_factory=provider)
 
 
-def messages(request: ModelRequest) -> list[Any]:
+def messages(request: ModelRequest, api: str, info: ModelInfo) -> list[Any]:
     """Return the conversation in the library's types."""
     from pydantic_ai.messages import ModelRequest as Asked
     from pydantic_ai.messages import ModelResponse, SystemPromptPart, TextPart, ThinkingPart, ToolCallPart
@@ -175,7 +175,7 @@ def messages(request: ModelRequest) -> list[Any]:
         for part in message.parts:
             if isinstance(part, Text):
                 said.append(TextPart(part.text))
-            elif isinstance(part, Thinking):
+            elif isinstance(part, Thinking) and wrote(message, api, info):
                 said.append(ThinkingPart(part.text, signature=part.signature, provider_name=message.provider))
             elif isinstance(part, ToolCall):
                 said.append(ToolCallPart(part.name, part.arguments, part.id))
