@@ -19,10 +19,12 @@ from homarus.core.messages import Assistant, Image, Message, Text, Thinking, Too
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
 from homarus.models.carrier import Carrier
+from homarus.models.catalog import Catalog
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
 from homarus.models.providers import anthropic_wire, openai_wire
 from homarus.models.providers.openai_thread import MAX_PIECES, ChatThread
+from homarus.models.ref import Names
 from homarus.models.wire import Threads
 
 SYSTEM = SystemPrompt("Stable part.", "Session part.")
@@ -302,6 +304,27 @@ def test_opaque_reasoning_travels_in_the_signature():
     assert wire["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "sig"}}
     for other in ({"model": "m2"}, {"provider": "other"}, {"api": "openai-responses"}):
         assert b"sig" not in openai_body((said("x"), replace(reply, **other), result("c1", "ok")))
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("openrouter/auto", "openrouter/auto"),
+        ("openrouter/openrouter/auto", "openrouter/auto"),
+        ("openrouter/free", "openrouter/free"),
+        ("openrouter/moonshotai/kimi-k2", "moonshotai/kimi-k2"),
+        ("openrouter/@preset/kimi", "@preset/kimi"),
+        ("groq/llama-3", "llama-3"),
+    ],
+)
+def test_a_servers_own_models_carry_its_name_on_the_wire(typed: str, sent: str):
+    ref, catalog = Names().resolve(typed).ref, Catalog()
+    endpoint = Endpoint(
+        provider=ref.provider, api="openai-completions", base_url="http://x", quirks=catalog.quirks(ref)
+    )
+    request = ModelRequest(ref.model, SystemPrompt(""), (said("x"),))
+    thread = Threads(lambda: ChatThread(endpoint, catalog.model(ref)))
+    assert json.loads(b"".join(thread.body(request)))["model"] == sent
 
 
 def test_anthropic_shape_and_marks():

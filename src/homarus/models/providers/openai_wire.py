@@ -165,7 +165,8 @@ def _joined(first: bytes, second: bytes) -> bytes:
 def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str, Any]:
     """Return what stands before the messages, in a fixed order: what the calls of a session share."""
     quirks = endpoint.quirks
-    body: dict[str, Any] = {"model": request.model, "stream": True}
+    name = request.model if "/" in request.model else quirks.own_models + request.model
+    body: dict[str, Any] = {"model": name, "stream": True}
     if quirks.supports_usage_in_streaming:
         body["stream_options"] = {"include_usage": True}
     if quirks.cache_key and request.cache and request.session_id:
