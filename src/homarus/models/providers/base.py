@@ -5,6 +5,7 @@ Everything that can go wrong on the way ends in the one `Stop`; only the task's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -208,12 +209,73 @@ def stop_reason(parts: Sequence[Part], cut: bool) -> StopReason:
     return StopReason.LENGTH if cut else StopReason.STOP
 
 
+# Why a reply ended, by the words of the many servers that speak one of the two protocols.
+_ENDED = frozenset(
+    {"stop", "end", "end_turn", "eos", "eos_token", "stop_sequence", "stop_token", "tool_calls", "tool_call", "tool_use",
+     "function_call", "complete", "completed", "finished", "done", "pause_turn", "stop_str", "null", "none"}
+)  # fmt: skip
+_CUT = frozenset({"length", "max_tokens", "max_output_tokens", "max_length", "model_length", "token_limit"})
+_FAILED: tuple[tuple[str, ModelFailure, str], ...] = (
+    (r"context", ModelFailure.CONTEXT_OVERFLOW, "prompt is too long: the context window is full"),
+    (r"filter|safety|sensitive|refus|prohibit|block|guardrail|moderat|policy|recitation|spii|violat",
+     ModelFailure.REFUSAL, "the provider or the model declined to answer"),
+    (r"resource|overload|capacity|busy", ModelFailure.OVERLOADED, "the server lacks the resources to answer"),
+    (r"network|abort|time|disconnect|cancel|interrupt", ModelFailure.TIMEOUT, "the server broke the reply off"),
+    (r"malformed|invalid|unexpected|repetition", ModelFailure.UNKNOWN, "the model wrote something unreadable"),
+    (r"error|fail", ModelFailure.SERVER, "the server failed in the middle of the reply"),
+)  # fmt: skip
+
+
+def was_cut(reason: str, *, empty: bool) -> bool:
+    """Say whether a reply ended because it hit its limit; raises `Fault` where its end is a failure.
+
+    A word that nobody knows ends a reply well if there is one.
+    """
+    word = reason.strip().lower()
+    if word in _ENDED or word in _CUT:
+        return word in _CUT
+    for pattern, kind, said in _FAILED:
+        if re.search(pattern, word):
+            raise Fault(f"{said} (finish reason: {word})", kind=kind)
+    if empty and word:
+        raise Fault(f"no reply (finish reason: {word})", kind=ModelFailure.UNKNOWN)
+    return False
+
+
+def reported(value: dict[str, Any]) -> Fault | None:
+    """Return the failure that an object tells of, in one of the shapes that servers have for it under status 200."""
+    base = value.get("base_resp")
+    bare = not value.keys() & {"choices", "content", "usage", "delta", "message_id"}
+    if (
+        value.get("error")
+        or value.get("errors")
+        or "error" in (value.get("object"), value.get("type"))
+        or (isinstance(base, dict) and base.get("status_code"))
+        or value.get("success") is False
+        or (bare and value.keys() & {"detail", "message", "msg", "status_msg", "error_msg"} and "type" not in value)
+    ):
+        return no_reply(value)
+    return None
+
+
+def no_reply(value: dict[str, Any]) -> Fault:
+    """Return the failure of a body that is no reply, in its own words."""
+    from homarus.models.errors import error_text
+
+    inner = value.get("error")
+    codes = [(inner if isinstance(inner, dict) else {}).get("code"), value.get("code"), value.get("status")]
+    status = next((code for code in codes if isinstance(code, int) and 400 <= code < 600), None)
+    return Fault(error_text(value), status=status)
+
+
 def json_object(data: bytes) -> dict[str, Any]:
-    """Return what an event holds; raises `Fault` for one that is no JSON object."""
+    """Return what an event holds, `null` as an empty object; raises `Fault` for one that is no JSON object."""
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise Fault(f"an event that is no JSON: {problem}", kind=ModelFailure.SERVER) from problem
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise Fault("an event that is no object", kind=ModelFailure.SERVER)
     return value

@@ -31,6 +31,7 @@ from homarus.core.messages import (  # fmt: skip
 from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
+from homarus.models.providers.base import Fault, was_cut
 from homarus.models.usage import priced
 from homarus.models.wire import inert, wrote
 
@@ -57,6 +58,7 @@ class LibraryProvider:
         self._clock = clock
         self._open = open_model or infer
         self._model: Any = None
+        self._where = f"{endpoint.provider}/{info.id}"
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         """Ask the model; see `ModelProvider`."""
@@ -70,6 +72,9 @@ class LibraryProvider:
                     else:
                         response = event
             parts = _parts(response, self.endpoint.provider)
+            was_cut(getattr(response, "finish_reason", None) or "", empty=not parts)
+        except Fault as problem:
+            error = ModelError(problem.kind or ModelFailure.UNKNOWN, f"{self._where}: {problem.text}")
         except Cancelled as problem:
             error = ModelError(ModelFailure.ABORTED, problem.message)
         except (TimeoutError, ConfigError, BrokenArguments, ImportError) as problem:
@@ -112,7 +117,7 @@ class LibraryProvider:
     def _failure(self, problem: Exception) -> ModelError:
         from homarus.models.errors import error_text, failure
 
-        where = f"{self.endpoint.provider}/{self.info.id}"
+        where = self._where
         if isinstance(problem, ConfigError | ImportError):
             cure = getattr(problem, "cure", "") or "pip install 'homarus[providers]'"
             return ModelError(ModelFailure.MODEL_NOT_FOUND, f"{where}: {problem}", cure=cure)
