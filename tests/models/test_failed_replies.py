@@ -12,7 +12,7 @@ from homarus.models.errors import failure
 from homarus.models.providers.anthropic_stream import AnthropicDecoder
 from homarus.models.providers.base import Fault
 from homarus.models.providers.openai_stream import OpenAIDecoder
-from homarus.models.sse import SseEvent
+from homarus.net.sse import SseEvent
 
 NO_REPLIES = [
     ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, F.BILLING),

@@ -14,8 +14,8 @@ from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Price
 from homarus.models.provider import StreamEvent, ToolCallDelta
 from homarus.models.providers.base import Fault, Reply, json_object, no_reply, reported, stop_reason, was_cut
-from homarus.models.sse import SseEvent
 from homarus.models.usage import priced
+from homarus.net.sse import SseEvent
 
 
 class _Block:

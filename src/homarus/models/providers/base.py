@@ -5,8 +5,10 @@ Everything that can go wrong on the way ends in the one `Stop`; only the task's 
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
@@ -16,12 +18,11 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
 from homarus.core.messages import Assistant, Part, StopReason, ToolCall, Usage
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient, Response
 from homarus.models.info import Endpoint
 from homarus.models.provider import Stop, StreamEvent
-from homarus.models.sse import SseError, SseEvent, SseParser
-from homarus.models.vigil import Vigil
+from homarus.net.client import HttpClient, Response
+from homarus.net.errors import HttpError, Refused
+from homarus.net.sse import SseError, SseEvent, SseParser
 
 MAX_BODY = 32 * 1024 * 1024
 # How long the tail of a finished stream may take before its connection is given up instead of kept.
@@ -96,61 +97,85 @@ async def run(
     response: Response | None = None
     error: ModelError | None = None
     reply: Reply | None = None
-    vigil = http.vigils.begin(cancel, call.idle)
     try:
-        with vigil:
+        async with watchdog(cancel, call.idle):
             response = await http.request("POST", call.url, headers=call.headers, body=call.body)
-        # Some servers name their event stream `text/plain` or not at all; JSON and web pages come in one piece.
-        kind = response.kind
-        whole = "json" in kind or "html" in kind
-        if response.status != 200 or whole:
-            with vigil:
-                body = await response.read(MAX_BODY)
-            if response.status != 200:
-                raise Rejected(response, body)
-            if "html" in kind:
-                raise Fault(f"{call.url} is a web page, not a model", kind=ModelFailure.MODEL_NOT_FOUND)
-            for delta in decoder.feed_whole(body):
-                yield delta
-        else:
-            parser = SseParser()
-            while not decoder.finished:
-                chunk = response.ready()
-                if chunk is None:
-                    with vigil:
-                        chunk = await response.next()
-                for event in parser.feed(chunk) if chunk else parser.close():
-                    for delta in decoder.feed(event):
-                        yield delta
-                if not chunk:
-                    break
-            if not response.ended:
-                await _drain(response, vigil)
+        if response.status != 200:
+            async with watchdog(cancel, call.idle):
+                raise Rejected(response, await response.read(MAX_BODY))
+        if "html" in response.kind:
+            raise Fault(f"{call.url} is a web page, not a model", kind=ModelFailure.MODEL_NOT_FOUND)
+        async for event in _events(response, call.idle, decoder, cancel):
+            yield event
         reply = decoder.reply()
     except Cancelled as problem:
         error = ModelError(ModelFailure.ABORTED, problem.message or "stopped")
-    except (Fault, Rejected, TimeoutError, OSError, HttpError, SseError) as problem:
+    except (Fault, Rejected, TimeoutError, HttpError, SseError) as problem:
         error = _broken(call, problem, clock)
     finally:
-        http.vigils.end(vigil)
         if response is not None:
-            response.close()
+            await response.close()
     yield _stop(call, decoder, reply, error, clock)
 
 
-async def _drain(response: Response, vigil: Vigil) -> None:
-    """Read the end of a finished stream, so that its connection can serve the next turn."""
-    vigil.idle = DRAIN_SECONDS
-    try:
-        while (rest := response.ready()) is not None:
-            if not rest:
+@asynccontextmanager
+async def watchdog(cancel: Cancel, seconds: float) -> AsyncIterator[None]:
+    """Break a wait that lasts too long (`TimeoutError`) or that somebody stops (`Cancelled`).
+
+    It stands around each single wait for the server, and must never span the `yield` of a generator: the caller's own awaits
+    would be hit.
+    """
+    with cancel.interrupting():
+        async with asyncio.timeout(seconds):
+            yield
+
+
+async def _events(response: Response, idle: float, decoder: Decoder, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+    """Yield what a reply says, streamed or in one piece; what it is shows in its first bytes, whatever its label says."""
+    parser, held = SseParser(), b""
+    whole: bool | None = None
+    while not decoder.finished:
+        async with watchdog(cancel, idle):
+            chunk = await response.next()
+        if whole is not False:
+            held += chunk
+            if whole is None and held.strip():
+                whole = held.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}
+            if whole is not False and len(held) > MAX_BODY:
+                raise Fault(f"a reply of more than {MAX_BODY} bytes", kind=ModelFailure.SERVER)
+            if whole is not False and chunk:
+                continue
+            if whole:
+                for delta in _in_one_piece(held, decoder):
+                    yield delta
                 return
-        with vigil:
+            chunk, held = held, b""
+        for event in parser.feed(chunk) if chunk else parser.close():
+            for delta in decoder.feed(event):
+                yield delta
+        if not chunk:
+            return
+    try:
+        # The end of a finished stream is read, so that its connection can serve the next turn.
+        async with watchdog(cancel, DRAIN_SECONDS):
             while await response.next():
                 pass
-    except (Cancelled, TimeoutError, OSError, HttpError):
+    except (Cancelled, TimeoutError, HttpError):
         # The reply is complete; only the connection is lost.
         return
+
+
+def _in_one_piece(body: bytes, decoder: Decoder) -> Iterator[StreamEvent]:
+    """Read a reply that is JSON: one object, or (as some servers stream) one to a line."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    try:
+        _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        if len(lines) > 1:
+            for line in lines:
+                yield from decoder.feed(SseEvent("", line.strip()))
+            return
+    yield from decoder.feed_whole(body)
 
 
 def where(call: Call) -> str:
@@ -173,6 +198,9 @@ def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
         if problem.kind is None:
             return failure(problem.status, problem.text, where=where(call), now=clock.now())
         return ModelError(problem.kind, f"{where(call)}: {problem.text}", cure=CURES.get(problem.kind, ""))
+    if isinstance(problem, Refused):
+        text = f"{where(call)}: {redact_text(str(problem))}"
+        return ModelError(ModelFailure.UNREACHABLE, text, cure=problem.cure)
     if isinstance(problem, TimeoutError) and not problem.args:
         said = f"no data for {call.idle:g} s"
     else:

@@ -13,8 +13,8 @@ from homarus.models.info import Price
 from homarus.models.provider import StreamEvent, ToolCallDelta
 from homarus.models.providers.base import Fault, Reply, stop_reason, was_cut
 from homarus.models.providers.openai_chunks import Call, Chunk, Counts, Delta, decode_chunk, read_chunk
-from homarus.models.sse import SseEvent
 from homarus.models.usage import priced
+from homarus.net.sse import SseEvent
 
 if TYPE_CHECKING:
     from homarus.models import arguments as call_arguments
