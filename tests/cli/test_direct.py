@@ -18,7 +18,7 @@ from homarus.cli.agent import command
 
 # What a turn that calls no tool has no use for. It was costly enough to be felt: a module takes about 0.2 ms.
 UNUSED = {
-    *("click", "gettext", "shutil", "difflib", "shlex"),
+    *("click", "gettext", "difflib", "shlex"),
     *("homarus.agent.batch", "homarus.agent.flush", "homarus.agent.ports"),
     *("homarus.config.redact", "homarus.config.secrets", "homarus.config.write"),
     *("homarus.context.compact", "homarus.context.summarize", "homarus.context.rewrite", "homarus.context.cut"),
@@ -38,9 +38,9 @@ UNUSED = {
         "homarus.sessions.usage",
         "homarus.sessions.legacy",
     ),
-    *("homarus.tools.approval", "homarus.tools.egress", "homarus.tools.gate", "homarus.tools.loopguard"),
+    *("homarus.tools.approval", "homarus.net.egress", "homarus.tools.gate", "homarus.tools.loopguard"),
     *("homarus.tools.ports", "homarus.tools.searching", "homarus.tools.target", "homarus.workspace.templates"),
-    *("homarus.tools.addresses", "homarus.tools.command", "homarus.tools.diff", "homarus.tools.globs"),
+    *("homarus.net.addresses", "homarus.tools.command", "homarus.tools.diff", "homarus.tools.globs"),
     *("homarus.tools.keys", "homarus.tools.patchtext", "homarus.tools.protected", "homarus.tools.schema"),
     *("homarus.tools.shell", "homarus.tools.textedit", "homarus.tools.untrusted"),
     *("homarus.workspace.identity", "homarus.workspace.prelude"),
@@ -146,8 +146,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_plain_turn_loads_only_what_it_uses(home: Path) -> None:
     code = (
-        # Not part of an installation, and msgspec takes it where it is there.
-        "import sys; sys.modules['typing_extensions'] = None; "
+        "import sys; "
         "from homarus.__main__ import POSTPONED; from homarus.core.later import postpone; postpone(*POSTPONED); "
         "from homarus.cli import direct; code = direct.run(sys.argv[1:]); "
         "print(code, *(name for name, module in sys.modules.items() if type(module).__name__ != '_Postponed'))"

@@ -20,11 +20,11 @@ from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.routes import SessionKey, main_session
 from homarus.models.catalog import Catalog
-from homarus.models.http import HttpClient
 from homarus.models.ref import ModelRef
 from homarus.models.registry import Registry
 from homarus.models.rotation import Credential
 from homarus.models.settings import ModelsSettings, ProviderSettings
+from homarus.net.client import HttpClient
 from homarus.queue.inbox import MAX_SETTLED, Inbox
 from homarus.queue.lane import LIMITS, Places, SessionLane
 from homarus.queue.settings import InboundSettings

@@ -30,7 +30,7 @@ from homarus.tools.web import fetch_tool, search_tool
 
 if TYPE_CHECKING:
     from homarus.memory.toolset import Citations
-    from homarus.tools import egress as fetching
+    from homarus.net import egress as fetching
     from homarus.tools import searching
     from homarus.tools.ports import (
         GatewayControl,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         StatusSource,
     )
 else:
-    fetching = later("homarus.tools.egress")
+    fetching = later("homarus.net.egress")
     searching = later("homarus.tools.searching")
 
 

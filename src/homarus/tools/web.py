@@ -13,14 +13,15 @@ from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import addresses, target, untrusted
-    from homarus.tools import egress as fetching
+    from homarus.net import addresses
+    from homarus.net import egress as fetching
+    from homarus.tools import target, untrusted
     from homarus.tools.searching import Backend, Hit
 else:
-    addresses = later("homarus.tools.addresses")
+    addresses = later("homarus.net.addresses")
     target = later("homarus.tools.target")
     untrusted = later("homarus.tools.untrusted")
-    fetching = later("homarus.tools.egress")
+    fetching = later("homarus.net.egress")
 
 
 _TEXTUAL = (

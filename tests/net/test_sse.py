@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.models import sse
-from homarus.models.sse import SseError, SseEvent, SseParser
+from homarus.net import sse
+from homarus.net.sse import SseError, SseEvent, SseParser
 
 
 def parse(chunks: list[bytes]) -> list[SseEvent]:

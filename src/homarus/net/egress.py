@@ -9,30 +9,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, quote, urljoin, urlsplit
+from functools import partial
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Denied, ToolError
-from homarus.core.later import later
 from homarus.core.text import single_line
-from homarus.models.connection import Connection, HttpError
-from homarus.models.http import HttpClient
-
-if TYPE_CHECKING:
-    from homarus.tools import addresses
-else:
-    addresses = later("homarus.tools.addresses")
-
+from homarus.net.addresses import is_public, parse_url
+from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError
+from homarus.net.trust import SYSTEM, Trust
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 HEADERS = frozenset({"accept", "accept-language", "user-agent", "x-subscription-token", "content-type"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# What stays as it is in an address; all else is written as bytes in hexadecimal, as browsers do.
-_SAFE = "%/:=&?~#+!$,;'@()*[]|"
 
 
 class Limits(Struct, frozen=True):
@@ -64,16 +56,15 @@ async def resolve_name(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(item[4][0]) for item in found))
 
 
-# The address that was checked for the request under way. The connector below knows no other.
-_pinned: ContextVar[tuple[str, int, str]] = ContextVar("pinned")
-
-
 class Egress:
     """Fetches pages. `own` names hosts (`host:port`) that the owner configured, such as a search engine at home."""
 
-    def __init__(self, *, resolve: Resolve = resolve_name, own: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, *, resolve: Resolve = resolve_name, own: frozenset[str] = frozenset(), trust: Trust = SYSTEM
+    ) -> None:
         self._resolve = resolve
         self._own = own
+        self._trust = trust
 
     async def fetch(
         self,
@@ -92,23 +83,31 @@ class Egress:
         try:
             with cancel.interrupting():
                 async with asyncio.timeout(limits.seconds):
-                    return await self._follow(url, kept, limits, heard)
+                    # Redirects never lead from a public host to an own one or back, so this holds for all of them.
+                    own = self._is_own(urlsplit(url))
+                    client = HttpClient(trust=self._trust, choose=partial(self._address, own=own))
+                    try:
+                        return await self._follow(client, url, kept, limits, heard)
+                    finally:
+                        await client.aclose()
         except TimeoutError:
             raise ToolError(
                 f"{_shown(url)} did not answer within {limits.seconds:g} seconds", cure="try another page"
             ) from None
-        except (HttpError, OSError) as problem:
+        except HttpError as problem:
             raise ToolError(f"{_shown(url)}: {single_line(str(problem), 200)}", cure="check the address") from None
         except ValueError:  # of the parser of addresses, for what a server named
             raise ToolError(f"{_shown(url)} leads to something that is no address", cure="fetch another page") from None
 
-    async def _follow(self, url: str, headers: dict[str, str], limits: Limits, heard: Callable[[], None]) -> Fetched:
+    async def _follow(
+        self, client: HttpClient, url: str, headers: dict[str, str], limits: Limits, heard: Callable[[], None]
+    ) -> Fetched:
         first = urlsplit(url)
         for _ in range(limits.redirects + 1):
             parts = self._checked(url)
             crossed = parts.hostname != first.hostname
             sent = {name: value for name, value in headers.items() if not (crossed and name.startswith("x-"))}
-            found = await self._once(parts, sent, limits.max_bytes, heard)
+            found = await _once(client, parts, sent, limits.max_bytes, heard)
             if isinstance(found, Fetched):
                 return found
             target = urljoin(url, found)
@@ -126,7 +125,7 @@ class Egress:
 
     def _checked(self, url: str) -> SplitResult:
         parts = urlsplit(url)
-        return parts if self._is_own(parts) else addresses.parse_url(url)
+        return parts if self._is_own(parts) else parse_url(url)
 
     def _is_own(self, parts: SplitResult) -> bool:
         try:
@@ -135,65 +134,35 @@ class Egress:
             return False
         return parts.scheme in {"http", "https"} and "@" not in parts.netloc and f"{parts.hostname}:{port}" in self._own
 
-    async def _once(
-        self, parts: SplitResult, headers: dict[str, str], limit: int, heard: Callable[[], None]
-    ) -> Fetched | str:
-        """Send one request; return the page, or where it leads."""
-        host = _wire_name((parts.hostname or "").rstrip("."))
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        _pinned.set((host, port, await self._address(host, port, own=self._is_own(parts))))
-        client = HttpClient(connect=_connect)
-        place = f"[{host}]" if ":" in host else host
-        place += f":{parts.port}" if parts.port else ""
-        path, query = quote(parts.path, safe=_SAFE), quote(parts.query, safe=_SAFE)
-        url = f"{parts.scheme}://{place}{path or '/'}" + (f"?{query}" if query else "")
-        response = await client.request("GET", url, headers={**headers, "connection": "close"})
-        heard()
-        try:
-            location = response.headers.get("location", "")
-            if response.status in _REDIRECTS and location:
-                return location
-            body = await response.read(limit + 1)
-            kind = response.headers.get("content-type", "").lower()
-            return Fetched(parts.geturl(), response.status, kind, body[:limit], len(body) > limit)
-        finally:
-            response.close()
-            await client.aclose()
-
     async def _address(self, host: str, port: int, *, own: bool) -> str:
+        """Return the one address that a connection may go to: the names are looked up here, and nobody asks again."""
         try:
             found = await self._resolve(host, port)
         except (OSError, UnicodeError):
-            raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address") from None
+            found = []
         if not found:
-            raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address")
-        private = [address for address in found if not addresses.is_public(address)]
-        if private and not own:
+            raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address") from None
+        if not own and not all(map(is_public, found)):
             raise Denied(
                 f"{single_line(host, 100)} leads into a private network", cure="only public addresses can be fetched"
             )
         return found[0]
 
 
-async def _connect(host: str, port: int, context: Any) -> Connection:
-    """Connect to the address that was checked and to no other, and ask for the certificate of the name."""
-    name, wanted, address = _pinned.get()
-    if (host.rstrip("."), port) != (name, wanted):
-        raise HttpError("a connection that was not checked")
-    _, connection = await asyncio.get_running_loop().create_connection(
-        Connection, address, port, ssl=context, server_hostname=name if context else None
-    )
-    return connection
-
-
-def _wire_name(host: str) -> str:
-    """Return a name as it goes to the resolver and the server, so that look-alike digits are digits here too."""
-    if ":" in host:
-        return host
+async def _once(
+    client: HttpClient, parts: SplitResult, headers: dict[str, str], limit: int, heard: Callable[[], None]
+) -> Fetched | str:
+    """Send one request; return the page, or where it leads."""
+    response = await client.request("GET", parts._replace(fragment="").geturl(), headers=headers)
+    heard()
     try:
-        return host.encode("idna").decode("ascii")
-    except UnicodeError:
-        raise ToolError(f"there is no host {single_line(host, 100)}", cure="check the address") from None
+        location = response.headers.get("location", "")
+        if response.status in _REDIRECTS and location:
+            return location
+        body = await response.read(limit + 1)
+        return Fetched(parts.geturl(), response.status, response.kind, body[:limit], len(body) > limit)
+    finally:
+        await response.close()
 
 
 def _bare(host: str | None) -> str:

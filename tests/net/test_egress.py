@@ -13,8 +13,8 @@ from tests.tools.context import context
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Denied, ToolError
-from homarus.tools.addresses import is_public, parse_url
-from homarus.tools.egress import Egress, Fetched, Limits
+from homarus.net.addresses import is_public, parse_url
+from homarus.net.egress import Egress, Fetched, Limits
 from homarus.tools.htmltext import readable
 from homarus.tools.searching import Backend, backend_for
 from homarus.tools.settings import FetchSettings
