@@ -141,13 +141,32 @@ async def test_a_channel_takes_tools_away(tmp_path: Path, rules: dict[str, Any],
         ({"allowModels": ["openai/gpt"]}, False),
         ({"allowModels": ["script/model"]}, True),
         ({"allowModels": ["model"]}, True),
+        ({"allowModels": "model"}, False),
+        ({"enabled": "no way"}, False),
+        ({"enabeld": False}, False),
+        (True, True),
+        (False, False),
+        ("off", False),
     ],
 )
-async def test_apply_patch_has_its_own_switch(tmp_path: Path, settings: dict[str, Any], expected: bool) -> None:
-    house = House(tmp_path, "hello", config={"tools": {"exec": {"applyPatch": settings}}})
+@pytest.mark.parametrize("scope", ["tools", "agent"])
+async def test_apply_patch_has_its_own_switch(tmp_path: Path, scope: str, settings: Any, expected: bool) -> None:
+    tools = {"exec": {"applyPatch": settings}}
+    config = {"tools": tools} if scope == "tools" else {"agents": {"entries": {"main": {"tools": tools}}}}
+    house = House(tmp_path, "hello", config=config)
     async with house.agent() as agent:
         await agent.ask("hi")
     assert ("apply_patch" in {spec.name for spec in house.model.requests[0].tools}) is expected
+
+
+@pytest.mark.parametrize("own", [{}, {"timeoutSec": 5}, {"mode": "ful"}, "full"])
+async def test_an_agents_own_exec_block_does_not_lift_the_mode_of_everyone(tmp_path: Path, own: Any) -> None:
+    config = {**OFF, "tools": {"exec": {"mode": "deny"}}}
+    config["agents"] = {**OFF["agents"], "entries": {"main": {"tools": {"exec": own}}}}
+    house = House(tmp_path, Line(calls=(("exec", {"command": "true"}),)), "done", config=config)
+    async with house.agent() as agent:
+        await agent.ask("go")
+    assert "switched off (tools.exec.mode)" in results(house)[0].text
 
 
 @pytest.mark.parametrize("trust", [Trust.OWNER, Trust.EXTERNAL])

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from tests.scenarios.home import House
+from tests.scenarios.script import Line
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
 from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
-from homarus.core.messages import Assistant, StopReason, Text, ToolCall, Trust
+from homarus.core.messages import Assistant, StopReason, Text, ToolCall, ToolResult, Trust
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.runtime.client import LocalClient
 from homarus.runtime.library import Agent
@@ -144,3 +145,28 @@ async def test_no_junk_is_taken_for_a_bug_of_ours(tmp_path: Path, seed: int, cou
             result = await LocalClient(runtime).call_tool(agent.session, tool.name, arguments, Trust.OWNER)
             assert "unexpectedly" not in result.text, (tool.name, arguments)
             assert len(result.text) < 70_000
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read", {"path": "\ud800"}),
+        ("read", {"path": "a", "\ud800": "x"}),
+        ("exec", {"command": "true", "env": {"A": "\ud800"}}),
+        ("exec", {"command": "true", "env": {"\ud800": "x"}}),
+        ("sessions_list", {"kinds": ["\ud800"]}),
+        ("gateway", {"action": "config.patch", "patch": {"a": ["\ud800"]}}),
+        ("memory_search", {"query": "\udfff"}),
+    ],
+)
+async def test_half_a_character_in_a_call_is_an_error_that_the_model_can_mend(
+    tmp_path: Path, name: str, arguments: dict[str, Any]
+) -> None:
+    house = House(tmp_path, Line(calls=((name, arguments),)), Line(calls=((name, arguments),)), "done")
+    async with house.agent() as agent:
+        reply = await agent.ask("go")
+    assert reply.text == "done"
+    first, second = [message for message in house.model.requests[-1].messages if isinstance(message, ToolResult)]
+    assert first.is_error
+    assert first.text == second.text
+    assert "half a character" in first.text or "there is no argument '?'" in first.text

@@ -12,12 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.agent.budget import UNBOUNDED, Meter, Tally, retry_limit
+from homarus.agent.channel_rules import channel_layers
 from homarus.agent.compose import ComposedPrompt, PromptRequest
 from homarus.agent.deadline import Deadline
 from homarus.agent.model import stored_override
 from homarus.agent.open_session import OpenSession
 from homarus.agent.settings import TurnSettings
-from homarus.agent.toolkit import channel_layers, wish_of
+from homarus.agent.toolkit import wish_of
 from homarus.config.view import Config
 from homarus.context.pins import pinned
 from homarus.core.messages import Trust

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from homarus.agent.sandbox_for import skill_folders
 from homarus.agent.vision import Vision
+from homarus.config.resolve import merge
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
-from homarus.core.routes import Route, SessionKey
+from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.models.access import Models
 from homarus.prompt.gather import docs_path
@@ -31,10 +31,11 @@ from homarus.storage.atomic import ensure_dir
 from homarus.storage.cache import BoundedCache
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
-from homarus.tools.policy import Layer, PolicySettings, Rules, Who, allowed_tools, layers_for, sender_layers
+from homarus.tools.policy import Layer, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
-from homarus.tools.registry import ToolServices, ToolSettings, build_tools
-from homarus.tools.settings import WebSettings
+from homarus.tools.registry import ToolSettings, build_tools
+from homarus.tools.services import ToolServices
+from homarus.tools.settings import PatchSwitch, WebSettings
 from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
@@ -53,8 +54,6 @@ _DECISIONS: dict[str, Decision] = {
 }
 
 
-_CHATS = {"group": ("groups", "channels"), "thread": ("groups", "channels"), "direct": ("direct", "dms")}
-_BROKEN = Rules(profile="minimal")
 Emit = Callable[[RunEvent], None]
 
 
@@ -234,7 +233,7 @@ class Toolkit:
         if left is None:
             known = {**self._tools, **self._added}
             tools = {name: tool for name, tool in known.items() if within is None or name in within}
-            allowed = _allowed(self._config, agent, key[1], tools, self._backends, more)
+            allowed = _allowed(self._config, agent, key[1], tools, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
         return Toolbox(left, self._admit, self._before)
@@ -262,9 +261,13 @@ class Toolkit:
         if found is None or of is not self._config.document:
             from homarus.tools.gate import ExecSettings
 
-            agent = self._config.agent(agent_id)
-            of = agent if agent.get("tools.exec") is not None else self._config
-            found = of.block("tools.exec", ExecSettings)
+            # Key by key: an agent that sets another timeout has not lifted the mode that holds for everyone.
+            everyone, own = self._config.get("tools.exec"), self._config.agent(agent_id).get("tools.exec")
+            given = own if everyone is None else everyone
+            if isinstance(everyone, dict) and own is not None:
+                given = merge(everyone, own)
+            path = ("agents", "entries", agent_id, "tools", "exec")
+            found = self._config.convert_block(given, ExecSettings, path)
             self._commands[agent_id] = (found, self._config.document)
         return found
 
@@ -280,7 +283,7 @@ def tool_settings(config: Config) -> ToolSettings:
         reach=Reach(
             readable, config.block("tools.fs", FsSettings).workspace_only, skills.linked, state=config.paths.state_dir
         ),
-        patch_workspace_only=config.get("tools.exec.applyPatch.workspaceOnly") is not False,
+        patch_workspace_only=config.block("tools.exec", PatchSwitch).settings.workspace_only,
         processes=config.block("tools.exec", ProcessSettings),
         web=web,
         search_key=config.resolve(key) if key else "",
@@ -303,12 +306,12 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
         spawner=nothing,
         status=nothing,
         gateway=nothing,
-        looker=Vision(config, Models(config, {}, clock=SystemClock())),
+        vision=Vision(config, Models(config, {}, clock=SystemClock())),
         processes=ProcessManager(SystemClock(), SystemIds()),
         grants=Granted(),
     )
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
-    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, services).values())
+    return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())
 
 
 def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
@@ -328,80 +331,21 @@ def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
     return granted(wish, gates, turn.trust, channel=turn.route.channel, sender=turn.route.to)
 
 
-def _may_patch(config: Config, who: Who) -> bool:
-    """Say whether a model has apply_patch: `tools.exec.applyPatch`, on unless it is switched off or made for others."""
-    found = config.get("tools.exec.applyPatch")
-    settings = found if isinstance(found, dict) else {}
-    models = settings.get("allowModels")
-    named = {str(name).strip().lower() for name in models} if isinstance(models, list) else set()
-    known = {who.model.lower(), f"{who.provider}/{who.model}".lower()}
-    return settings.get("enabled") is not False and (not named or bool(named & known))
-
-
 def _allowed(
-    config: Config,
-    agent_id: str,
-    who: Who,
-    tools: Mapping[str, Tool],
-    backends: ToolServices,
-    more: tuple[Layer, ...] = (),
+    config: Config, agent_id: str, who: Who, tools: Mapping[str, Tool], more: tuple[Layer, ...] = ()
 ) -> dict[str, Tool]:
     everyone = config.block("tools", PolicySettings)
     own = config.agent(agent_id).block("tools", PolicySettings)
-    left = allowed_tools(tools, layers_for(everyone, own, who, more))
+    left = allowed_tools(tools.values(), layers_for(everyone, own, who, more), who)
     for warning in left.warnings:
         _log.warning("%s", warning)
     names = left.names
-    if not _may_patch(config, who):
+    switches = [scope.block("tools.exec", PatchSwitch) for scope in (config, config.agent(agent_id))]
+    if not all(switch.admits(who.provider, who.model) for switch in switches):
         names = tuple(name for name in names if name != "apply_patch")
-    blind = backends.looker is not None and not backends.looker.can_look(agent_id)
     forgets = config.agent(agent_id).get("memorySearch.enabled") is False
     return {
         name: tools[name]
         for name in names
-        if not (blind and name == "image") and not (forgets and tools[name].group == "memory")
+        if tools[name].exists_for(agent_id) and not (forgets and tools[name].group == "memory")
     }
-
-
-def channel_layers(channels: Any, route: Route, senders: tuple[str, ...]) -> tuple[Layer, ...]:
-    """Return what a channel, a chat in it and whoever speaks there take away from the tools of a turn; most homes have none.
-
-    `channels.<channel>.tools` holds for the whole channel, `.accounts.<account>.tools` for one account of it, and below
-    both `groups` (or `channels`) and `direct` (or `dms`) name chats by their id, `*` all others. A chat has `tools`, and
-    `toolsBySender` for single people. A block that cannot be read leaves next to nothing.
-    """
-    if not route.channel or not isinstance(channels, Mapping) or route.channel not in channels:
-        return ()
-    return tuple(_layers(_object(channels[route.channel]), route, senders or ("",)))
-
-
-def _layers(channel: Mapping[str, Any], route: Route, senders: tuple[str, ...]) -> Iterator[Layer]:
-    account = _object(_object(channel.get("accounts")).get(route.account))
-    for place in (channel, account):
-        if "tools" in place:
-            yield Layer(f"{route.channel} tools", _rules_in(place["tools"]), strict=True)
-        for kind in _CHATS[route.session_key.chat_type]:
-            chats = {str(name).lower(): chat for name, chat in _object(place.get(kind)).items()}
-            chat = _object(chats.get(route.session_key.peer.lower(), chats.get(route.to.lower(), chats.get("*"))))
-            by_sender = {
-                _plain(str(name)): _rules_in(each) for name, each in _object(chat.get("toolsBySender")).items()
-            }
-            rules = _rules_in(chat["tools"]) if "tools" in chat else None
-            for sender in senders:
-                yield from sender_layers(f"{route.channel} {kind}", rules, by_sender, _plain(sender))
-
-
-def _plain(sender: str) -> str:
-    """Return a sender as it is compared: `id:`, `@` and `+` say nothing about who it is."""
-    return sender.strip().lower().removeprefix("id:").lstrip("@+")
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _rules_in(value: Any) -> Rules:
-    try:
-        return msgspec.convert(value, Rules)
-    except msgspec.ValidationError:
-        return _BROKEN

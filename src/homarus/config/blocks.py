@@ -44,6 +44,7 @@ BLOCKS: dict[str, str] = {
     "tools": "homarus.tools.policy:PolicySettings",
     "tools.exec": "homarus.tools.gate:ExecSettings",
     "tools.exec#processes": "homarus.tools.processes:ProcessSettings",
+    "tools.exec#patch": "homarus.tools.settings:PatchSwitch",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.settings:WebSettings",
     "tools.elevated": "homarus.tools.wish:ElevatedSettings",
@@ -127,7 +128,8 @@ def _misspelt(config: Config, path: KeyPath, known: set[str]) -> None:
         return
     for key in value.keys() - known:
         near = difflib.get_close_matches(key, known - value.keys(), n=1, cutoff=0.85)
-        if near:
+        told = format_path(config.written((*path, key)))
+        if near and not any(problem.key == told for problem in config.problems):
             config.report("warning", (*path, key), "is no key that is used here", f"did you mean '{near[0]}'?")
 
 

@@ -27,7 +27,7 @@ from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.storage.boundary import Root
 from homarus.subagents.child import ChildRun, SubagentSettings
 from homarus.tools.paths import clean
-from homarus.tools.policy import GROUPS
+from homarus.tools.registry import members
 from homarus.tools.tool import ToolContext
 from homarus.tools.wish import ExecWish, stricter
 
@@ -90,7 +90,7 @@ class Planner:
             trust=context.trust,
             taint=context.taint.sources,
             # Another agent's memory is not the parent's to read.
-            tools=context.tools if own else tuple(name for name in context.tools if name not in GROUPS["memory"]),
+            tools=context.tools if own else tuple(name for name in context.tools if name not in members("memory")),
             lineage=line,
             root=str(context.root or context.session),
             depth=context.depth + 1,

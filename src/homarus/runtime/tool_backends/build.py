@@ -1,4 +1,4 @@
-"""What a running home offers to its tools: each contract of `tools.ports` that can be filled here, filled.
+"""What a running home offers to its tools: each contract of `tools.services` that can be filled here, filled.
 
 Messages to people and jobs come with channels and a scheduler; until then their tools do not exist.
 """
@@ -12,7 +12,7 @@ from homarus.runtime.tool_backends.config import ConfigBackend
 from homarus.runtime.tool_backends.messenger import SessionMessenger
 from homarus.runtime.tool_backends.sessions import SessionsBackend
 from homarus.runtime.tool_backends.status import StatusBackend
-from homarus.tools.registry import ToolServices
+from homarus.tools.services import ToolServices
 
 if TYPE_CHECKING:
     from homarus.runtime.runtime import Runtime
@@ -32,7 +32,7 @@ class ToolBackends:
             spawner=runtime.children,
             status=StatusBackend(runtime, sessions),
             gateway=ConfigBackend(home.config, home.env),
-            looker=Vision(home.config, home.models),
+            vision=Vision(home.config, home.models),
         )
 
     async def aclose(self) -> None:

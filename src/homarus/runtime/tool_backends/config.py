@@ -12,7 +12,7 @@ from typing import Any
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError, Denied, HomarusError, ToolError
 from homarus.core.messages import Trust
-from homarus.tools.ports import Json
+from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
 
 

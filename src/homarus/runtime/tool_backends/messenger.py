@@ -24,7 +24,7 @@ from homarus.delivery.sanitize import shape
 from homarus.runtime.events import EventFeed, Following
 from homarus.runtime.tool_backends.sessions import SessionsBackend
 from homarus.storage.cache import BoundedCache
-from homarus.tools.ports import Json
+from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:

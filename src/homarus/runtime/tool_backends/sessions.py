@@ -31,7 +31,7 @@ from homarus.sessions.places import Place, visit
 from homarus.sessions.store import SessionInfo
 from homarus.sessions.taint import tainted_by
 from homarus.sessions.view import speak
-from homarus.tools.ports import Json
+from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
 
 _TAIL = 256 << 10  # as much of a transcript as its last twenty messages rarely exceed

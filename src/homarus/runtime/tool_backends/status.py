@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
 from homarus.runtime.tool_backends.sessions import SessionsBackend
-from homarus.tools.ports import Json
+from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:

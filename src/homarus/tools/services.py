@@ -4,9 +4,17 @@ not filled does not exist. All of them see the caller's context, and none may do
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
-from homarus.tools.tool import ToolContext
+from msgspec import Struct
+
+from homarus.tools.exec import Grants
+from homarus.tools.processes import ProcessManager
+from homarus.tools.tool import Tool, ToolContext
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
 
 Json = dict[str, Any]
 
@@ -93,7 +101,7 @@ class GatewayControl(Protocol):
         ...
 
 
-class Looker(Protocol):
+class VisionBackend(Protocol):
     """A model that can see."""
 
     def can_look(self, agent_id: str) -> bool:
@@ -103,3 +111,23 @@ class Looker(Protocol):
     async def look(self, context: ToolContext, data: bytes, mime_type: str, prompt: str) -> str:
         """Return what is in an image."""
         ...
+
+
+class ToolServices(Struct, frozen=True, kw_only=True):
+    """What the composition provides. What is None has no tools."""
+
+    processes: ProcessManager | None = None
+    grants: Grants | None = None
+    # Our own environment, of which commands see only what their sandbox names.
+    env: Mapping[str, str] = {}
+    memory_of: Callable[[str], Memory] | None = None
+    sessions: SessionsView | None = None
+    sessions_send: SessionsSend | None = None
+    spawner: Spawner | None = None
+    status: StatusSource | None = None
+    sender: Sender | None = None
+    scheduler: Scheduler | None = None
+    gateway: GatewayControl | None = None
+    vision: VisionBackend | None = None
+    # Plugins and the like; they come last, in the order given.
+    more: tuple[Tool, ...] = ()
