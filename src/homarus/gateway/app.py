@@ -276,6 +276,6 @@ class Runtime(Home):
         return emit
 
     def _live(self, key: SessionKey) -> Live:
-        remember_good(self.config, self.env)
+        remember_good(self.config, explicit=True)
         seed_agent(self.config, key.agent_id, self.env, self.clock)
         return Live(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from homarus.config.load import load_config
+from homarus.config.load import load_config, refuse_lost
 from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
@@ -51,6 +51,7 @@ def set_up(
     settings: Mapping[str, object] | None = None,
 ) -> SetupReport:
     """Create what is missing and apply what was asked for. Nothing that exists is overwritten."""
+    refuse_lost(paths, env)
     ensure_dir(paths.state_dir)
     wishes = dict(settings or {})
     created = False
