@@ -7,14 +7,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from homarus.config.load import load_config
+from homarus.agent.open_session import seed_agent
+from homarus.config.load import load_config, refuse_lost
 from homarus.config.paths import Paths, expand
 from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.storage.atomic import create_new, ensure_dir
-from homarus.workspace.agents import resolve_workspace
-from homarus.workspace.seed import Places, Seeded, ensure_workspace
-from homarus.workspace.settings import WorkspaceSettings
+from homarus.workspace.seed import Seeded
 
 FIRST_CONFIG = """\
 // Settings of your agent, as JSON5: comments and trailing commas are welcome, and homarus keeps them.
@@ -51,6 +50,7 @@ def set_up(
     settings: Mapping[str, object] | None = None,
 ) -> SetupReport:
     """Create what is missing and apply what was asked for. Nothing that exists is overwritten."""
+    refuse_lost(paths, env)
     ensure_dir(paths.state_dir)
     wishes = dict(settings or {})
     created = False
@@ -70,23 +70,6 @@ def set_up(
 def seed_all(config: Config, env: Mapping[str, str], clock: Clock) -> list[Seeded]:
     """Lay out every agent's workspace that is not there yet."""
     return [seed_agent(config, agent.id, env, clock) for agent in config.agents]
-
-
-def seed_agent(config: Config, agent_id: str, env: Mapping[str, str], clock: Clock) -> Seeded:
-    """Lay out one agent's workspace."""
-    return ensure_workspace(
-        resolve_workspace(config, agent_id, env),
-        settings=config.agent(agent_id).block("", WorkspaceSettings),
-        now=clock.now(),
-        env=env,
-        places=workspace_places(config.paths),
-    )
-
-
-def workspace_places(paths: Paths) -> Places:
-    """Return where the facts about workspaces lie outside of them."""
-    shared = paths.state_dir / "state" / "openclaw.sqlite"
-    return Places(paths.own_dir, shared if shared.exists() else None)
 
 
 def _apply(config: Config, env: Mapping[str, str], wishes: Mapping[str, object]) -> tuple[str, ...]:

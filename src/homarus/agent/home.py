@@ -81,7 +81,7 @@ class Home:
         return self.sessions.opened(key)
 
     def _open_session(self, key: SessionKey) -> OpenSession:
-        remember_good(self.config, self.env)
+        remember_good(self.config, explicit=True)
         seed_agent(self.config, key.agent_id, self.env, self.clock)
         return OpenSession(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
 

@@ -58,8 +58,10 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
     if reveal and not yes and not app.out.out.isatty():
         raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
     config = _load(app)
+    if config.unusable is not None:
+        raise ConfigError(str(config.unusable))
     for problem in config.problems:
-        if problem.severity == "error":
+        if problem.severity == "error" or config.fallback:
             app.out.warn(str(problem))
     value = _shown(config, steps, effective=effective, show=(lambda document: document) if reveal else redact)
     if value is _MISSING:
@@ -255,9 +257,9 @@ _MISSING: Any = object()
 
 
 def _load(app: App) -> Config:
-    from homarus.config.load import load_config
+    from homarus.config.load import inspect_config
 
-    return load_config(app.paths, app.env)
+    return inspect_config(app.paths, app.env)
 
 
 def _path(text: str, *, whole: bool = True) -> tuple[str | int, ...]:

@@ -16,7 +16,7 @@ import msgspec
 from homarus.config.edit import apply_data, parse_text, same, set_value, unset_value
 from homarus.config.include import INCLUDE, Source
 from homarus.config.keypath import KeyPath, as_index, format_path, lookup
-from homarus.config.load import Config, load_config, reader_for, remember_good
+from homarus.config.load import Config, inspect_config, reader_for, refuse_lost, remember_good
 from homarus.config.migrate import canonical
 from homarus.config.redact import restore
 from homarus.config.report import Problem
@@ -88,6 +88,8 @@ class Planner:
                 f"{broken.where}: {broken.message}; nothing was written",
                 cure=broken.cure or "correct it with 'homarus config edit' first",
             )
+        if source is None:
+            refuse_lost(self.config.paths, self.env)
         return source, document
 
     def _simple(self, operation: Operation) -> Iterator[Operation]:
@@ -141,7 +143,7 @@ class Planner:
             changed = set_value(text, local, value)
             self.document = apply_data(self.document, step.path, value)
         self.before.setdefault(path, owner.data if owner else None)
-        self.overlay[path] = changed.encode("utf-8", "surrogateescape")
+        self.overlay[path] = changed.encode()
 
 
 def choose(source: Source, path: KeyPath) -> tuple[Source, KeyPath]:
@@ -167,9 +169,9 @@ def introduced(config: Config, env: Mapping[str, str], changes: Sequence[FileCha
     def key(problem: Problem) -> tuple[str, str, str]:
         return problem.severity, problem.key, problem.message
 
-    known = {key(problem) for problem in validate(load_config(config.paths, env))}
+    known = {key(problem) for problem in validate(inspect_config(config.paths, env))}
     overlay = {change.path: change.after for change in changes}
-    after = validate(load_config(config.paths, env, overlay=overlay))
+    after = validate(inspect_config(config.paths, env, overlay=overlay))
     return [problem for problem in after if problem.severity == "error" and key(problem) not in known]
 
 
@@ -207,7 +209,7 @@ def write_alone(config: Config, env: Mapping[str, str], changes: Sequence[FileCh
         if kept is not None:
             backups.append(kept)
         write_atomic(change.path, change.after)
-    remember_good(load_config(config.paths, env), env, explicit=True)
+    remember_good(inspect_config(config.paths, env), explicit=True)
     return backups
 
 
