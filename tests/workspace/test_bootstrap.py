@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.fixtures.homes import HOMES, snapshot, unpack
 
 from homarus.core.clock import ManualClock
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.hooks.registry import HookRegistry
 from homarus.workspace import names
@@ -20,7 +22,7 @@ from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.settings import WorkspaceSettings
 
-MAIN = Audience(session=SessionKey.parse("main"))
+MAIN = Audience(SessionKey.parse("main"), Trust.OWNER, "direct")
 GROUP = Audience(session=SessionKey.parse("agent:main:telegram:group:1"))
 CHILD = Audience(session=SessionKey.parse("agent:main:subagent:1"))
 FIXED = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
@@ -91,7 +93,7 @@ def test_what_needs_the_files_gets_them_in_full(workspace):
     assert "BOOTSTRAP.md" in shown(build(workspace, settings=skip, completed=True))
     complete(workspace)
     assert shown(build(workspace, settings=skip, completed=True, after_compaction=True)) == [*FIXED, "MEMORY.md"]
-    beat = Audience(session=MAIN.session, heartbeat=True)
+    beat = replace(MAIN, heartbeat=True)
     assert build(workspace, beat, settings=skip, completed=True).carried == "full"
 
 
@@ -117,7 +119,7 @@ def test_never_means_never_and_reads_nothing(workspace):
         ({"interactive": False}, "none"),
         ({"audience": GROUP}, "none"),
         ({"audience": CHILD}, "none"),
-        ({"audience": Audience(session=MAIN.session, heartbeat=True)}, "none"),
+        ({"audience": replace(MAIN, heartbeat=True)}, "none"),
         ({"audience": Audience(session=SessionKey.parse("cron:1"))}, "none"),
     ],
 )

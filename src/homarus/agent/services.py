@@ -77,6 +77,7 @@ class ComposeRequest(Struct, frozen=True, kw_only=True):
     occasion: str = ""
     heartbeat: bool = False
     interactive: bool = True
+    chat_type: str = ""
     levels: dict[str, str] = {}
     # Standing instructions of the owner that hold in this session.
     pins: tuple[str, ...] = ()

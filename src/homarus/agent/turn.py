@@ -56,6 +56,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     trust: Trust = Trust.OWNER
+    # `direct`, `group`, `channel` or `room`; what is private stays out of a chat of which nobody says that it is direct.
+    chat_type: str = ""
     # Who wrote what it answers, as their channel names them.
     senders: tuple[str, ...] = ()
     # What stands behind it that nobody trusted wrote: a message of another session hands its own on.

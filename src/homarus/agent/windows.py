@@ -53,6 +53,7 @@ def speech_for(turn: Turn, live: Live, prepared: Prepared) -> ComposeRequest:
         occasion=live.occasion,
         heartbeat=turn.heartbeat,
         interactive=turn.interactive,
+        chat_type=turn.chat_type,
         levels=turn.levels,
         pins=tuple(pinned(live.writer.notes)),
         notes=turn.notes,

@@ -44,6 +44,7 @@ class Shown(NamedTuple):
 def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
     """Return the prompt that the next turn of the named session would get."""
     from homarus.core.errors import ConfigError, Denied, StorageError
+    from homarus.core.messages import Trust
     from homarus.gateway.compose import Composer, PromptRequest
     from homarus.gateway.estimate import sandbox_of
     from homarus.gateway.hooking import load_registry
@@ -77,6 +78,8 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         tools=in_order(tool_specs(config, session.agent_id)) if mode != "none" else (),
         skills=composer.skills_for(session.agent_id, past.skills),
         sandbox=sandbox,
+        trust=Trust.OWNER,
+        chat_type="direct",
         turn=past.turn,
         session_id=past.session_id,
         completed=past.completed,

@@ -245,6 +245,7 @@ class Runtime(Home):
         items = batch.items if batch else ()
         # Of several who speak at once, the least trusted counts.
         trust = max((item.trust for item in items), key=list(Trust).index, default=Trust.OWNER)
+        chats = [item.inbound.chat_type for item in items] or ["group" if key.is_shared else "direct"]
         route = newest.route if newest else Route(key.agent_id, key)
         facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
         return Turn(
@@ -256,6 +257,7 @@ class Runtime(Home):
             keys=tuple(item.key for item in items),
             images=batch.images if batch else (),
             trust=trust,
+            chat_type=next((chat for chat in chats if chat != "direct"), "direct"),
             senders=tuple(dict.fromkeys([item.inbound.sender for item in items])),
             model=Override(facts["model"]) if facts.get("model") else None,
             thinking=str(facts.get("thinking") or ""),

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from homarus.config.load import Config
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.later import later
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.gateway.agentfacts import AgentFacts, agent_facts
@@ -71,6 +72,8 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     turn: TurnFacts = TurnFacts()
     provider: Contribution = Contribution()
     sandbox: SandboxSpec | None = None
+    # Who wrote, and in what kind of chat; what is not known gives fewer rights.
+    trust: Trust | None = None
     chat_type: str = ""
     heartbeat: bool = False
     light: bool = False
@@ -269,6 +272,7 @@ def _sandbox(spec: SandboxSpec | None, *, elevated: bool) -> SandboxFacts | None
 def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
     audience = Audience(
         session=session,
+        trust=request.trust,
         chat_type=request.chat_type,
         heartbeat=request.heartbeat or session.kind is SessionKind.HEARTBEAT,
         light=request.light,

@@ -114,7 +114,7 @@ class Preparer:
             agent, override=turn.model or stored_override(entry, turn.session), images=bool(turn.images)
         )
         ref = chain.primary
-        info = self._models.info(ref)
+        info, window = self._models.info(ref), self._models.window(agent, ref)
         queue = self._home.config.block("messages.queue", QueueSettings)
         thinking = self._models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
         place = self._place(turn)
@@ -129,7 +129,7 @@ class Preparer:
             model=ref.key,
             thinking=thinking,
             vision=info.sees,
-            window_tokens=info.window,
+            window_tokens=window,
             background="process" in box.tools,
         )
         return Prepared(
@@ -142,7 +142,7 @@ class Preparer:
             guard=made_later(self._guard),
             meter=self._meter(turn),
             thinking=thinking,
-            window_tokens=info.window,
+            window_tokens=window,
             params=self._params(turn, entry, ref),
             pin=_pin(entry),
             limit=limit,
@@ -279,6 +279,8 @@ class Preparer:
                 session_facts=SessionFacts(extra=child_rules(child.run)) if child else SessionFacts(),
                 workspace=_own_folder(child.run) if child else None,
                 sandbox=prepared.context.sandbox,
+                trust=prepared.context.trust,
+                chat_type=request.chat_type,
                 heartbeat=request.heartbeat,
                 interactive=request.interactive,
                 completed=request.completed,

@@ -147,7 +147,7 @@ class Bootstrap:
         page = next((file for file in files if file.name == names.BOOTSTRAP), None)
         if page is None or not (page.content or "").strip():
             return Ritual.NONE
-        if audience.heartbeat or audience.shared or audience.narrow or not run.interactive:
+        if audience.heartbeat or audience.narrow or not audience.owner_alone or not run.interactive:
             return Ritual.NONE
         try:
             with Root(run.workspace) as root:

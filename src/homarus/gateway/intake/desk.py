@@ -153,6 +153,8 @@ class Desk:
             session=key,
             tools=self.tools(key),
             turn=past.turn,
+            trust=Trust.OWNER,
+            chat_type="direct",
             sandbox=self.runtime.sandbox(key.agent_id, key),
             completed=past.completed,
             after_compaction=past.after_compaction,
