@@ -55,6 +55,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     retries: int = 32
     steer_boundary: Literal["tool", "model"] = "tool"
     steer_all: bool = False
+    # The chain of a model that a setting names for a purpose of its own; `ConfigError` where it names none.
+    chain_of: Callable[[str], Chain] = lambda _name: Chain((), "")
     # What memory says about the newest message, if it is asked before each reply: (citation, text).
     recalled: tuple[tuple[str, str], ...] = ()
     # What the model is told about its tools, in the fixed order that keeps the provider's cache warm.

@@ -18,13 +18,17 @@ from homarus.context.flush import FLUSH_PROMPT
 from homarus.context.pins import pinned
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
+from homarus.core.errors import ConfigError
+from homarus.core.events import Notice
 from homarus.core.later import later
 from homarus.core.messages import Assistant, Message
 from homarus.workspace.continuation import Carry
+from homarus.workspace.loader import read_sections
 
 if TYPE_CHECKING:
     from homarus.agent import flush as keeping
     from homarus.agent.turn import Given, Turn
+    from homarus.context.summarize import Ask
     from homarus.sessions import usage as costs
 else:
     costs = later("homarus.sessions.usage")
@@ -79,9 +83,24 @@ class Windows:
             live.writer.append("custom", costs.usage_note(purpose, answer), durable=False)
 
         async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
-            prompt = settings.memory_flush.prompt or FLUSH_PROMPT
-            saving = keeping.Saving(model, prepared.box, prepared.context, partial(count, "flush"))
-            return await saving.run(shown, prompt, services.today(turn.agent_id))
+            flushing = settings.memory_flush
+            try:
+                chain = prepared.chain_of(flushing.model) if flushing.model else None
+            except ConfigError as problem:
+                scene.given.emit(Notice(f"memory was not saved: {problem}", "warning"))
+                return False
+            saver = model.variant(chain, flushing.system_prompt or "") if chain or flushing.system_prompt else model
+            saving = keeping.Saving(saver, prepared.box, prepared.context, partial(count, "flush"))
+            return await saving.run(shown, flushing.prompt or FLUSH_PROMPT, services.today(turn.agent_id))
+
+        async def summarize(ask: Ask) -> str:
+            chain = prepared.chain_of(settings.model) if settings.model else prepared.chain
+            summaries = Summaries(prepared.client, chain, scene.given.cancel, partial(count, "compaction"))
+            return await summaries(ask)
+
+        def rules() -> str:
+            names = settings.post_compaction_sections
+            return read_sections(prepared.context.workspace, names, services.today(turn.agent_id)) if names else ""
 
         async def tell(moment: str, known: dict[str, Any]) -> list[str]:
             return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
@@ -97,23 +116,33 @@ class Windows:
         facts = WindowFacts(
             budget=budget_for(prepared.window_tokens, settings),
             compaction=settings,
-            pruning=agent.block("contextPruning", PruningSettings),
+            pruning=agent.block("contextPruning", PruningSettings).for_provider(prepared.chain.primary.provider),
             call=_engine_call(scene),
             fixed_tokens=self._fixed.of(scene.speech.system.text, prepared.specs),
             heartbeat=turn.heartbeat,
+            writable=_can_save(prepared),
+            verbose=(turn.levels.get("verbose") or live.entry.verbose_level or "off") != "off",
         )
         ports = Ports(
             host=services.engines(turn.agent_id),
             cycle=Counts(live, prepared.guard),
-            summarize=Summaries(prepared.client, prepared.chain, scene.given.cancel, partial(count, "compaction")),
+            summarize=summarize,
             flush=flush,
             emit=scene.given.emit,
             clock=services.clock,
             tell=tell,
             add=model.add,
+            rules=rules,
             renew=renew,
         )
         return SessionWindow(live.writer, facts, ports)
+
+
+def _can_save(prepared: Prepared) -> bool:
+    """Say whether a turn can write down what is worth keeping."""
+    context = prepared.context
+    can_write = context.sandbox.can_write(str(context.workspace / "memory"))
+    return can_write and bool(prepared.box.tools.keys() & {"write", "memory_retain"})
 
 
 def _engine_call(scene: Scene) -> EngineCall:

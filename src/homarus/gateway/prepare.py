@@ -32,6 +32,7 @@ from homarus.models.access import Models
 from homarus.models.levels import speed
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
+from homarus.models.select import Chain
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
 from homarus.queue.settings import QueueSettings
@@ -146,6 +147,7 @@ class Preparer:
             params=self._params(turn, entry, ref),
             pin=_pin(entry),
             limit=limit,
+            chain_of=lambda name: Chain((self._models.names(agent).resolve(name).ref,), "config", strict=True),
             retries=retry_limit(len(self._models.client(agent).credentials(ref))),
             steer_boundary=queue.steer_boundary,
             steer_all=queue.steer_drain == "all",
