@@ -22,7 +22,7 @@ from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
-from homarus.workspace.continuation import MARKER
+from homarus.workspace.bootstrap import MARKER
 
 if TYPE_CHECKING:
     from homarus.context import compact

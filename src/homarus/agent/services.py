@@ -75,7 +75,7 @@ class ComposeRequest(Struct, frozen=True, kw_only=True):
     session_id: str
     prepared: Prepared
     entry: SessionEntry
-    completed: bool = False
+    after_compaction: bool = False
     occasion: str = ""
     heartbeat: bool = False
     interactive: bool = True
@@ -91,7 +91,7 @@ class Speech(Struct, frozen=True):
 
     system: SystemPrompt
     carrier: Callable[[Mapping[str, str]], tuple[str, dict[str, str]]]
-    carried: str = "none"
+    carried: bool = False
     # Given the report that the session keeps, returns the one of this run: the same object where nothing changed.
     report: Callable[[Any], Any] = lambda kept: kept
     skills: dict[str, Any] | None = None

@@ -33,7 +33,7 @@ from homarus.core.routes import Route, SessionKey
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sessions.codec import COLLECTED
-from homarus.workspace.continuation import Carry, earns_marker, marker
+from homarus.workspace.bootstrap import earns_marker, marker
 
 if TYPE_CHECKING:
     from homarus.agent import batch as batches
@@ -231,8 +231,8 @@ class TurnRunner:
         turn, live, prepared, speech = scene.turn, scene.live, scene.prepared, scene.speech
         now = epoch_ms(self._services.clock.now())
         usage, entry, ref = outcome.spent.usage, live.entry, prepared.chain.primary
-        carried = Carry(speech.carried)
-        if earns_marker(carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted) and not live.completed:
+        earned = earns_marker(carried=speech.carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted)
+        if earned and not live.completed:
             note = marker(self._services.clock.now(), run_id=turn.run_id, session_id=live.writer.session_id)
             live.writer.append("custom", {key: value for key, value in note.items() if key != "type"}, durable=False)
         fields: dict[str, Any] = {

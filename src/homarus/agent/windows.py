@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.agent.cycle import Counts
 from homarus.agent.fixed import FixedTokens
@@ -22,7 +23,6 @@ from homarus.core.errors import ConfigError
 from homarus.core.events import Notice
 from homarus.core.later import later
 from homarus.core.messages import Assistant, Message
-from homarus.workspace.continuation import Carry
 from homarus.workspace.loader import read_sections
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ def speech_for(turn: Turn, live: Live, prepared: Prepared) -> ComposeRequest:
         session_id=live.writer.session_id,
         prepared=prepared,
         entry=live.entry,
-        completed=live.completed,
         occasion=live.occasion,
         heartbeat=turn.heartbeat,
         interactive=turn.interactive,
@@ -106,10 +105,10 @@ class Windows:
             return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
 
         def renew() -> int | None:
-            if scene.speech.carried == Carry.FULL:
+            # Files that an earlier turn told are in the part that is summarised now.
+            system = services.compose(replace(speech_for(turn, live, prepared), after_compaction=True)).system
+            if system == scene.speech.system:
                 return None
-            # The files that this turn left out were in the part that is summarised now.
-            system = services.compose(speech_for(turn, live, prepared)).system
             model.instruct(system)
             return self._fixed.of(system.text, prepared.specs)
 

@@ -82,8 +82,6 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         chat_type="direct",
         turn=past.turn,
         session_id=past.session_id,
-        completed=past.completed,
-        after_compaction=past.after_compaction,
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)

@@ -15,14 +15,13 @@ from homarus.core.messages import Assistant, Message, User
 from homarus.core.routes import SessionKey
 from homarus.prompt.facts import RuntimeFacts, TurnFacts
 from homarus.prompt.volatile import said_in_view
-from homarus.sessions.entry import Compaction, Entry
+from homarus.sessions.entry import Entry
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.store import SessionStore
-from homarus.sessions.view import View, project, visible
-from homarus.workspace.continuation import has_completed
+from homarus.sessions.view import project, visible
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -33,8 +32,6 @@ class Past(Struct, frozen=True, kw_only=True):
     said: dict[str, str] = {}
     # What begins with the next turn: a session that is `new`, one after a `reset`, or nothing.
     occasion: str = "new"
-    completed: bool = False
-    after_compaction: bool = False
     tokens: int | None = None
     messages: dict[str, int] = {}
     skills: Any = None
@@ -72,8 +69,6 @@ def _with_log(past: Past, branch: Sequence[Entry]) -> Past:
         past,
         said=said_in_view(view),
         occasion="" if counts else past.occasion,
-        completed=has_completed(entry.data for entry in reversed(branch)),
-        after_compaction=isinstance(view.boundary, Compaction) and not project(View(None, (), view.after)),
         messages=dict(sorted(counts.items())),
     )
 

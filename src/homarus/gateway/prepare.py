@@ -285,7 +285,7 @@ class Preparer:
                 chat_type=request.chat_type,
                 heartbeat=request.heartbeat,
                 interactive=request.interactive,
-                completed=request.completed,
+                after_compaction=request.after_compaction,
                 session_id=request.session_id,
                 occasion=request.occasion,
             )

@@ -46,23 +46,26 @@ class ContextFile(Struct, frozen=True):
 class BootstrapContext(Struct, frozen=True):
     """What a turn carries of its workspace. `dynamic` may change between turns and never enters the system message.
 
+    `told` are files that ride on a user turn, once for as long as the history holds them and they stay the same.
     `truncated` says that the prompt must tell the model to read some files itself. `warnings` are for the log,
     `near_limit` for whoever looks at sizes.
     """
 
     files: tuple[ContextFile, ...] = ()
+    told: tuple[ContextFile, ...] = ()
     dynamic: tuple[ContextFile, ...] = ()
     truncated: bool = False
     warnings: tuple[str, ...] = ()
     near_limit: tuple[str, ...] = ()
     omitted: int = 0
     ritual: str = "none"
-    carried: str = "none"
+    # False where the configuration says that a prompt never carries files.
+    carried: bool = False
 
     @property
     def injected_chars(self) -> int:
-        """Return what all files together put into the system message, headings not counted."""
-        return sum(file.injected_chars for file in self.files)
+        """Return what all files together take of their budget, headings not counted."""
+        return sum(file.injected_chars for file in (*self.files, *self.told))
 
 
 def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Inert = neutralize) -> BootstrapContext:

@@ -156,8 +156,6 @@ class Desk:
             trust=Trust.OWNER,
             chat_type="direct",
             sandbox=self.runtime.sandbox(key.agent_id, key),
-            completed=past.completed,
-            after_compaction=past.after_compaction,
             session_id=past.session_id,
         )
         composed = self.runtime.composer.prompt_for(request)
