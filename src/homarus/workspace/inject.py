@@ -75,7 +75,7 @@ def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Iner
     """
     given = _unique(files)
     retired = any(
-        file.name == names.AGENTS and not file.last and _TOOLS_HEADING.search(file.content or "") for file in given
+        file.name == names.AGENTS and not file.last and has_tools_heading(file.content or "") for file in given
     )
     ordered = sorted(
         (file for file in given if not (retired and file.missing and file.name == names.TOOLS)),
@@ -94,6 +94,11 @@ def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Iner
         near_limit=tuple(budget.near) + budget.near_total(),
         omitted=budget.omitted,
     )
+
+
+def has_tools_heading(text: str) -> bool:
+    """Say whether AGENTS.md has a section for what stood in TOOLS.md: newer homes have no such file."""
+    return _TOOLS_HEADING.search(text) is not None
 
 
 def effectively_empty(text: str) -> bool:
