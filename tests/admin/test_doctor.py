@@ -26,6 +26,7 @@ from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
 from homarus.storage.locks import OwnerLock
+from homarus.workspace.names import SEEDED
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -82,10 +83,19 @@ def test_the_configuration_is_checked_by_the_validator_of_a_start(state: Path) -
 def test_a_workspace_that_nobody_uses_is_named(state: Path) -> None:
     for name in ("workspace", "workspace-old"):
         (state / name).mkdir()
-        (state / name / "AGENTS.md").write_text("x")
+        for file in SEEDED:
+            (state / name / file).write_text("x")
     findings = check_workspaces(home(state, "{}"))
     assert bad(findings) == ["workspace.extra"]
     assert findings[0].path.endswith("workspace-old")
+
+
+def test_a_workspace_without_a_default_file_is_not_in_place(state: Path) -> None:
+    (state / "workspace").mkdir()
+    (state / "workspace" / "AGENTS.md").write_text("x")
+    (finding,) = check_workspaces(home(state, "{}"))
+    assert finding.check == "workspace.incomplete"
+    assert finding.message == "has no SOUL.md, TOOLS.md, IDENTITY.md, USER.md, HEARTBEAT.md"
 
 
 def test_a_lock_is_stale_only_when_its_process_is_gone(state: Path) -> None:

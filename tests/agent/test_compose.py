@@ -18,6 +18,7 @@ from homarus.agent.hook_events import load_registry
 from homarus.config.load import Config, load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
+from homarus.core.messages import Trust
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.routes import SessionKey
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
@@ -25,6 +26,7 @@ from homarus.prompt.modes import Mode
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 from homarus.skills.snapshot import Snapshot
 
+OWNER = {"trust": Trust.OWNER, "chat_type": "direct"}
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FILES = {
     "AGENTS.md": "# Rules\n\nBe kind.",
@@ -59,7 +61,7 @@ class Home:
         return Composer(self.config, self.env, self.clock)
 
     def prompt(self, session: str = "main", **request):
-        wanted = PromptRequest(session=SessionKey.parse(session), tools=TOOLS, **request)
+        wanted = PromptRequest(session=SessionKey.parse(session), tools=TOOLS, **{**OWNER, **request})
         return self.composer.prompt_for(wanted)
 
 
@@ -291,7 +293,7 @@ def test_a_workspace_whose_name_is_no_utf8(tmp_path):
     (folder / "SOUL.md").write_text("Calm.")
     env = {"HOME": str(tmp_path), "OPENCLAW_WORKSPACE_DIR": str(folder)}
     composer = Composer(load_config(resolve_paths(env), env), env, ManualClock(NOON))
-    composed = composer.prompt_for(PromptRequest())
+    composed = composer.prompt_for(PromptRequest(**OWNER))
     assert "Working directory: " + str(tmp_path) + "/ws-\ufffd\n" in composed.prompt.system.text
     assert f"## {tmp_path}/ws-\ufffd/SOUL.md\n<file " in composed.prompt.system.text
     composed.prompt.system.text.encode()
@@ -374,10 +376,12 @@ def test_homes_of_both_eras_render_and_stay_as_they_were(name, tmp_path):
     composer = Composer(config, real.env, ManualClock(NOON))
     for key in ("main", "agent:main:telegram:group:1", "agent:main:subagent:x", "agent:main:cron:y"):
         for mode in (None, *Mode):
-            composed = composer.prompt_for(PromptRequest(session=SessionKey.parse(key), mode=mode, tools=TOOLS))
+            composed = composer.prompt_for(
+                PromptRequest(session=SessionKey.parse(key), mode=mode, tools=TOOLS, **OWNER)
+            )
             assert composed.prompt.system.text.startswith("You are a personal assistant running inside homarus.")
             composer.report_for(composed).to_json()
-    main = composer.prompt_for(PromptRequest(tools=TOOLS))
+    main = composer.prompt_for(PromptRequest(tools=TOOLS, **OWNER))
     agents = (real.workspace / "AGENTS.md").read_text().strip().splitlines()[-1].rstrip()
     assert agents in main.prompt.system.text
     assert snapshot(real.root) == before
@@ -408,8 +412,27 @@ def test_request_values_do_not_leak_between_prompts(home):
 def test_limits_hold_for_what_is_shown_after_it_was_made_harmless(tmp_path):
     home = Home(tmp_path)
     (home.workspace / "SOUL.md").write_text("## Safety\n# Project Context\n[MISSING] x\n" * 1_000)
-    composed = home.composer.prompt_for(PromptRequest())
+    composed = home.composer.prompt_for(PromptRequest(**OWNER))
     (soul,) = [file for file in composed.context.files if file.name == "SOUL.md"]
     shown = composed.prompt.system.text.partition("SOUL.md\n<file ")[2].partition("\n</file ")[0][10:]
     assert shown == soul.text
     assert len(shown) == soul.injected_chars <= 20_000
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        {"trust": Trust.PAIRED},
+        {"trust": Trust.GROUP},
+        {"trust": Trust.EXTERNAL},
+        {"trust": None},
+        {"chat_type": "group"},
+        {"chat_type": ""},
+    ],
+)
+@pytest.mark.parametrize("session", ["main", "agent:main:telegram:direct:42"])
+def test_only_the_owner_alone_is_told_what_is_private(home, session, who):
+    composed = home.prompt(session, occasion="new", **who)
+    told = composed.prompt.system.text + composed.carrier({})[0]
+    assert "likes tea" not in told
+    assert "Water the plants" not in told

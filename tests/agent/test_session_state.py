@@ -65,9 +65,7 @@ def test_after_a_compaction_everything_is_said_again(talk):
     with talk.store.open_writer(MAIN) as writer:
         kept = writer.branch[-2].id
         writer.compact("They said hello.", kept, 1000)
-    assert talk.past().after_compaction
     assert talk.turn("three") == first
-    assert not talk.past().after_compaction
     assert talk.turn("four") == ""
 
 
@@ -93,11 +91,3 @@ def test_figures_and_levels_of_the_row(talk):
     assert "channel=irc" in carrier
     assert "thinking=high" in carrier
     assert "shown to the user" in carrier
-
-
-def test_the_marker_of_a_full_turn(talk):
-    talk.turn("one")
-    assert not talk.past().completed
-    with talk.store.open_writer(MAIN) as writer:
-        writer.append("custom", {"customType": "openclaw:bootstrap-context:full", "data": {}})
-    assert talk.past().completed

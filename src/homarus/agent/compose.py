@@ -18,6 +18,7 @@ from homarus.agent.open_session import workspace_places
 from homarus.config.paths import expand
 from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock, epoch_ms
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.hooks.manifest import Facts
@@ -27,6 +28,7 @@ from homarus.prompt.gather import docs_path, find_zone, machine, repo_root, text
 from homarus.prompt.guard import inert
 from homarus.prompt.modes import Mode, mode_for
 from homarus.prompt.section import Section, Tier
+from homarus.prompt.sections.project import told_sections
 from homarus.prompt.sections.tooling import tool_notes
 from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
 from homarus.prompt.volatile import Said, render_volatile
@@ -98,11 +100,12 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     turn: TurnFacts = TurnFacts()
     provider: Contribution = Contribution()
     sandbox: SandboxSpec | None = None
+    # Who wrote, and in what kind of chat; what is not known gives fewer rights.
+    trust: Trust | None = None
     chat_type: str = ""
     heartbeat: bool = False
     light: bool = False
     interactive: bool = True
-    completed: bool = False
     after_compaction: bool = False
     session_id: str = ""
     # A child may have a folder of its own for a workspace.
@@ -130,7 +133,7 @@ class ComposedPrompt(Struct, frozen=True):
     def mark(self) -> str:
         """Return what tells this prompt, with all that a report says of it, from any other. It costs a tenth of the report."""
         request, agent, context = self.request, self.agent, self.context
-        files = [replace(file, text="") for file in (*context.files, *context.dynamic)]
+        files = [replace(file, text="") for file in (*context.files, *context.told, *context.dynamic)]
         sandbox = (agent.sandbox_mode, request.sandbox is not None and request.sandbox.enforced)
         named = (str(self.session), request.session_id, self.facts.turn.runtime.model, self.facts.stable.workspace)
         return digest((self.prompt.system.text, request.tools, files, agent.settings.limits, sandbox, named)).hex()
@@ -247,6 +250,7 @@ class Composer:
             sandbox=_sandbox(request.sandbox, elevated=agent.elevated),
             ritual=context.ritual,
             files=context.files,
+            told=tuple(file.name for file in context.told),
             files_cut=context.truncated,
             reasoning_tags=request.provider.reasoning_tags,
             provider_prefix=request.provider.stable_prefix,
@@ -280,6 +284,7 @@ class Composer:
             runtime=runtime,
             zone=zone,
             today=turn.today or today(self._clock.now(), zone),
+            extras=(*told_sections(context.told), *turn.extras),
             heartbeat_file=context.dynamic[0] if context.dynamic else None,
             heartbeat_prompt=turn.heartbeat_prompt or agent.heartbeat_prompt,
             owners=turn.owners or agent.owners,
@@ -313,6 +318,7 @@ def _sandbox(spec: SandboxSpec | None, *, elevated: bool) -> SandboxFacts | None
 def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
     audience = Audience(
         session=session,
+        trust=request.trust,
         chat_type=request.chat_type,
         heartbeat=request.heartbeat or session.kind is SessionKind.HEARTBEAT,
         light=request.light,
@@ -325,7 +331,6 @@ def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
         agent_id=agent.id,
         session_key=str(session),
         session_id=request.session_id,
-        completed=request.completed,
         after_compaction=request.after_compaction,
         interactive=request.interactive and session.kind not in _QUIET,
         can_read_files=any(spec.name == "read" for spec in request.tools),

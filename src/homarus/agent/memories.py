@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.core.messages import Trust
 from homarus.memory.settings import MemorySettings, database_path
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
@@ -80,7 +79,7 @@ def open_memory(
 def wants_recall(settings: MemorySettings, turn: Turn) -> bool:
     """Say whether memory is asked before this turn: the owner's own words, where nobody else reads along."""
     asked = settings.enabled and settings.pre_reply.enabled and bool(turn.text.strip())
-    return asked and turn.trust is Trust.OWNER and not turn.heartbeat and Audience(turn.session).sees_memory
+    return asked and not turn.heartbeat and Audience(turn.session, turn.trust, turn.chat_type).sees_memory
 
 
 async def recall_before(memory: Memory, turn: Turn, session_id: str) -> tuple[tuple[str, str], ...]:

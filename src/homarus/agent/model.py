@@ -51,6 +51,18 @@ class ChainModel:
         request = replace(self._request, messages=messages, tool_choice=None if tools else "none")
         return self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
 
+    def variant(self, chain: Chain | None, more: str = "") -> ChainModel:
+        """Return the same model, or another one, with more at the end of its instructions."""
+        system = self._request.system
+        if more.strip():
+            system = SystemPrompt(system.stable, f"{system.session}\n\n{more.strip()}".strip())
+        if chain is None:
+            request = replace(self._request, system=system)
+            return ChainModel(self._client, self._chain, request, pin=self._pin, deadline=self._deadline)
+        # The credential that is pinned belongs to the session's own model.
+        request = replace(self._request, system=system, model=chain.primary.key)
+        return ChainModel(self._client, chain, request, deadline=self._deadline)
+
     def instruct(self, system: SystemPrompt) -> None:
         """Go on with another system prompt: a compaction took from the history what this one says again."""
         self._system = system

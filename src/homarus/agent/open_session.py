@@ -29,7 +29,7 @@ from homarus.sessions.store import SessionStore
 from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
 from homarus.workspace.agents import resolve_workspace
-from homarus.workspace.continuation import MARKER
+from homarus.workspace.bootstrap import MARKER
 from homarus.workspace.seed import Places, Seeded, ensure_workspace
 from homarus.workspace.settings import WorkspaceSettings
 

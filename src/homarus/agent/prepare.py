@@ -78,7 +78,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         agent, override=turn.model or stored_override(entry, turn.session), images=bool(turn.images)
     )
     ref = chain.primary
-    info = home.models.info(ref)
+    info, window = home.models.info(ref), home.models.window(agent, ref)
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
     layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
@@ -92,7 +92,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         model=ref.key,
         thinking=thinking,
         vision=info.sees,
-        window_tokens=info.window,
+        window_tokens=window,
         background="process" in box.tools,
     )
     return Prepared(
@@ -106,7 +106,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         guard=LoopGuard(home.config.block("tools.loopDetection", LoopSettings)),
         meter=_meter(home, turn),
         thinking=thinking,
-        window_tokens=info.window,
+        window_tokens=window,
         params=_params(home, turn, entry, ref),
         pin=_pin(entry),
         limit=limit,
@@ -224,7 +224,9 @@ def _params(home: Home, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[
     return {**params, "serviceTier": tier} if tier else params
 
 
-def compose_turn(home: Home, turn: Turn, live: OpenSession, prepared: Prepared) -> ComposedPrompt:
+def compose_turn(
+    home: Home, turn: Turn, live: OpenSession, prepared: Prepared, *, after_compaction: bool = False
+) -> ComposedPrompt:
     """Make the prompt of a turn, as its session stands now."""
     extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in turn.notes)
     lead = ""
@@ -256,9 +258,11 @@ def compose_turn(home: Home, turn: Turn, live: OpenSession, prepared: Prepared) 
             session_facts=SessionFacts(extra=bounds.rules) if bounds else SessionFacts(),
             workspace=_own_folder(bounds) if bounds else None,
             sandbox=prepared.context.sandbox,
+            trust=prepared.context.trust,
+            chat_type=turn.chat_type,
             heartbeat=turn.heartbeat,
             interactive=turn.interactive,
-            completed=live.completed,
+            after_compaction=after_compaction,
             session_id=live.writer.session_id,
             occasion=live.occasion,
         )

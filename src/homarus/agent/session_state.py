@@ -12,18 +12,17 @@ from msgspec.structs import replace
 from homarus.agent.compose import PromptRequest
 from homarus.config.view import Config
 from homarus.core.clock import Clock, SystemIds
-from homarus.core.messages import Assistant, Message, User
+from homarus.core.messages import Assistant, Message, Trust, User
 from homarus.core.routes import SessionKey
 from homarus.models.ref import split_ref
 from homarus.prompt.facts import RuntimeFacts, TurnFacts
 from homarus.prompt.volatile import said_in_view
-from homarus.sessions.entry import Compaction, Entry
+from homarus.sessions.entry import Entry
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
-from homarus.sessions.view import View, project, visible
-from homarus.workspace.continuation import has_completed
+from homarus.sessions.view import project, visible
 
 if TYPE_CHECKING:
     from homarus.agent.home import Home
@@ -38,8 +37,6 @@ class SessionState(Struct, frozen=True, kw_only=True):
     said: dict[str, str] = {}
     # What begins with the next turn: a session that is `new`, one after a `reset`, or nothing.
     occasion: str = "new"
-    completed: bool = False
-    after_compaction: bool = False
     tokens: int | None = None
     messages: dict[str, int] = {}
     skills: Any = None
@@ -81,8 +78,8 @@ def prompt_report(home: Home, key: SessionKey, *, fresh: bool = False) -> Report
             tools=tuple(tool.spec for tool in home.toolkit.box(key.agent_id).tools.values()),
             turn=past.turn,
             sandbox=home.sandbox(key.agent_id, key),
-            completed=past.completed,
-            after_compaction=past.after_compaction,
+            trust=Trust.OWNER,
+            chat_type="direct",
             session_id=past.session_id,
         )
     )
@@ -100,8 +97,6 @@ def _with_log(past: SessionState, branch: Sequence[Entry]) -> SessionState:
         past,
         said=said_in_view(view),
         occasion="" if counts else past.occasion,
-        completed=has_completed(entry.data for entry in reversed(branch)),
-        after_compaction=isinstance(view.boundary, Compaction) and not project(View(None, (), view.after)),
         messages=dict(sorted(counts.items())),
     )
 

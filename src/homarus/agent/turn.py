@@ -35,7 +35,7 @@ from homarus.sessions.codec import COLLECTED
 from homarus.sessions.row import SessionEntry
 from homarus.tools.tool import Taint
 from homarus.tools.wish import ExecWish
-from homarus.workspace.continuation import Carry, earns_marker, marker
+from homarus.workspace.bootstrap import earns_marker, marker
 
 if TYPE_CHECKING:
     from homarus.agent.compose import ComposedPrompt
@@ -100,6 +100,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     trust: Trust = Trust.OWNER
+    # `direct`, `group`, `channel` or `room`; what is private stays out of a chat of which nobody says that it is direct.
+    chat_type: str = ""
     # Who wrote what it answers, as their channel names them.
     senders: tuple[str, ...] = ()
     # What stands behind it that nobody trusted wrote: a message of another session hands its own on.
@@ -251,8 +253,10 @@ class TurnRunner:
         """Write down what the turn used and how it ended, in the session's row."""
         now = self._home.clock.now()
         usage, entry, ref = outcome.spent.usage, live.entry, prepared.chain.primary
-        carried = Carry(prompt.context.carried)
-        if earns_marker(carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted) and not live.completed:
+        earned = earns_marker(
+            carried=prompt.context.carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted
+        )
+        if earned and not live.completed:
             note = marker(now, run_id=turn.run_id, session_id=live.writer.session_id)
             live.writer.append("custom", {key: value for key, value in note.items() if key != "type"}, durable=False)
         fields: dict[str, Any] = {

@@ -16,17 +16,21 @@ from homarus.context.flush import FLUSH_PROMPT
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.clock import epoch_ms
+from homarus.core.errors import ConfigError
+from homarus.core.events import Notice
 from homarus.core.messages import Assistant, Message
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
+from homarus.models.select import Chain
 from homarus.storage.cache import BoundedCache
 from homarus.tools.loopguard import LoopGuard
-from homarus.workspace.continuation import Carry
+from homarus.workspace.loader import read_sections
 
 if TYPE_CHECKING:
     from homarus.agent.compose import ComposedPrompt
     from homarus.agent.home import Home
     from homarus.agent.turn import Turn
+    from homarus.context.summarize import Ask
 
 _prompt_tokens: BoundedCache[str, tuple[tuple[ToolSpec, ...], int]] = BoundedCache(16)
 
@@ -97,6 +101,10 @@ def open_window(
     agent = home.config.agent(turn.agent_id)
     settings = agent.block("compaction", CompactionSettings)
 
+    def chain_of(name: str) -> Chain:
+        """Return the model that a setting names for a purpose of its own; `ConfigError` where there is none."""
+        return Chain((home.models.names(agent).resolve(name).ref,), "config", strict=True)
+
     def count(purpose: str, answer: Assistant) -> None:
         from homarus.sessions.usage import usage_note
 
@@ -106,24 +114,39 @@ def open_window(
     async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
         from homarus.agent.flush import MemoryFlush
 
-        saving = MemoryFlush(model, prepared.box, prepared.context, partial(count, "flush"))
-        return await saving.run(shown, settings.memory_flush.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
+        flushing = settings.memory_flush
+        try:
+            chain = chain_of(flushing.model) if flushing.model else None
+        except ConfigError as problem:
+            turn.emit(Notice(f"memory was not saved: {problem}", "warning"))
+            return False
+        saver = model.variant(chain, flushing.system_prompt or "") if chain or flushing.system_prompt else model
+        saving = MemoryFlush(saver, prepared.box, prepared.context, partial(count, "flush"))
+        return await saving.run(shown, flushing.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
+
+    async def summarize(ask: Ask) -> str:
+        chain = chain_of(settings.model) if settings.model else prepared.chain
+        return await Summaries(prepared.client, chain, turn.cancel, partial(count, "compaction"))(ask)
+
+    def rules() -> str:
+        names = settings.post_compaction_sections
+        return read_sections(prepared.context.workspace, names, home.today(turn.agent_id)) if names else ""
 
     async def tell(moment: str, known: dict[str, Any]) -> list[str]:
         return await home.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
 
     def renew() -> int | None:
-        if prompt.context.carried == Carry.FULL:
+        # Files that an earlier turn told are in the part that is summarised now.
+        system = compose_turn(home, turn, live, prepared, after_compaction=True).prompt.system
+        if system == prompt.prompt.system:
             return None
-        # The files that this turn left out were in the part that is summarised now.
-        system = compose_turn(home, turn, live, prepared).prompt.system
         model.instruct(system)
         return prompt_tokens(system.text, prepared.specs)
 
     facts = WindowFacts(
         budget=budget_for(prepared.window_tokens, settings),
         compaction=settings,
-        pruning=agent.block("contextPruning", PruningSettings),
+        pruning=agent.block("contextPruning", PruningSettings).for_provider(prepared.chain.primary.provider),
         call=EngineCall(
             session_id=live.writer.session_id,
             session_key=str(turn.session),
@@ -136,16 +159,26 @@ def open_window(
         ),
         fixed_tokens=prompt_tokens(prompt.prompt.system.text, prepared.specs),
         heartbeat=turn.heartbeat,
+        writable=_can_save(prepared),
+        verbose=(turn.levels.get("verbose") or live.entry.verbose_level or "off") != "off",
     )
     ports = Ports(
         host=home.engine(turn.agent_id),
         cycle=CompactionState(live, prepared.guard),
-        summarize=Summaries(prepared.client, prepared.chain, turn.cancel, partial(count, "compaction")),
+        summarize=summarize,
         flush=flush,
         emit=turn.emit,
         clock=home.clock,
         tell=tell,
         add=model.add,
+        rules=rules,
         renew=renew,
     )
     return SessionWindow(live.writer, facts, ports)
+
+
+def _can_save(prepared: Prepared) -> bool:
+    """Say whether a turn can write down what is worth keeping."""
+    context = prepared.context
+    can_write = context.sandbox.can_write(str(context.workspace / "memory"))
+    return can_write and bool(prepared.box.tools.keys() & {"write", "memory_retain"})

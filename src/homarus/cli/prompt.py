@@ -49,6 +49,7 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     from homarus.agent.session_state import SessionState, session_state
     from homarus.agent.toolkit import tool_specs
     from homarus.core.errors import ConfigError, Denied, StorageError
+    from homarus.core.messages import Trust
     from homarus.prompt.modes import Mode
     from homarus.prompt.sections.tooling import in_order
     from homarus.workspace.agents import resolve_workspace
@@ -77,10 +78,10 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         tools=in_order(tool_specs(config, session.agent_id)) if mode != "none" else (),
         skills=composer.skills_for(session.agent_id, past.skills),
         sandbox=sandbox,
+        trust=Trust.OWNER,
+        chat_type="direct",
         turn=past.turn,
         session_id=past.session_id,
-        completed=past.completed,
-        after_compaction=past.after_compaction,
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)

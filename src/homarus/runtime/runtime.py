@@ -162,6 +162,7 @@ class Runtime:
         """Return the turn that answers a batch of messages; without one, a turn that nobody wrote for."""
         newest = batch.newest if batch else None
         items = batch.items if batch else ()
+        chats = [item.inbound.chat_type for item in items] or ["group" if key.is_shared else "direct"]
         facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
         config = self.home.config
         queue = config.block("messages.queue", QueueSettings)
@@ -176,6 +177,7 @@ class Runtime:
             images=batch.images if batch else (),
             # Of several who speak at once, the least trusted counts.
             trust=max((item.trust for item in items), key=list(Trust).index, default=Trust.OWNER),
+            chat_type=next((chat for chat in chats if chat != "direct"), "direct"),
             senders=tuple(dict.fromkeys([item.inbound.sender for item in items])),
             taint=tuple(dict.fromkeys(source for item in items for source in sources(item.trust, item.facts))),
             bounds=self.children.bounds(key),

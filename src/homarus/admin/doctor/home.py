@@ -7,9 +7,12 @@ import os
 from pathlib import Path
 
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.agent.open_session import workspace_places
 from homarus.config.blocks import validate
 from homarus.workspace import names
-from homarus.workspace.agents import all_workspaces
+from homarus.workspace.agents import all_workspaces, resolve_workspace
+from homarus.workspace.seed import missing_files
+from homarus.workspace.settings import WorkspaceSettings
 
 _SEVERITIES = {"error": Severity.ERROR, "warning": Severity.WARNING, "info": Severity.INFO}
 
@@ -50,6 +53,13 @@ def check_workspaces(home: Home) -> list[Finding]:
             findings.append(
                 Finding("workspace.read_only", Severity.WARNING, "cannot be written", str(workspace), "check its owner")
             )
+    places = workspace_places(home.config.paths)
+    for agent in home.config.agents:
+        workspace = resolve_workspace(home.config, agent.id, home.env)
+        gone = missing_files(workspace, agent.block("", WorkspaceSettings), places) if workspace.is_dir() else ()
+        if gone:
+            message, cure = f"has no {', '.join(gone)}", "run 'homarus setup'"
+            findings.append(Finding("workspace.incomplete", Severity.INFO, message, str(workspace), cure))
     state = home.config.paths.state_dir
     real = {workspace.resolve() for workspace in known}
     for folder in sorted(state.glob("workspace*")):
