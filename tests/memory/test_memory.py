@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from homarus.memory import Memory
+from homarus.memory.memory import NoDay
 from homarus.memory.results import parse_citation
 from homarus.memory.settings import MemorySettings, QuerySettings
 from homarus.storage.sqlite import transaction
@@ -552,3 +553,10 @@ def test_no_line_in_a_note_can_break_a_search(notes, line):
 )
 def test_citations_are_read_whatever_they_say(given, found):
     assert parse_citation(given) == found
+
+
+@pytest.mark.parametrize("given", ["soon", "2026-13-01", "²d", "9" * 5000 + "x", "d"])
+def test_only_a_day_is_blamed_for_being_no_day(notes, given):
+    with pytest.raises(NoDay, match="is no day; write YYYY-MM-DD"):
+        notes.open().recall("rent", since=given)
+    assert len(notes.open().recall("rent", since="9" * 5000 + "d")) == 0

@@ -34,6 +34,10 @@ Day = date | str | None
 FOLDER, DATABASE = ".memory", "index.sqlite"
 
 
+class NoDay(ValueError):
+    """What was given as a day is none."""
+
+
 class Memory:
     """Recall over the notes of one workspace.
 
@@ -338,6 +342,11 @@ def _day(given: Day, today: date) -> date | None:
         return given
     text = given.strip().lower()
     units = {"d": 1, "w": 7, "m": 30, "y": 365}
-    if len(text) > 1 and text[-1] in units and text[:-1].isdigit():
-        return date.fromordinal(max(1, today.toordinal() - int(text[:-1]) * units[text[-1]]))
-    return date.fromisoformat(text)
+    if len(text) > 1 and text[-1] in units and text[:-1].isascii() and text[:-1].isdigit():
+        return date.fromordinal(max(1, today.toordinal() - int(text[:-1][:7]) * units[text[-1]]))
+    try:
+        return date.fromisoformat(text)
+    except ValueError as problem:
+        raise NoDay(
+            f"'{given}' is no day; write YYYY-MM-DD, or a span back from today such as 30d, 6w, 3m, 1y"
+        ) from problem
