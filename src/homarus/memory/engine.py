@@ -93,8 +93,10 @@ class Request(Struct, frozen=True, kw_only=True):
 class Engine:
     """Ranks and packs. `forget` must be called whenever the index changed."""
 
-    def __init__(self, settings: MemorySettings, embedders: Embedders) -> None:
+    def __init__(self, settings: MemorySettings, embedders: Embedders, *, resident: int | None = None) -> None:
+        """`resident` is how many lines' vectors are held in memory at most."""
         self.settings = settings
+        self._resident = {} if resident is None else {"resident": resident}
         self.embedders = embedders
         self.known = Known(Postings(), Lines())
         self._vectors: Vectors | None = None
@@ -115,7 +117,9 @@ class Engine:
             from homarus.memory.vectors import Vectors
 
             cache = self.settings.cache
-            self._vectors = Vectors(choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries)
+            self._vectors = Vectors(
+                choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries, **self._resident
+            )
         return choice
 
     @property
@@ -124,12 +128,15 @@ class Engine:
         embedder = self.choice.embedder
         return (embedder.provider, embedder.model) if embedder else ("none", "")
 
-    @property
-    def degraded(self) -> str:
-        """Say what is missing from the best answer that the settings ask for."""
+    def degraded(self, conn: sqlite3.Connection, *, count: bool = False) -> str:
+        """Say what is missing from the best answer that the settings ask for; `count` looks for lines without vectors anew."""
         reasons = [self.choice.degraded]
-        if self._missing:
-            reasons.append(f"{self._missing:,} passages have no vectors yet; run 'homarus memory index'")
+        if self._vectors:
+            if count:
+                self._missing = self._vectors.missing(conn)
+            if self._missing:
+                reasons.append(f"{self._missing:,} passages have no vectors yet; run 'homarus memory index'")
+            reasons.append(self._vectors.limits(conn))
         return "; ".join(reason for reason in reasons if reason)
 
     def forget(self) -> None:
@@ -185,7 +192,7 @@ class Engine:
             model=model,
             fallback=self.choice.fallback,
             tokens=packer.spent,
-            degraded=self.degraded,
+            degraded=self.degraded(conn),
         )
 
     @property
@@ -223,7 +230,7 @@ class Engine:
             provider=provider,
             model=model,
             fallback=self.choice.fallback,
-            degraded=self.degraded,
+            degraded=self.degraded(conn),
         )
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:

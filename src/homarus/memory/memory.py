@@ -219,7 +219,7 @@ class Memory:
                 provider=provider,
                 model=model,
                 watch=way(self.watched()) if self.settings.sync.watch else "off",
-                degraded=self._store.problem or self._engine.degraded,
+                degraded=self._store.problem or self._engine.degraded(conn, count=True),
                 stale=self._stale or self._sync.stale(conn),
                 problems=self._problems,
             )
