@@ -30,7 +30,7 @@ from homarus.memory.rank import Filters, Known, Ranked, rank
 from homarus.memory.read import Explanation
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.rows import FileRow, Lines
-from homarus.memory.settings import MemorySettings
+from homarus.memory.settings import MIN_SCORE, MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
 
@@ -197,7 +197,7 @@ class Engine:
 
     @property
     def _ranks_chunks(self) -> bool:
-        return self.settings.query.ranking == "hybrid"
+        return self.settings.query.ranks_chunks
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
         from homarus.memory.chunk_vectors import ChunkVectors
@@ -285,18 +285,20 @@ class Engine:
         covered = ranked.columns["covered"]
         order = [index for index in order if ranked.rows[index].kind != "heading" or covered[index] >= 0.5]
         if request.budget is None:
-            order = self._strong_enough(ranked, speaking(ranked, order), request, strength)
+            order = self._strong_enough(ranked, order, request, strength)
         return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
 
     def _strong_enough(self, ranked: Ranked, order: list[int], request: Request, strength: list[float]) -> list[int]:
-        """Drop what is weak. The default never hides what is nearly as good as the best: better a weak match than silence."""
-        least = request.min_score
+        """Drop what is weaker than the score that somebody named; where nobody did, only what is much weaker than the best.
+
+        A line that holds all the words asked for is always shown.
+        """
+        said = speaking(ranked, order) or order[: request.limit]  # better a weak match than silence
+        least = request.min_score if request.min_score is not None else self.settings.query.min_score
         if least is None:
-            least = min(
-                self.settings.query.min_score, CLOSE * max((strength[index] for index in order[:1]), default=0.0)
-            )
+            least = min(MIN_SCORE, CLOSE * max((strength[index] for index in said[:1]), default=0.0))
         covered = ranked.columns["covered"]
-        return [index for index in order if strength[index] >= least or covered[index] >= 0.999]
+        return [index for index in said if strength[index] >= least or covered[index] >= 0.999]
 
     def _strength(self, ranked: Ranked) -> list[float]:
         """Return scores that mean the same for every question, in the order of the ranking.

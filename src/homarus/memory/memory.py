@@ -141,7 +141,7 @@ class Memory:
             today=self.today(),
             limit=max(1, max_results if max_results is not None else self.settings.query.max_results),
             min_score=min_score,
-            sources=frozenset(sources),
+            sources=self._sources(sources),
         )
         return self._answer(request)
 
@@ -174,7 +174,7 @@ class Memory:
             as_of=_day(as_of, today),
             entities=(entities,) if isinstance(entities, str) else tuple(entities),
             kinds=(kinds,) if isinstance(kinds, str) else tuple(kinds),
-            sources=frozenset(sources),
+            sources=self._sources(sources),
         )
         return self._answer(request)
 
@@ -259,6 +259,11 @@ class Memory:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _sources(self, named: Iterable[str]) -> frozenset[str]:
+        """Return what a question is limited to; empty for everything that is indexed."""
+        searched = self.settings.searched
+        return frozenset(named) or (frozenset() if "memory" in searched else searched)
 
     def _answer(self, request: Request) -> Answer:
         started = self.clock.monotonic()
