@@ -69,6 +69,8 @@ class SandboxSpec(Struct, frozen=True):
     locked: tuple[str, ...] = ()
     # Folders that no command sees, even where they lie in a folder of the system's: the home and the state folder.
     hidden: tuple[str, ...] = ()
+    # The one repository that may change. Only for a command that is git and nothing else: see `tools/git`.
+    commits: str = ""
 
     @property
     def enforced(self) -> bool:
@@ -122,6 +124,7 @@ class SandboxSpec(Struct, frozen=True):
             and set(other.env) <= set(self.env)
             and set(self.locked) <= set(other.locked)
             and set(self.hidden) <= set(other.hidden)
+            and other.commits in {"", self.commits}
         )
 
     def _narrow_access(self, wish: SandboxSpec) -> Access:
