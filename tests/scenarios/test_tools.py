@@ -144,3 +144,31 @@ async def test_no_junk_is_taken_for_a_bug_of_ours(tmp_path: Path, seed: int, cou
             result = await call_tool(runtime, agent.session, tool.name, arguments, Trust.OWNER)
             assert "unexpectedly" not in result.text, (tool.name, arguments)
             assert len(result.text) < 70_000
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("exec", {"command": "cat ~/.openclaw/openclaw.json; echo x > made"}),
+        ("read", {"path": ".openclaw/openclaw.json"}),
+        ("write", {"path": ".ssh/authorized_keys", "content": "evil"}),
+        ("write", {"path": ".openclaw/openclaw.json", "content": '{tools: {exec: {mode: "full"}}}'}),
+        ("edit", {"path": ".openclaw/openclaw.json", "oldText": "secret", "newText": "evil"}),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"}),
+        ("grep", {"pattern": "secret"}),
+        ("find", {"pattern": "*"}),
+        ("ls", {}),
+    ],
+)
+@pytest.mark.parametrize("backend", ["podman", "ssh"])
+async def test_without_a_usable_sandbox_nothing_runs_and_no_file_is_touched(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], backend: str
+) -> None:
+    """The workspace is the home itself: whatever got through would show keys, or change the rules."""
+    config = f'{{agents: {{defaults: {{workspace: "{tmp_path}", sandbox: {{backend: "{backend}"}}}}}}, x: "secret"}}'
+    text, _ = await run(tmp_path, Caller(tool, **arguments), config)
+    assert text.startswith("Denied: ")
+    assert f"sandbox.backend '{backend}' is not supported" in text
+    assert (tmp_path / ".openclaw" / "openclaw.json").read_text() == config
+    assert not (tmp_path / ".ssh").exists()
+    assert not (tmp_path / "made").exists()

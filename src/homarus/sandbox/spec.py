@@ -71,6 +71,13 @@ class SandboxSpec(Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     # The one repository that may change. Only for a command that is git and nothing else: see `tools/git`.
     commits: str = ""
+    # Why there is no sandbox although one is wanted, and what to do about it: then no command starts and no file is touched.
+    refused: str = ""
+
+    @classmethod
+    def nothing(cls, workspace: str, why: str) -> SandboxSpec:
+        """Return what is left where a sandbox is wanted and cannot be had."""
+        return cls(Backend.BWRAP, workspace, Access.NONE, refused=why)
 
     @property
     def enforced(self) -> bool:
@@ -108,6 +115,7 @@ class SandboxSpec(Struct, frozen=True):
             env=tuple(name for name in wish.env if not self.enforced or name in self.env),
             locked=tuple(sorted({*self.locked, *wish.locked})),
             hidden=tuple(sorted({*self.hidden, *wish.hidden})),
+            refused=self.refused or wish.refused,
         )
 
     def contains(self, other: SandboxSpec) -> bool:

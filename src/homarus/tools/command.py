@@ -108,7 +108,7 @@ def _on_host(plan: Plan, parsed: Parsed) -> Plan:
 def _spec(spec: SandboxSpec, host: str) -> SandboxSpec:
     if host == "sandbox" and not spec.enforced:
         raise Denied("this session has no sandbox, so nothing can run in it", cure="leave host out")
-    return replace(spec, backend=Backend.OFF) if host == "host" else spec
+    return replace(spec, backend=Backend.OFF, refused="") if host == "host" else spec
 
 
 def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:
