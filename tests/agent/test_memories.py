@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from homarus.core.errors import StorageError
 from homarus.agent.memories import recall_before
+from homarus.core.errors import StorageError
 from homarus.memory.settings import MemorySettings, PreReply
 
 

@@ -28,8 +28,7 @@ from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.remember import remembered
-from homarus.sandbox.settings import SandboxSettings
-from homarus.sandbox.spec import Access, Backend, SandboxSpec
+from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.store import SessionStore
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
@@ -102,13 +101,15 @@ class Home:
         return self.clock.now().astimezone(self.zone(agent_id)).date()
 
     def sandbox(self, agent_id: str, session: SessionKey, *, always: bool = False) -> SandboxSpec:
-        """Return where this session's commands run; without a usable sandbox, nowhere. `always` wants one in any case."""
+        """Return where this session's commands run; without a usable sandbox, nowhere, and no file is touched.
+
+        `always` wants a sandbox in any case.
+        """
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
             return sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
-        except Denied:
-            access = agent.block("sandbox", SandboxSettings).workspace_access
-            return SandboxSpec(Backend.BWRAP, str(workspace), Access(access))
+        except Denied as problem:
+            return SandboxSpec.nothing(str(workspace), str(problem))
 
     def zone(self, agent_id: str) -> tzinfo:
         """Return the time zone of an agent's user."""
