@@ -20,7 +20,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import Notice, RunEnded, RunEvent, RunStarted
 from homarus.core.messages import Image, Inbound, Trust, Usage
 from homarus.core.routes import SessionKey
-from homarus.delivery.directives import Directives
+from homarus.delivery.markup import Directives
 from homarus.delivery.sanitize import shape
 from homarus.gateway.app import Runtime
 from homarus.gateway.feed import EventFeed
