@@ -16,7 +16,7 @@ from homarus.agent.budget import Meter, Spending
 from homarus.agent.compose import Composer
 from homarus.agent.hook_events import HookEvents, load_registry
 from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
-from homarus.agent.sandbox_for import SkillMounts, sandbox_for, sandbox_works
+from homarus.agent.sandbox_for import SkillMounts, sandbox_for
 from homarus.agent.toolkit import Toolkit
 from homarus.config.keypath import parse_path
 from homarus.config.load import remember_good
@@ -27,6 +27,7 @@ from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
+from homarus.sandbox.process import available
 from homarus.sandbox.remember import remembered
 from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.store import SessionStore
@@ -59,7 +60,7 @@ class Home:
         # Each agent's zone, and the document that said so.
         self._zones: dict[str, tuple[tzinfo, object]] = {}
         self._skills = SkillMounts(config)
-        self._works = remembered(config.paths.own_dir / "sandbox", sandbox_works, clock)
+        self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
         hooks = load_registry(config, env, self.workspace(config.default_agent.id))
         self.tell = HookEvents(hooks, self)
         self.composer = Composer(config, env, clock, hooks=hooks)
