@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from homarus.agent.channelrules import channel_layers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from homarus.config.paths import Paths
 from homarus.config.view import Config, Content
 from homarus.core.messages import Trust
 from homarus.core.routes import Route, SessionKey
-from homarus.gateway.channelrules import channel_layers
 from homarus.tools.policy import ALIASES, PROFILES, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.registry import every_tool
 from homarus.tools.settings import PatchSwitch

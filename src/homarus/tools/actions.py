@@ -15,11 +15,11 @@ from homarus.tools.paths import Reach, locate, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, allowing, said
 
 if TYPE_CHECKING:
-    from homarus.tools import egress as fetching
+    from homarus.net import egress as fetching
     from homarus.tools import target
     from homarus.tools.services import GatewayControl, Scheduler, Sender, VisionBackend
 else:
-    fetching = later("homarus.tools.egress")
+    fetching = later("homarus.net.egress")
     target = later("homarus.tools.target")
 
 

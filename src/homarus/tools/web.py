@@ -1,6 +1,6 @@
 """web_fetch and web_search: pages and results as text, marked as what they are: words of strangers.
 
-Search engines are data: how each is asked, and how its answer is read. The connections are `egress`.
+Search engines are data: how each is asked, and how its answer is read. The connections are `net.egress`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools.egress import Egress, Fetched
+    from homarus.net.egress import Egress, Fetched
 
 _TEXTUAL = (
     "text/",
@@ -77,8 +77,8 @@ def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
     """Return web_fetch."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        from homarus.tools.addresses import parse_url
-        from homarus.tools.egress import Egress, Limits
+        from homarus.net.addresses import parse_url
+        from homarus.net.egress import Egress, Limits
         from homarus.tools.target import address_of, full_url, names
 
         url = full_url(arguments["url"])
@@ -114,7 +114,7 @@ def search_tool(engine: SearchEngine, count: int, seconds: float, egress: Egress
     """Return web_search."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        from homarus.tools.egress import Egress, Limits
+        from homarus.net.egress import Egress, Limits
 
         client = egress or Egress(own=frozenset({engine.own} if engine.own else ()))
         number = min(arguments.get("count", count), 10)
