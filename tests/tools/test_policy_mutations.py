@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homarus.agent.channel_rules import channel_layers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from homarus.agent.channel_rules import channel_layers
 from homarus.config.env import substitute
 from homarus.config.paths import Paths
 from homarus.config.view import Config, Content

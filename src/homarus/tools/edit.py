@@ -47,8 +47,6 @@ EDIT = ToolSpec(
 
 
 def edit_tool(reach: Reach) -> Tool:
-    """Return the edit tool."""
-
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.tools.textedit import apply, compare
 

@@ -30,7 +30,6 @@ class Gate(Protocol):
 
     def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[None]:
         """Admit one call, exactly as it will run."""
-        ...
 
 
 class BeforeCall(Protocol):
@@ -38,7 +37,6 @@ class BeforeCall(Protocol):
 
     def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[dict[str, Any]]:
         """Return the arguments that the call shall have."""
-        ...
 
 
 class Toolbox(Struct, frozen=True):

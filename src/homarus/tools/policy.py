@@ -90,7 +90,6 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
 
     @property
     def rules(self) -> Rules:
-        """Return the rules of this scope itself."""
         return Rules(self.profile, self.allow, self.also_allow, self.deny)
 
 

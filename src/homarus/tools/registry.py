@@ -95,7 +95,6 @@ def every_tool() -> Mapping[str, Tool]:
 
 
 def members(group: str) -> frozenset[str]:
-    """Return the names of all tools of a group."""
     return frozenset(name for name, tool in every_tool().items() if tool.group == group)
 
 

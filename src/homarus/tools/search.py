@@ -89,8 +89,6 @@ FIND = ToolSpec(
 
 
 def search_tools(reach: Reach) -> list[Tool]:
-    """Return grep and find."""
-
     async def grep(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         literal, pattern, glob = arguments.get("literal", False), arguments["pattern"], arguments.get("glob", "")
         if not literal:

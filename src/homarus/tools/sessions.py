@@ -117,7 +117,6 @@ STATUS = _spec(
 
 
 def sessions_tools(view: SessionsView | None, send: SessionsSend | None, status: StatusSource | None) -> list[Tool]:
-    """Return the tools whose contracts are filled."""
     aliases = {"session_key": "sessionKey", "key": "sessionKey", "agent_id": "agentId", "timeout": "timeoutSeconds"}
 
     def tool(spec: ToolSpec, run: RunTool, risk: Risk = Risk.READ, **facts: Any) -> Tool:

@@ -66,7 +66,6 @@ class PatchSwitch(Struct, frozen=True, rename="camel"):
 
     @property
     def settings(self) -> PatchSettings:
-        """Return the long form of either form."""
         given = self.apply_patch
         return PatchSettings(enabled=given) if isinstance(given, bool) else given
 

@@ -28,7 +28,6 @@ class ToolOutput(Struct, frozen=True):
 
 
 def said(text: str, *, is_error: bool = False, **details: Any) -> ToolOutput:
-    """Return an output of one text."""
     return ToolOutput((Text(text),), details or None, is_error)
 
 
@@ -57,7 +56,6 @@ class Taint:
         return tuple(self._sources)
 
     def add(self, source: str) -> None:
-        """Note that untrusted text entered the turn."""
         if source not in self._sources and len(self._sources) < 50:
             self._sources.append(source)
             if self._told is not None:
@@ -123,9 +121,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 class RunTool(Protocol):
     """Does the work of one call. It may raise `ToolError`, `Denied` or `Cancelled`; anything else is a bug of ours."""
 
-    def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[ToolOutput]:
-        """Run one call whose arguments fit the schema."""
-        ...
+    def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[ToolOutput]: ...
 
 
 class Tool(Struct, frozen=True, kw_only=True, dict=True):
@@ -157,7 +153,6 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def name(self) -> str:
-        """Return the name that the model calls."""
         return self.spec.name
 
     @cached_property

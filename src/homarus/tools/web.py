@@ -74,8 +74,6 @@ SEARCH = ToolSpec(
 
 
 def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
-    """Return web_fetch."""
-
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.net.addresses import parse_url
         from homarus.net.egress import Egress, Limits
@@ -111,8 +109,6 @@ def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
 
 
 def search_tool(engine: SearchEngine, count: int, seconds: float, egress: Egress | None = None) -> Tool:
-    """Return web_search."""
-
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.net.egress import Egress, Limits
 
