@@ -16,10 +16,9 @@ from homarus.core.errors import Denied, ToolError
 from homarus.net.addresses import is_public, parse_url
 from homarus.net.egress import Egress, Fetched, Limits
 from homarus.tools.htmltext import readable
-from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Taint
 from homarus.tools.untrusted import wrapped
-from homarus.tools.web import SearchEngine, as_text, engine_for, fetch_tool, search_tool
+from homarus.tools.web import FetchSettings, SearchEngine, as_text, engine_for, fetch_tool, search_tool
 
 
 @pytest.mark.parametrize(

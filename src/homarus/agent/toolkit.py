@@ -31,12 +31,12 @@ from homarus.storage.atomic import ensure_dir
 from homarus.storage.cache import BoundedCache
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
-from homarus.tools.policy import Layer, PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.policy import Layer, PatchSwitch, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolSettings, build_tools
 from homarus.tools.services import ToolServices
-from homarus.tools.settings import PatchSwitch, WebSettings
 from homarus.tools.tool import Tool
+from homarus.tools.web import WebSettings
 from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
 if TYPE_CHECKING:

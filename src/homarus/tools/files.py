@@ -182,7 +182,7 @@ def _image(fd: int, kind: str, spot: Spot, *, vision: bool) -> ToolOutput:
 
 def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
     """Return whole lines within both limits, and say where to go on. No line is held that is not shown."""
-    with open(fd, "rb", buffering=_BLOCK, closefd=False) as file:
+    with io.BufferedReader(io.FileIO(fd, closefd=False), _BLOCK) as file:
         _skip(file, spot, offset)
         rows: list[bytes] = []
         size, row = 0, b"-"

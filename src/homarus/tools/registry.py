@@ -26,9 +26,8 @@ from homarus.tools.processes import ProcessSettings
 from homarus.tools.search import search_tools
 from homarus.tools.services import ToolServices
 from homarus.tools.sessions import child_tools, sessions_tools
-from homarus.tools.settings import WebSettings
 from homarus.tools.tool import Tool
-from homarus.tools.web import engine_for, fetch_tool, search_tool
+from homarus.tools.web import WebSettings, engine_for, fetch_tool, search_tool
 
 if TYPE_CHECKING:
     from homarus.memory.toolset import Citations

@@ -19,7 +19,6 @@ from homarus.core.errors import ToolError
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -71,6 +70,40 @@ SEARCH = ToolSpec(
         "required": ["query"],
     },
 )
+
+
+class SearchSettings(Struct, frozen=True, rename="camel"):
+    """`tools.web.search`. Without a provider, SearXNG is used where its address is set, else Brave with a key, else DuckDuckGo."""
+
+    enabled: bool = True
+    provider: str = ""
+    api_key: Any = ""
+    base_url: str = ""
+    max_results: int = 5
+    timeout_seconds: float = 20.0
+
+
+class FetchSettings(Struct, frozen=True, rename="camel"):
+    """`tools.web.fetch`."""
+
+    enabled: bool = True
+    max_chars: int = 20_000
+    max_response_bytes: int = 2_000_000
+    max_redirects: int = 5
+    timeout_seconds: float = 30.0
+    user_agent: str = "Mozilla/5.0 (compatible; homarus)"
+
+
+class WebSettings(Struct, frozen=True, rename="camel"):
+    """`tools.web`."""
+
+    search: SearchSettings = SearchSettings()
+    fetch: FetchSettings = FetchSettings()
+
+    @classmethod
+    def disabled(cls) -> WebSettings:
+        """A block that cannot be read must not open anything."""
+        return cls(SearchSettings(enabled=False), FetchSettings(enabled=False))
 
 
 def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
