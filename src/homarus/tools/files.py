@@ -205,7 +205,7 @@ def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
     return said(text.replace("\r\n", "\n") + note, lines=len(rows), offset=offset, truncated=more)
 
 
-def _skip(file: io.BufferedReader, spot: Spot, offset: int) -> None:
+def _skip(file: io.BufferedReader[io.FileIO], spot: Spot, offset: int) -> None:
     """Go to the beginning of a line; raise where there is none, or where it is too far to look for."""
     number, looked, ended = 1, 0, True
     while number < offset:
