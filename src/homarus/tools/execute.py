@@ -47,7 +47,7 @@ class Toolbox(Struct, frozen=True):
     before: tuple[BeforeCall, ...] = ()
 
     def find(self, name: str) -> Tool | None:
-        """Return a tool by its name, or by a name that another school gives it."""
+        """Return a tool by its name, or by the name that another program gives it."""
         found = self.tools.get(name)
         if found is None:
             plain = name.strip().lower()

@@ -33,7 +33,7 @@ PROFILES: dict[str, tuple[str, ...]] = {
     "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status"),
     "full": ("*",),
 }
-# What other schools call a tool of ours: in a rule as in a call.
+# What other programs call a tool of ours, in a rule and in a call.
 ALIASES = {
     **dict.fromkeys(("bash", "shell"), "exec"),
     **dict.fromkeys(("read_file", "readfile"), "read"),
@@ -250,7 +250,7 @@ def _matching(patterns: Iterable[str], offered: Mapping[str, Tool]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the word of a rule as names are compared: letters of any width and case, and a name of another school, are ours."""
+    """Return a word of a rule as names are compared: in any case and width of letters, and by the name of another program."""
     item = text if text.isascii() else normalize("NFKC", text)
     item = "".join(item.split()).lower()
     return ALIASES.get(item, item)

@@ -102,9 +102,9 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()
-    # What the owner has said to begin this turn. Nothing where anybody or anything else speaks: what they name, nobody chose.
+    # What the owner wrote to begin this turn; empty where anybody or anything else began it.
     said: str = ""
-    # The links of pages that were named there: what is linked is chosen with the page, as long as nothing is added to it.
+    # The links of pages that the owner named there: they may be followed, as they stand, also after untrusted text was read.
     links: set[str] = field(default_factory=set)
 
     @property
@@ -136,7 +136,7 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     group: str
     # What arguments are checked against, where that says more than the model is told.
     schema: dict[str, Any] | None = None
-    # Names under which models of other schools know an argument.
+    # Argument names that other programs use, and so their models.
     aliases: dict[str, str] = {}
     # Never beside another call of its batch.
     sequential: bool = False
