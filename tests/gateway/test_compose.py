@@ -436,3 +436,42 @@ def test_only_the_owner_alone_is_told_what_is_private(home, session, who):
     told = composed.prompt.system.text + composed.carrier({})[0]
     assert "likes tea" not in told
     assert "Water the plants" not in told
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "polls"),
+    [
+        ({}, ""),
+        ({"prompt": "Anything due?"}, "Anything due?"),
+        ({"every": "30m"}, "HEARTBEAT_OK"),
+        ({"prompt": "Anything due?", "every": "0m"}, ""),
+        ({"prompt": "Anything due?", "every": 0}, ""),
+    ],
+)
+def test_polls_are_explained_where_they_are_switched_on(tmp_path, heartbeat, polls):
+    home = Home(tmp_path, {"agents": {"defaults": {"heartbeat": heartbeat}}})
+    carrier, _ = home.prompt().carrier({})
+    assert ("## Heartbeats" in carrier) == bool(polls)
+    assert polls in carrier
+
+
+def test_a_small_window_gets_a_lean_prompt_and_as_much_of_the_files_as_fits(home):
+    (home.workspace / "AGENTS.md").write_text("Be kind. " * 2_000)
+    full, lean = home.prompt(window=200_000), home.prompt(window=4_096)
+    assert lean.mode is Mode.LEAN
+    text, carrier = lean.prompt.system.text, lean.carrier({})[0]
+    assert len(text) < 6_000 < len(full.prompt.system.text)
+    sizes = {file.name: file.injected_chars for file in lean.context.files}
+    assert sizes["AGENTS.md"] <= 1_024
+    assert sum(sizes.values()) <= 3_072
+    for gone in ("## Tooling", "## Execution Bias", "## Documentation", "## homarus Command Line"):
+        assert gone not in text
+        assert gone in full.prompt.system.text
+    assert "## Safety" in text
+    assert "## Runtime\n" not in carrier
+    assert "## Date" in carrier
+
+
+def test_the_reasoning_format_is_asked_for_where_a_provider_needs_it(home):
+    assert "## Reasoning Format" not in home.prompt().prompt.system.text
+    assert "## Reasoning Format" in home.prompt(provider=Contribution(reasoning_tags=True)).prompt.system.text

@@ -25,3 +25,11 @@ def test_mode_of_a_session(key, mode):
 
 def test_a_session_without_a_key_gets_all():
     assert mode_for(None) is Mode.FULL
+
+
+@pytest.mark.parametrize(
+    ("window", "mode"), [(0, Mode.FULL), (2_048, Mode.LEAN), (15_999, Mode.LEAN), (16_000, Mode.FULL)]
+)
+def test_a_small_window_gets_a_lean_prompt(window, mode):
+    assert mode_for(SessionKey.parse("main"), window) is mode
+    assert mode_for(SessionKey.parse("agent:main:subagent:x"), window) is Mode.MINIMAL

@@ -153,3 +153,39 @@ class TestTurn:
         assert words in text
         assert "Elevated" not in text
         assert turn.levels(BARE, TurnFacts(elevated="ask")).endswith("Elevated commands: ask.")
+
+
+def test_a_small_window_is_told_of_tools_in_few_words():
+    schema = {
+        "type": "object",
+        "properties": {"description": {"type": "string", "description": "What it is."}, "n": {"type": "integer"}},
+        "required": ["n"],
+    }
+    long = ToolSpec("read", "Read a file. It may be long. " * 20, schema, "Read a file")
+    assert tooling.told_to(16_000, [long]) == (long,)
+    assert tooling.told_to(0, [long]) == (long,)
+    (short,) = tooling.told_to(4_096, [long])
+    assert short.description == "Read a file"
+    assert short.parameters["properties"] == {"description": {"type": "string"}, "n": {"type": "integer"}}
+    assert short.parameters["required"] == ["n"]
+
+
+@pytest.mark.parametrize(
+    ("access", "words"), [("ro", "can be read, not changed"), ("none", "neither read nor changed")]
+)
+def test_nobody_is_told_to_keep_files_where_none_can_be_written(access, words):
+    facts = replace(samples.STABLE, sandbox=SandboxFacts("bwrap", access=access))
+    for cwd in ("", "/project"):
+        text = home.workspace(replace(facts, cwd=cwd))
+        assert words in text
+        assert "keep your own files" not in text
+        assert "belong in" not in text
+    assert "cannot change them" in home.files_note(facts)
+    assert "keep your own files there" in home.workspace(replace(facts, sandbox=SandboxFacts("bwrap")))
+
+
+def test_only_who_has_the_program_is_told_to_run_it():
+    tools = (ToolNote("exec"),)
+    assert "You cannot run" not in tooling.command_line(replace(BARE, tools=tools))
+    assert "You cannot run" in tooling.command_line(replace(BARE, tools=tools, sandbox=SandboxFacts("bwrap")))
+    assert "You cannot run" in tooling.command_line(BARE)

@@ -219,6 +219,19 @@ def test_a_heartbeat_list_without_a_task_is_empty(text):
     assert build_context([file("HEARTBEAT.md", text)], limits=Limits()).dynamic == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        ("<!-- one line -->\n", True),
+        ("# Heartbeat\n<!-- Write tasks here,\none a line:\n- water the plants\n-->\n", True),
+        ("<!--\nnote\n-->\n- water the plants", False),
+        ("<!-- never closed\n- water the plants", False),
+    ],
+)
+def test_a_comment_over_several_lines_is_no_task(text, empty):
+    assert effectively_empty(text) is empty
+
+
 @pytest.mark.parametrize("text", ["- [ ] water", "#no heading", "look", "- x", "```\nx\n```"])
 def test_a_heartbeat_list_with_a_task_is_not(text):
     assert not effectively_empty(text)

@@ -22,6 +22,7 @@ from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
+from homarus.prompt.sections.tooling import told_to
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
 from homarus.skills.snapshot import Snapshot
@@ -64,7 +65,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """List the tools; a box holds them in order."""
-        force_setattr(self, "specs", tuple([tool.spec for tool in self.box.tools.values()]))
+        force_setattr(self, "specs", told_to(self.window_tokens, [tool.spec for tool in self.box.tools.values()]))
 
 
 class ComposeRequest(Struct, frozen=True, kw_only=True):

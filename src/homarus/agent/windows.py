@@ -70,6 +70,10 @@ class Windows:
         self._services = services
         self._fixed = FixedTokens()
 
+    def _rules(self, scene: Scene, settings: CompactionSettings) -> str:
+        names, today = settings.post_compaction_sections, self._services.today(scene.turn.agent_id)
+        return read_sections(scene.prepared.context.workspace, names, today) if names else ""
+
     def open(self, scene: Scene, model: ChainModel) -> SessionWindow:
         """Return the window of a turn; `model` is told when the system prompt has to change."""
         services = self._services
@@ -94,12 +98,7 @@ class Windows:
 
         async def summarize(ask: Ask) -> str:
             chain = prepared.chain_of(settings.model) if settings.model else prepared.chain
-            summaries = Summaries(prepared.client, chain, scene.given.cancel, partial(count, "compaction"))
-            return await summaries(ask)
-
-        def rules() -> str:
-            names = settings.post_compaction_sections
-            return read_sections(prepared.context.workspace, names, services.today(turn.agent_id)) if names else ""
+            return await Summaries(prepared.client, chain, scene.given.cancel, partial(count, "compaction"))(ask)
 
         async def tell(moment: str, known: dict[str, Any]) -> list[str]:
             return await services.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
@@ -131,7 +130,7 @@ class Windows:
             clock=services.clock,
             tell=tell,
             add=model.add,
-            rules=rules,
+            rules=partial(self._rules, scene, settings),
             renew=renew,
         )
         return SessionWindow(live.writer, facts, ports)

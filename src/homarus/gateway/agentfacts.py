@@ -83,11 +83,11 @@ def _model_name(setting: Any) -> str:
 
 
 def _heartbeat_prompt(agent: AgentConfig) -> str:
-    """Return what a poll says, where polls are switched on: an interval must be named, an empty block is no order."""
-    every = str(agent.get("heartbeat.every") or "").strip()
-    if not agent.default or not every.strip("0 mhsd"):
-        return ""
+    """Return what a poll says, where polls are switched on: an empty block is no order, and an interval of 0 ends them."""
     named = agent.get("heartbeat.prompt")
+    every = agent.get("heartbeat.every", "30m" if named else "")
+    if not agent.default or not str(every).strip("0 mhsd"):
+        return ""
     return named.strip() if isinstance(named, str) and named.strip() else HEARTBEAT_PROMPT
 
 

@@ -73,6 +73,8 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     turn: TurnFacts = TurnFacts()
     provider: Contribution = Contribution()
     sandbox: SandboxSpec | None = None
+    # How many tokens the model takes; 0 where nobody knows.
+    window: int = 0
     # Who wrote, and in what kind of chat; what is not known gives fewer rights.
     trust: Trust | None = None
     chat_type: str = ""
@@ -151,13 +153,15 @@ class Composer:
         agent = self.agent(request.agent_id or session.agent_id)
         if request.workspace is not None:
             agent = replace(agent, workspace=request.workspace)
+        mode = request.mode or mode_for(session, request.window)
+        if mode is Mode.LEAN and request.window:
+            agent = replace(agent, settings=agent.settings.for_window(request.window))
         run = _run(request, agent, session)
         context = self._bootstrap.build(run)
         turn = self._turn(request, agent, context)
         turn = replace(turn, silent=turn.silent or session.is_shared or session.kind in _QUIET)
         if request.occasion and run.audience.sees_memory:
             turn = self._with_notes(turn, request.occasion, agent)
-        mode = request.mode or mode_for(session)
         stable = self._stable(request, agent, context)
         if mode is Mode.FULL or (mode is Mode.MINIMAL and request.skills_in_minimal):
             skills = request.skills or self.skills_for(agent.id)

@@ -14,7 +14,7 @@ from homarus.core.routes import SessionKey
 from homarus.gateway.skillfolders import skill_folders
 from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
-from homarus.models.settings import ModelsSettings
+from homarus.models.settings import AgentModelSettings, ModelsSettings
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
@@ -55,4 +55,5 @@ def window_of(agent: AgentConfig, model: str) -> int:
     if ref is None:
         return 0
     info = Catalog(agent.config.block("models", ModelsSettings)).model(ref)
-    return info.window if info.known else 0
+    cap = agent.block("", AgentModelSettings).context_tokens or info.window
+    return min(info.window, cap) if info.known else 0

@@ -10,10 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.config.load import Config
+from homarus.context.pins import pinned
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.messages import Assistant, Message, User
 from homarus.core.routes import SessionKey
 from homarus.prompt.facts import RuntimeFacts, TurnFacts
+from homarus.prompt.sections.turn import standing_instructions
 from homarus.prompt.volatile import said_in_view
 from homarus.sessions.entry import Entry
 from homarus.sessions.log import load_tail
@@ -68,6 +70,7 @@ def _with_log(past: Past, branch: Sequence[Entry]) -> Past:
     return replace(
         past,
         said=said_in_view(view),
+        turn=replace(past.turn, extras=standing_instructions(pinned(branch))),
         occasion="" if counts else past.occasion,
         messages=dict(sorted(counts.items())),
     )

@@ -24,7 +24,7 @@ from homarus.core.later import later, made_later
 from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.gateway.channelrules import channel_layers
-from homarus.gateway.compose import Composed, Composer, PromptRequest
+from homarus.gateway.compose import Composed, Composer, Contribution, PromptRequest
 from homarus.gateway.home import Home
 from homarus.gateway.spending import Spending, Tally
 from homarus.gateway.toolkit import Toolkit, wish_of
@@ -35,6 +35,7 @@ from homarus.models.rotation import Pin
 from homarus.models.select import Chain
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
+from homarus.prompt.sections.turn import standing_instructions
 from homarus.queue.settings import QueueSettings
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
 from homarus.sandbox.spec import SandboxSpec
@@ -257,14 +258,12 @@ class Preparer:
 
             lead = LEAD
             extras += tuple(Section(place, text, Tier.VOLATILE, once=True) for place, text in prepared.recalled)
-        if request.pins:
-            held = "\n".join(f"- {pin}" for pin in request.pins)
-            extras = (Section("Standing instructions of the owner", held, Tier.VOLATILE), *extras)
+        extras = (*standing_instructions(request.pins), *extras)
         entry, levels = request.entry, request.levels
         runtime = RuntimeFacts(
             model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
         )
-        child = self._children.bounds(request.session)
+        child, quirks = self._children.bounds(request.session), self._models.catalog.quirks(prepared.chain.primary)
         composed = self._composer.prompt_for(
             PromptRequest(
                 agent_id=request.agent_id,
@@ -280,6 +279,8 @@ class Preparer:
                 ),
                 session_facts=SessionFacts(extra=child_rules(child.run)) if child else SessionFacts(),
                 workspace=_own_folder(child.run) if child else None,
+                window=prepared.window_tokens,
+                provider=Contribution(reasoning_tags=quirks.reasoning_tags),
                 sandbox=prepared.context.sandbox,
                 trust=prepared.context.trust,
                 chat_type=request.chat_type,

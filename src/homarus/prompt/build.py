@@ -20,9 +20,9 @@ from homarus.storage.cache import BoundedCache
 
 Stable = tuple[str, tuple[Section, ...]]
 
-_F, _M, _N = Mode.FULL, Mode.MINIMAL, Mode.NONE
-_ANY, _BOTH = frozenset({_F, _M, _N}), frozenset({_F, _M})
-_FULL, _MINIMAL = frozenset({_F}), frozenset({_M})
+_F, _M, _L, _N = Mode.FULL, Mode.MINIMAL, Mode.LEAN, Mode.NONE
+_ANY, _MOST, _BOTH = frozenset({_F, _M, _L, _N}), frozenset({_F, _M, _L}), frozenset({_F, _M})
+_FULL, _LEAN, _MINIMAL = frozenset({_F}), frozenset({_F, _L}), frozenset({_M})
 
 
 class StableRow(Struct, frozen=True):
@@ -56,39 +56,39 @@ STABLE = (
     StableRow("Tool Call Style", _BOTH, conduct.tool_style),
     StableRow("Execution Bias", _FULL, conduct.execution_bias),
     StableRow("Provider", _ANY, conduct.provider_prefix),
-    StableRow("Safety", _BOTH, conduct.safety),
-    StableRow("Runtime Context", _BOTH, conduct.runtime_context),
+    StableRow("Safety", _MOST, conduct.safety),
+    StableRow("Runtime Context", _MOST, conduct.runtime_context),
     StableRow("Command Line", _BOTH, tooling.command_line),
     StableRow("Skills", _FULL, knowledge.skills),
     StableRow("Skills", _MINIMAL, knowledge.minimal_skills),
     StableRow("Memory Recall", _FULL, knowledge.memory),
     StableRow("Self-Update", _FULL, tooling.self_update),
     StableRow("Model Aliases", _FULL, knowledge.aliases),
-    StableRow("Workspace", _BOTH, home.workspace),
+    StableRow("Workspace", _MOST, home.workspace),
     StableRow("Documentation", _FULL, knowledge.documentation),
-    StableRow("Sandbox", _BOTH, home.sandbox),
-    StableRow("First Run", _FULL, home.ritual),
-    StableRow("Partial Files", _FULL, home.truncation),
+    StableRow("Sandbox", _MOST, home.sandbox),
+    StableRow("First Run", _LEAN, home.ritual),
+    StableRow("Partial Files", _LEAN, home.truncation),
     StableRow("Workspace Files", _BOTH, home.files_note),
-    StableRow("Reasoning Format", _BOTH, conduct.reasoning_format),
-    StableRow("Project Context", _BOTH, project.project_context),
+    StableRow("Reasoning Format", _MOST, conduct.reasoning_format),
+    StableRow("Project Context", _MOST, project.project_context),
 )
 SESSION = (
     SessionRow("Context Engine", _ANY, session.engine_addition),
     SessionRow("Messaging", _FULL, session.messaging),
     SessionRow("Voice", _FULL, session.voice),
-    SessionRow("Group Chat Context", _FULL, session.group_context),
+    SessionRow("Group Chat Context", _LEAN, session.group_context),
     SessionRow("Subagent Context", _MINIMAL, session.subagent_context),
 )
 TURN = (
-    TurnRow("HEARTBEAT.md", _BOTH, turn.heartbeat_file),
-    TurnRow("Date", _BOTH, turn.date),
-    TurnRow("Memory Search Results", _FULL, turn.recall, once=True),
-    TurnRow("Output Directives", _FULL, turn.output_directives),
-    TurnRow("Silent Replies", _FULL, turn.silent_replies),
+    TurnRow("HEARTBEAT.md", _MOST, turn.heartbeat_file),
+    TurnRow("Date", _MOST, turn.date),
+    TurnRow("Memory Search Results", _LEAN, turn.recall, once=True),
+    TurnRow("Output Directives", _LEAN, turn.output_directives),
+    TurnRow("Silent Replies", _LEAN, turn.silent_replies),
     TurnRow("Authorized Senders", _FULL, turn.senders),
     TurnRow("Reactions", _FULL, turn.reactions),
-    TurnRow("Heartbeats", _FULL, turn.heartbeats),
+    TurnRow("Heartbeats", _LEAN, turn.heartbeats),
     TurnRow("Model Notes", _ANY, turn.provider_suffix),
     TurnRow("Runtime", _BOTH, turn.runtime_line),
     TurnRow("Levels", _BOTH, turn.levels),

@@ -1,4 +1,4 @@
-"""The three sizes of a prompt, and which one a session gets."""
+"""The sizes of a prompt, and which one a session gets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,25 @@ class Mode(StrEnum):
 
     FULL = "full"
     MINIMAL = "minimal"
+    # For a small window: the rules, the files as far as they fit, and nothing that the tools say themselves.
+    LEAN = "lean"
     NONE = "none"
 
 
+SMALL_WINDOW = 16_000
 _SMALL = frozenset({SessionKind.SUBAGENT, SessionKind.HEARTBEAT})
 
 
-def mode_for(session: SessionKey | None) -> Mode:
-    """Return the mode of a session: helpers and isolated heartbeats work on one task and need little of the house."""
-    return Mode.MINIMAL if session is not None and session.kind in _SMALL else Mode.FULL
+def mode_for(session: SessionKey | None, window: int = 0) -> Mode:
+    """Return the mode of a session: helpers and isolated heartbeats work on one task and need little of the house.
+
+    A window of 0 is one that nobody knows.
+    """
+    if session is not None and session.kind in _SMALL:
+        return Mode.MINIMAL
+    return Mode.LEAN if is_small(window) else Mode.FULL
+
+
+def is_small(window: int) -> bool:
+    """Say whether the prompt has to be short, so that there is room for a conversation."""
+    return 0 < window < SMALL_WINDOW

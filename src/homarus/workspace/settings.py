@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_CHARS = 20_000
@@ -83,12 +84,19 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel"):
     cron_bootstrap: Literal["minimal", "persona"] = "minimal"
     startup_context: StartupContext = StartupContext()
     user_timezone: str | None = None
+    # For the clock that `session_status` shows; a prompt has none.
+    time_format: Literal["auto", "12", "24", 12, 24] = "auto"
     repo_root: str | None = None
 
     @property
     def injection(self) -> Injection:
         """Return the mode, with the older spellings resolved."""
         return _ALIASES.get(self.context_injection) or Injection(self.context_injection)
+
+    def for_window(self, tokens: int) -> WorkspaceSettings:
+        """Return the settings for a small window: all files may take about a fifth of it, and no file all of that."""
+        total, file = min(self.limits.total, tokens * 3 // 4), min(self.limits.file, tokens // 4)
+        return replace(self, bootstrap_total_max_chars=total, bootstrap_max_chars=file)
 
     @property
     def limits(self) -> Limits:

@@ -31,6 +31,7 @@ from homarus.models.access import Models
 from homarus.models.ref import split_ref
 from homarus.prompt.kept import last_run
 from homarus.prompt.report import About, Report
+from homarus.prompt.sections.tooling import told_to
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.store import SessionStore
 from homarus.skills.agent import settings_of
@@ -148,10 +149,13 @@ class Desk:
     def report(self, key: SessionKey, *, fresh: bool = False) -> Report:
         """Return the figures of the last run's prompt; `fresh`, or where there was none, those of the next turn's."""
         past = past_of(self.config, self.clock, key)
+        ref = split_ref(past.turn.runtime.model or self.runtime.composer.agent(key.agent_id).model)
+        window = self.models.window(self.config.agent(key.agent_id), ref) if ref else 0
         request = PromptRequest(
             agent_id=key.agent_id,
             session=key,
-            tools=self.tools(key),
+            window=window,
+            tools=told_to(window, self.tools(key)),
             turn=past.turn,
             trust=Trust.OWNER,
             chat_type="direct",
@@ -159,8 +163,6 @@ class Desk:
             session_id=past.session_id,
         )
         composed = self.runtime.composer.prompt_for(request)
-        ref = split_ref(composed.facts.turn.runtime.model)
-        window = self.models.info(ref).window if ref else 0
         about = About(window=window, session_tokens=past.tokens, messages=past.messages)
         report = self.runtime.composer.report_for(composed, about=about, said=past.said)
         return report if fresh else last_run(past.report, report)

@@ -8,8 +8,10 @@ from homarus.config.view import Config
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
 from homarus.gateway.offers.views import Conversations
+from homarus.prompt.gather import clock_time
 from homarus.tools.ports import Json
 from homarus.tools.tool import ToolContext
+from homarus.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
     from homarus.gateway.app import Runtime
@@ -43,7 +45,9 @@ class Cards:
             lines.append((await choose(ask)).text)
         lines.append((await status(ask)).text)
         now = self._runtime.clock.now().astimezone(self._runtime.zone(key.agent_id))
-        return "\n".join([*lines, f"🕒 {now:%A, %Y-%m-%d %H:%M} ({now.tzname()})"])
+        wanted = self._runtime.config.agent(key.agent_id).block("", WorkspaceSettings).time_format
+        clock = clock_time(now, str(wanted), self._runtime.env)
+        return "\n".join([*lines, f"🕒 {now:%A, %Y-%m-%d} {clock} ({now.tzname()})"])
 
     async def agents(self, context: ToolContext) -> list[Json]:
         """Return the agents that the caller may start children for."""

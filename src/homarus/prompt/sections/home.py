@@ -17,6 +17,22 @@ _ACCESS = {
 }
 
 
+_OWN_FILES = {
+    "rw": "keep your own files there.",
+    "ro": "in this run its files can be read, not changed.",
+    "none": "in this run its files can be neither read nor changed.",
+}
+_HOME_FILES = {
+    "rw": "your own files (memory, notes) belong in the agent home.",
+    "ro": "in this run the files in the agent home can be read, not changed.",
+    "none": "in this run the files in the agent home can be neither read nor changed.",
+}
+
+
+def _access(facts: StableFacts) -> str:
+    return facts.sandbox.access if facts.sandbox else "rw"
+
+
 def workspace(facts: StableFacts) -> str:
     """Name the working directory; two roots, where commands run somewhere else than the agent lives."""
     home, cwd = inline(facts.workspace), inline(facts.cwd)
@@ -24,10 +40,10 @@ def workspace(facts: StableFacts) -> str:
         lines = [
             f"Working directory: {cwd}",
             f"Agent home: {home}",
-            "Relative paths start at the working directory; your own files (memory, notes) belong in the agent home.",
+            f"Relative paths start at the working directory; {_HOME_FILES[_access(facts)]}",
         ]
     else:
-        lines = [f"Working directory: {home}", "Relative paths start there; keep your own files there."]
+        lines = [f"Working directory: {home}", f"Relative paths start there; {_OWN_FILES[_access(facts)]}"]
     lines += [f"- {inline(note)}" for note in facts.workspace_notes if note.strip()]
     return "\n".join(["## Workspace", *lines])
 
@@ -78,6 +94,8 @@ def files_note(facts: StableFacts) -> str:
             " They are yours and the user's to edit: what should last is written there. "
             + " ".join(notes_on(facts.told))
         ).rstrip()
+    if facts.files and _access(facts) != "rw":
+        return "## Workspace Files\nThey follow under Project Context. In this run you cannot change them."
     if not facts.files:
         return "## Workspace Files\nNo workspace file is included in this run."
     return (

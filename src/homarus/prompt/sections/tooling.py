@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
 
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.prompt.facts import StableFacts, ToolNote
 from homarus.prompt.guard import inline
+from homarus.prompt.modes import is_small
 
 # The order of the list is part of the cached prefix. Tools that are not named here follow alphabetically.
 # fmt: off
@@ -35,6 +39,31 @@ def tool_notes(specs: Iterable[ToolSpec]) -> tuple[ToolNote, ...]:
     return tuple(ToolNote(spec.name, spec.summary or _first_sentence(spec.description)) for spec in in_order(specs))
 
 
+def told_to(window: int, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Return the tools as a model with this window is told of them: a small one gets names and types, and a few words."""
+    if not is_small(window):
+        return tuple(specs)
+    return tuple(
+        replace(spec, description=spec.summary or _first_sentence(spec.description), parameters=_bare(spec.parameters))
+        for spec in specs
+    )
+
+
+def _bare(schema: Any) -> Any:
+    """Return a schema without its prose; a parameter that is called `description` stays."""
+    if isinstance(schema, list):
+        return [_bare(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _bare(inner) for name, inner in value.items()}
+        if key == "properties" and isinstance(value, dict)
+        else _bare(value)
+        for key, value in schema.items()
+        if key not in {"description", "title", "examples"}
+    }
+
+
 def tooling(facts: StableFacts) -> str:
     """List the tools by exact name, with the few hints that no schema can give."""
     if not facts.tools:
@@ -57,8 +86,14 @@ def tool_line(tool: ToolNote) -> str:
     return f"- {name}: {summary}" if summary else f"- {name}"
 
 
-def command_line(_: StableFacts) -> str:
-    """Point at the program's own help: commands that a model invents do harm."""
+def command_line(facts: StableFacts) -> str:
+    """Point at the program's own help: commands that a model invents do harm. A sandbox has no such program."""
+    if facts.sandbox is not None or not facts.has("exec"):
+        return (
+            "## homarus Command Line\n"
+            "You cannot run `homarus` here, the user can: `homarus --help` lists the commands, `homarus doctor` finds what is"
+            " wrong. Never guess a command."
+        )
     return (
         "## homarus Command Line\n"
         "`homarus --help` lists the commands, `homarus <command> --help` explains one: never guess. `homarus doctor`"

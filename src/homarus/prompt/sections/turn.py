@@ -5,8 +5,11 @@ They come without a heading: the carrier writes one from the section's name, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from homarus.core.text import single_line
 from homarus.prompt.facts import StableFacts, TurnFacts
+from homarus.prompt.section import Section, Tier
 
 OWNERS_LIMIT = 1024
 # What a scheduled poll says where the configuration names no other words.
@@ -28,6 +31,12 @@ def date(facts: StableFacts, turn: TurnFacts) -> str:
     day = f"{single_line(turn.today, 40)}, " if turn.today else ""
     clock = " Time of day: `session_status`." if facts.has("session_status") else ""
     return f"{day}time zone {single_line(turn.zone, 64)}.{clock}"
+
+
+def standing_instructions(pins: Sequence[str]) -> tuple[Section, ...]:
+    """Return what the owner laid down for good, where there is anything."""
+    held = "\n".join(f"- {pin}" for pin in pins)
+    return (Section("Standing instructions of the owner", held, Tier.VOLATILE),) if pins else ()
 
 
 def recall(_: StableFacts, turn: TurnFacts) -> str:
