@@ -13,13 +13,13 @@ from collections import Counter
 from pathlib import Path
 
 from bench.measure import Ctx, Row, against
+from homarus.agent.compose import Composer, PromptRequest
+from homarus.agent.hook_events import load_registry
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
 from homarus.core.messages import Trust
 from homarus.core.tools import ToolSpec
-from homarus.gateway.compose import Composer, PromptRequest
-from homarus.gateway.hooking import load_registry
 from homarus.storage.boundary import Root
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.names import LOADED

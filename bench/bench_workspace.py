@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.measure import Ctx, Row, against
+from homarus.agent.compose import Composer, PromptRequest
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
 from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
-from homarus.gateway.compose import Composer, PromptRequest
 from homarus.storage.boundary import Guarded, Root
 from homarus.workspace.audience import Audience
 from homarus.workspace.bootstrap import Bootstrap, Run

@@ -10,20 +10,24 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from homarus.cli.direct import understood
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.cli.agent import command
-from homarus.cli.direct import understood
 
 # What a turn that calls no tool has no use for. It was costly enough to be felt: a module takes about 0.2 ms.
 UNUSED = {
-    *("click", "gettext", "shutil", "difflib", "shlex"),
+    *("click", "gettext", "difflib", "shlex"),
     *("homarus.agent.batch", "homarus.agent.flush", "homarus.agent.ports"),
     *("homarus.config.redact", "homarus.config.secrets", "homarus.config.write"),
     *("homarus.context.compact", "homarus.context.summarize", "homarus.context.rewrite", "homarus.context.cut"),
-    *("homarus.gateway.offers.peers", "homarus.gateway.offers.views", "homarus.gateway.offers.cards"),
-    *("homarus.gateway.subagents.attic", "homarus.gateway.subagents.reports", "homarus.gateway.subagents.spawning"),
+    *(
+        "homarus.runtime.tool_backends.messenger",
+        "homarus.runtime.tool_backends.sessions",
+        "homarus.runtime.tool_backends.status",
+    ),
+    *("homarus.subagents.archive", "homarus.subagents.report", "homarus.subagents.plan"),
     *("homarus.hooks.events", "homarus.models.arguments", "homarus.models.failover", "homarus.skills.audit"),
     *("homarus.prompt.kept", "homarus.prompt.report"),
     *("homarus.memory.memory", "homarus.memory.results", "homarus.memory.redact"),
@@ -34,9 +38,9 @@ UNUSED = {
         "homarus.sessions.usage",
         "homarus.sessions.legacy",
     ),
-    *("homarus.tools.approval", "homarus.tools.egress", "homarus.tools.gate", "homarus.tools.loopguard"),
+    *("homarus.tools.approval", "homarus.net.egress", "homarus.tools.gate", "homarus.tools.loopguard"),
     *("homarus.tools.ports", "homarus.tools.searching", "homarus.tools.target", "homarus.workspace.templates"),
-    *("homarus.tools.addresses", "homarus.tools.command", "homarus.tools.diff", "homarus.tools.globs"),
+    *("homarus.net.addresses", "homarus.tools.command", "homarus.tools.diff", "homarus.tools.globs"),
     *("homarus.tools.keys", "homarus.tools.patchtext", "homarus.tools.protected", "homarus.tools.schema"),
     *("homarus.tools.shell", "homarus.tools.textedit", "homarus.tools.untrusted"),
     *("homarus.workspace.identity", "homarus.workspace.prelude"),
@@ -142,8 +146,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_plain_turn_loads_only_what_it_uses(home: Path) -> None:
     code = (
-        # Not part of an installation, and msgspec takes it where it is there.
-        "import sys; sys.modules['typing_extensions'] = None; "
+        "import sys; "
         "from homarus.__main__ import POSTPONED; from homarus.core.later import postpone; postpone(*POSTPONED); "
         "from homarus.cli import direct; code = direct.run(sys.argv[1:]); "
         "print(code, *(name for name, module in sys.modules.items() if type(module).__name__ != '_Postponed'))"

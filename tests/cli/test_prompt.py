@@ -13,6 +13,8 @@ from tests.cli.helpers import configure
 from tests.fixtures.homes import HOMES, snapshot, unpack
 from tests.hooks.helpers import write_hook
 
+from homarus.agent.compose import Composer, PromptRequest
+from homarus.agent.toolkit import tool_specs
 from homarus.cli.main import run
 from homarus.cli.table import COMMANDS
 from homarus.config.load import load_config
@@ -21,8 +23,6 @@ from homarus.core.clock import ManualClock
 from homarus.core.messages import Trust
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
 from homarus.core.routes import SessionKey
-from homarus.gateway.compose import Composer, PromptRequest
-from homarus.gateway.toolkit import tool_specs
 from homarus.prompt.facts import StableFacts
 from homarus.prompt.modes import Mode
 from homarus.prompt.sections.tooling import command_line

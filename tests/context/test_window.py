@@ -479,3 +479,16 @@ async def test_a_prompt_that_fills_the_window_is_named_against_it(tmp_path: Path
     stage.fill(1)
     with pytest.raises(ConfigError, match="about 8,340 tokens, and the model's window has 8,000"):
         await stage.window().assemble(Cancel())
+
+
+async def test_a_model_that_cannot_be_had_for_saving_memory_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def refuse(_reason: str, _shown: tuple[Message, ...]) -> bool:
+        raise ConfigError("there is no model 'x'", cure="name another")
+
+    stage.flush = refuse  # type: ignore[method-assign]
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert stage.counts.compactions == 1
+    assert any("memory was not saved: there is no model 'x'" in str(event) for event in stage.events)

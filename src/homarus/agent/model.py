@@ -1,4 +1,4 @@
-"""The models of a turn behind the loop's port: a chain with failover, and the same chain as a summariser."""
+"""The models of a turn behind the loop's port: a chain with failover, the same chain as a summariser, and the session's choice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from homarus.core.cancel import Cancel
 from homarus.core.events import ModelCalled, Notice
 from homarus.core.messages import Assistant, Message, Text, User
 from homarus.core.prompt import SystemPrompt
+from homarus.core.routes import SessionKey
 from homarus.models.client import ModelClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.rotation import Pin
-from homarus.models.select import Chain
+from homarus.models.select import Chain, Override
 from homarus.prompt.guard import body
+from homarus.sessions.row import SessionEntry
 
 if TYPE_CHECKING:
     from homarus.context.summarize import Ask
@@ -101,3 +103,15 @@ class Summaries:
                     raise event.error
                 text = event.message.text
         return text
+
+
+def stored_override(entry: SessionEntry, key: SessionKey) -> Override | None:
+    """Return the model that was chosen for a session, if one was.
+
+    An older OpenClaw also stored the fallback that it had come to. Here a fallback holds for its turn, so the first choice
+    is tried again with the next one.
+    """
+    if not entry.model_override or (entry.model_override_source == "auto" and not key.is_subagent):
+        return None
+    provider = f"{entry.provider_override}/" if entry.provider_override else ""
+    return Override(f"{provider}{entry.model_override}", entry.model_override_source or "user")

@@ -351,7 +351,7 @@ def opened(app: App, *, agent: str | None = None, workspace: Path | None = None,
         return Memory.open(
             workspace, clock=app.clock, provider=provider, home=app.paths.home, models=app.paths.models_dir
         )
-    from homarus.gateway.memories import open_memory
+    from homarus.agent.memories import open_memory
 
     config = app.config
     chosen = config.agent_named(agent)

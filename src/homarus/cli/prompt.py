@@ -11,9 +11,9 @@ from homarus.cli.app import App
 from homarus.cli.options import json_option, pass_app
 
 if TYPE_CHECKING:
+    from homarus.agent.compose import ComposedPrompt, Composer
+    from homarus.agent.session_state import SessionState
     from homarus.core.routes import SessionKey
-    from homarus.gateway.compose import Composed, Composer
-    from homarus.gateway.past import Past
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,19 +37,19 @@ class Shown(NamedTuple):
     """A prompt, what made it, and the past of its session."""
 
     composer: Composer
-    composed: Composed
-    past: Past
+    composed: ComposedPrompt
+    past: SessionState
 
 
 def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
     """Return the prompt that the next turn of the named session would get."""
+    from homarus.agent.compose import Composer, PromptRequest
+    from homarus.agent.hook_events import load_registry
+    from homarus.agent.sandbox_for import sandbox_for, window_of
+    from homarus.agent.session_state import SessionState, session_state
+    from homarus.agent.toolkit import tool_specs
     from homarus.core.errors import ConfigError, Denied, StorageError
     from homarus.core.messages import Trust
-    from homarus.gateway.compose import Composer, PromptRequest
-    from homarus.gateway.estimate import sandbox_of, window_of
-    from homarus.gateway.hooking import load_registry
-    from homarus.gateway.past import Past, past_of
-    from homarus.gateway.toolkit import tool_specs
     from homarus.prompt.modes import Mode
     from homarus.prompt.sections.tooling import in_order, told_to
     from homarus.workspace.agents import resolve_workspace
@@ -63,13 +63,13 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     hooks = load_registry(config, app.env, home, only="agent:bootstrap")
     if hooks is not None:
         composer = Composer(config, app.env, app.clock, hooks=hooks)
-    past, sandbox = Past(), None
+    past, sandbox = SessionState(), None
     try:
-        past = past_of(config, app.clock, session)
+        past = session_state(config, app.clock, session)
     except StorageError as problem:
         app.out.warn(str(problem))
     try:
-        sandbox = sandbox_of(config.agent(session.agent_id), session, workspace)
+        sandbox = sandbox_for(config.agent(session.agent_id), session, workspace)
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
     window = window_of(

@@ -274,7 +274,12 @@ class SessionWindow:
         reason = due(facts, self._facts.budget, self._facts.compaction.memory_flush)
         if not reason or cancel.cancelled:
             return
-        if await self._ports.flush(reason, shown):
+        try:
+            saved = await self._ports.flush(reason, shown)
+        except ConfigError as problem:
+            self._ports.emit(Notice(f"memory was not saved: {problem}", "warning"))
+            saved = False
+        if saved:
             self._ports.cycle.flushed()
         else:
             self._ports.cycle.flush_failures += 1

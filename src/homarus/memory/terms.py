@@ -6,7 +6,7 @@ import unicodedata
 from functools import lru_cache
 
 from homarus.core.patterns import late
-from homarus.core.stopwords import STOP_WORDS
+from homarus.core.text import STOP_WORDS
 
 STOP = STOP_WORDS | frozenset(
     [

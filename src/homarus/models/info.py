@@ -43,6 +43,8 @@ class Quirks(Struct, frozen=True, rename="camel", kw_only=True):
     supports_tools: bool = True
     # The model's reasoning cannot be told from its answer: it is asked to put both between tags.
     reasoning_tags: bool = False
+    # What the server's own models carry in front of their names, which people leave out (`openrouter/auto`).
+    own_models: str = ""
 
 
 class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from homarus.core.frontmatter import without_header
 from homarus.core.patterns import late
 from homarus.core.text import neutralize, printable, single_line
 from homarus.workspace import names
-from homarus.workspace.frontmatter import strip_front_matter
 from homarus.workspace.loader import WorkspaceFile
 from homarus.workspace.settings import Limits
 from homarus.workspace.trim import trim
@@ -104,7 +104,7 @@ def has_tools_heading(text: str) -> bool:
 
 def effectively_empty(text: str) -> bool:
     """Say whether a heartbeat list holds no task: only blank lines, headings, empty items, comments and fences."""
-    lines = _COMMENT.sub("", strip_front_matter(text)).splitlines()
+    lines = _COMMENT.sub("", without_header(text)).splitlines()
     return all(not line.strip() or _NOTHING.fullmatch(line.strip()) for line in lines)
 
 
@@ -121,7 +121,7 @@ def unreadable_marker(reason: str) -> str:
 def prompt_text(content: str, inert: Inert = neutralize) -> str:
     """Return a file's text as a prompt shows it before any cut: no front matter, plain line ends, inert."""
     # First the characters that nobody sees: taken out later, they would leave what they kept apart.
-    text = strip_front_matter(printable(content)).rstrip()
+    text = without_header(printable(content)).rstrip()
     if " \n" in text or "\t\n" in text:
         text = _TRAILING.sub("", text)
     return inert(_BLANKS.sub("\n\n", text) if "\n\n\n" in text else text)
