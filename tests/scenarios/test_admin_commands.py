@@ -1,4 +1,4 @@
-"""§18.2, the last row: commands that reach beyond their conversation. They do not exist until they are switched on."""
+"""Commands that reach beyond their conversation. They do not exist until they are switched on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""§18: commands, directives and inline shortcuts, through a whole home with a scripted model."""
+"""Commands, directives and inline shortcuts, through a whole home with a scripted model."""
 
 import asyncio
 import json

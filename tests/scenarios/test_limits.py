@@ -1,4 +1,4 @@
-"""§6.3, §6.5, §6.7: what bounds a run besides its budget, and what is said when it has nothing to say."""
+"""What bounds a run besides its budget, and what is said when it has nothing to say."""
 
 from __future__ import annotations
 

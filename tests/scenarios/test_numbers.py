@@ -1,4 +1,4 @@
-"""The numbers of §6, §13 and §16 that are plain settings: each stands here once, beside what it is for."""
+"""Numbers that are plain settings: each stands here once, beside what it is for."""
 
 from __future__ import annotations
 

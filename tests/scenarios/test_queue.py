@@ -1,4 +1,4 @@
-"""§13 and §29.6: what happens to messages that meet a running turn, through a whole home with a scripted model."""
+"""What happens to messages that meet a running turn, through a whole home with a scripted model."""
 
 import asyncio
 from pathlib import Path

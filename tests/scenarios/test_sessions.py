@@ -1,4 +1,4 @@
-"""§7.4 and §29.9: when a conversation starts over by itself, and what hooks hear of it."""
+"""When a conversation starts over by itself, and what hooks hear of it."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -170,3 +170,31 @@ async def test_half_a_character_in_a_call_is_an_error_that_the_model_can_mend(
     assert first.is_error
     assert first.text == second.text
     assert "half a character" in first.text or "there is no argument '?'" in first.text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("exec", {"command": "cat ~/.openclaw/openclaw.json; echo x > made"}),
+        ("read", {"path": ".openclaw/openclaw.json"}),
+        ("write", {"path": ".ssh/authorized_keys", "content": "evil"}),
+        ("write", {"path": ".openclaw/openclaw.json", "content": '{tools: {exec: {mode: "full"}}}'}),
+        ("edit", {"path": ".openclaw/openclaw.json", "oldText": "secret", "newText": "evil"}),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"}),
+        ("grep", {"pattern": "secret"}),
+        ("find", {"pattern": "*"}),
+        ("ls", {}),
+    ],
+)
+@pytest.mark.parametrize("backend", ["podman", "ssh"])
+async def test_without_a_usable_sandbox_nothing_runs_and_no_file_is_touched(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], backend: str
+) -> None:
+    """The workspace is the home itself: whatever got through would show keys, or change the rules."""
+    config = f'{{agents: {{defaults: {{workspace: "{tmp_path}", sandbox: {{backend: "{backend}"}}}}}}, x: "secret"}}'
+    text, _ = await run(tmp_path, Caller(tool, **arguments), config)
+    assert text.startswith("Denied: ")
+    assert f"sandbox.backend '{backend}' is not supported" in text
+    assert (tmp_path / ".openclaw" / "openclaw.json").read_text() == config
+    assert not (tmp_path / ".ssh").exists()
+    assert not (tmp_path / "made").exists()

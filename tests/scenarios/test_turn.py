@@ -1,4 +1,4 @@
-"""§6, §16, §17 and §20 through a whole home: events, shaping, timeouts, fallbacks, levels, circles."""
+"""A turn through a whole home: events, shaping, timeouts, fallbacks, levels, circles."""
 
 import asyncio
 from pathlib import Path

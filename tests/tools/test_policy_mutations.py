@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homarus.gateway.channelrules import channel_layers
+from homarus.agent.channelrules import channel_layers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

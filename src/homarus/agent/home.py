@@ -16,7 +16,7 @@ from homarus.agent.budget import Meter, Spending
 from homarus.agent.compose import Composer
 from homarus.agent.hook_events import HookEvents, load_registry
 from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
-from homarus.agent.sandbox_for import SkillMounts, sandbox_for, sandbox_works
+from homarus.agent.sandbox_for import SkillMounts, sandbox_for
 from homarus.agent.toolkit import Toolkit
 from homarus.config.keypath import parse_path
 from homarus.config.load import remember_good
@@ -27,9 +27,9 @@ from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
+from homarus.sandbox.process import available
 from homarus.sandbox.remember import remembered
-from homarus.sandbox.settings import SandboxSettings
-from homarus.sandbox.spec import Access, Backend, SandboxSpec
+from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.store import SessionStore
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
@@ -60,7 +60,7 @@ class Home:
         # Each agent's zone, and the document that said so.
         self._zones: dict[str, tuple[tzinfo, object]] = {}
         self._skills = SkillMounts(config)
-        self._works = remembered(config.paths.own_dir / "sandbox", sandbox_works, clock)
+        self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
         hooks = load_registry(config, env, self.workspace(config.default_agent.id))
         self.tell = HookEvents(hooks, self)
         self.composer = Composer(config, env, clock, hooks=hooks)
@@ -102,13 +102,15 @@ class Home:
         return self.clock.now().astimezone(self.zone(agent_id)).date()
 
     def sandbox(self, agent_id: str, session: SessionKey, *, always: bool = False) -> SandboxSpec:
-        """Return where this session's commands run; without a usable sandbox, nowhere. `always` wants one in any case."""
+        """Return where this session's commands run; without a usable sandbox, nowhere, and no file is touched.
+
+        `always` wants a sandbox in any case.
+        """
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
             return sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
-        except Denied:
-            access = agent.block("sandbox", SandboxSettings).workspace_access
-            return SandboxSpec(Backend.BWRAP, str(workspace), Access(access))
+        except Denied as problem:
+            return SandboxSpec.nothing(str(workspace), str(problem))
 
     def zone(self, agent_id: str) -> tzinfo:
         """Return the time zone of an agent's user."""

@@ -89,8 +89,8 @@ async def recall_before(memory: Memory, turn: Turn, session_id: str) -> tuple[tu
     def ask() -> tuple[tuple[str, str], ...]:
         try:
             return pre_reply(memory, turn.text, session_id=session_id)
-        except HomarusError as problem:
-            _log.warning("memory could not be asked: %s", problem)
+        except Exception as problem:  # noqa: BLE001 - whatever is wrong with memory, the turn goes on without
+            _log.warning("memory could not be asked: %s", problem, exc_info=not isinstance(problem, HomarusError))
             return ()
 
     asked = asyncio.ensure_future(asyncio.to_thread(ask))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,8 +69,6 @@ class Prepared(Struct, frozen=True, kw_only=True):
     limit: Deadline
     # How many failed attempts a run may make in all, whatever else is left to try.
     retries: int = 32
-    # The chain of a model that a setting names for a purpose of its own; `ConfigError` where it names none.
-    chain_of: Callable[[str], Chain] = lambda _name: Chain((), "")
     # What memory says about the newest message, if it is asked before each reply: (citation, text).
     recalled: tuple[tuple[str, str], ...] = ()
 
@@ -114,7 +112,6 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         params=_params(home, turn, entry, ref),
         pin=_pin(entry),
         limit=limit,
-        chain_of=lambda name: Chain((home.models.names(agent).resolve(name).ref,), "config", strict=True),
         retries=retry_limit(len(home.models.client(agent).credentials(ref))),
     )
 

@@ -17,6 +17,7 @@ from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
 from homarus.models.settings import AgentModelSettings, ModelsSettings
 from homarus.sandbox.mounts import refusal
+from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
@@ -40,19 +41,12 @@ def sandbox_for(
     """
     paths, settings = agent.config.paths, agent.block("sandbox", SandboxSettings)
     place = Place(session=session, workspace=workspace, home=paths.home, state_dir=paths.state_dir)
-    spec = resolve(replace(settings, mode="all") if always else settings, place, works or sandbox_works)
+    spec = resolve(replace(settings, mode="all") if always else settings, place, works or available)
     if not spec.enforced:
         return spec
     mounts = skill_folders(agent.config).mounts() if skills is None else skills
     shown = tuple(mount for mount in mounts if not spec.can_read(mount.path))
     return replace(spec, mounts=(*spec.mounts, *shown)) if shown else spec
-
-
-def sandbox_works(backend: Backend) -> bool:
-    """Say whether this machine has a kind of sandbox."""
-    from homarus.sandbox.process import available
-
-    return available(backend)
 
 
 def window_of(agent: AgentConfig, model: str) -> int:

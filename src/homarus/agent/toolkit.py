@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolSettings, build_tools
 from homarus.tools.services import ToolServices
 from homarus.tools.settings import PatchSwitch, WebSettings
-from homarus.tools.tool import Tool, ToolContext
+from homarus.tools.tool import Tool
 from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
 if TYPE_CHECKING:
@@ -200,9 +200,6 @@ class Toolkit:
             running=self.processes.plan_of,
         )
 
-    def _admit(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[None]:
-        return self._gate(tool, arguments, context)
-
     def add(self, *tools: Tool) -> None:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
         self._added.update({tool.name: tool for tool in tools})
@@ -236,7 +233,7 @@ class Toolkit:
             allowed = _allowed(self._config, agent, key[1], tools, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
             self._left.put(key, left)
-        return Toolbox(left, self._admit, self._before)
+        return Toolbox(left, self._gate, self._before)
 
     async def answer(self, approval_id: str, decision: str) -> str:
         """Take a person's answer to a question and say what was decided."""

@@ -253,8 +253,9 @@ class TurnRunner:
         """Write down what the turn used and how it ended, in the session's row."""
         now = self._home.clock.now()
         usage, entry, ref = outcome.spent.usage, live.entry, prepared.chain.primary
-        carried = prompt.context.carried
-        earned = earns_marker(carried=carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted)
+        earned = earns_marker(
+            carried=prompt.context.carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted
+        )
         if earned and not live.completed:
             note = marker(now, run_id=turn.run_id, session_id=live.writer.session_id)
             live.writer.append("custom", {key: value for key, value in note.items() if key != "type"}, durable=False)

@@ -19,6 +19,7 @@ from homarus.core.clock import epoch_ms
 from homarus.core.messages import Assistant, Message
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
+from homarus.models.select import Chain
 from homarus.storage.cache import BoundedCache
 from homarus.tools.loopguard import LoopGuard
 from homarus.workspace.loader import read_sections
@@ -107,12 +108,12 @@ def open_window(
     async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
         from homarus.agent.flush import MemoryFlush
 
-        saver = _saver(model, prepared, settings.memory_flush)
+        saver = _saver(home, turn, model, settings.memory_flush)
         saving = MemoryFlush(saver, prepared.box, prepared.context, partial(count, "flush"))
         return await saving.run(shown, settings.memory_flush.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
 
     async def summarize(ask: Ask) -> str:
-        chain = prepared.chain_of(settings.model) if settings.model else prepared.chain
+        chain = _chain(home, turn.agent_id, settings.model) if settings.model else prepared.chain
         return await Summaries(prepared.client, chain, turn.cancel, partial(count, "compaction"))(ask)
 
     async def tell(moment: str, known: dict[str, Any]) -> list[str]:
@@ -151,9 +152,14 @@ def open_window(
     return SessionWindow(live.writer, facts, ports)
 
 
-def _saver(model: ChainModel, prepared: Prepared, settings: FlushSettings) -> ChainModel:
+def _chain(home: Home, agent_id: str, model: str) -> Chain:
+    """Return the chain of a model that a setting names; `ConfigError` where it names none."""
+    return Chain((home.models.names(home.config.agent(agent_id)).resolve(model).ref,), "config", strict=True)
+
+
+def _saver(home: Home, turn: Turn, model: ChainModel, settings: FlushSettings) -> ChainModel:
     """Return what memory is saved with: the turn's own model, unless the settings name another one or say more."""
-    chain = prepared.chain_of(settings.model) if settings.model else None
+    chain = _chain(home, turn.agent_id, settings.model) if settings.model else None
     return model.variant(chain, settings.system_prompt or "") if chain or settings.system_prompt else model
 
 

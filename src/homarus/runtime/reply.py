@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from homarus.agent.budget import add_usage
 from homarus.core.events import MessageEnded, Notice, RunEnded, RunEvent, RunStarted
 from homarus.core.messages import Usage
-from homarus.delivery.directives import Directives
+from homarus.delivery.markup import Directives
 from homarus.delivery.sanitize import shape
 
 # The kind of a `Notice` in which the program itself answers, as it does to a command.
