@@ -22,7 +22,7 @@ from homarus.core.messages import Trust
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.routes import SessionKey
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
-from homarus.prompt.modes import Mode
+from homarus.prompt.section import Mode
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 from homarus.skills.snapshot import Snapshot
 

@@ -17,9 +17,9 @@ from homarus.context.engine import (
     PassThrough,
     register_context_engine,
 )
-from homarus.context.host import EngineHost
-from homarus.context.media import MARK, fade_images
+from homarus.context.engine_host import EngineHost
 from homarus.context.pins import pinned
+from homarus.context.prune import FADED, fade_images
 from homarus.context.settings import CompactionSettings, MidTurnPrecheck, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts
@@ -369,7 +369,7 @@ def test_an_engine_whose_needs_are_not_met_fails_before_the_run() -> None:
 def test_images_fade_after_three_turns_and_only_when_a_turn_starts() -> None:
     messages = [User((Text(str(number)), Image("x", "image/png"))) for number in range(5)]
     faded = fade_images(messages)
-    assert [MARK in message.text for message in faded] == [True, False, False, False, False]
+    assert [FADED in message.text for message in faded] == [True, False, False, False, False]
     same = fade_images([*messages, Assistant((Text("a"),))])
     assert same[:5] == faded
 

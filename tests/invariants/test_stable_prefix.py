@@ -16,8 +16,8 @@ from tests.prompt import samples
 from homarus.core.messages import Text, User
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
 from homarus.prompt.build import PrefixCache, build
+from homarus.prompt.carrier import render_volatile, said_in
 from homarus.prompt.facts import TurnFacts
-from homarus.prompt.volatile import render_volatile, said_in
 
 TURNS = 200
 

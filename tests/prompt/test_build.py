@@ -13,10 +13,9 @@ from tests.prompt import samples
 
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.prompt.build import PrefixCache, build
+from homarus.prompt.escape import TITLES
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
-from homarus.prompt.guard import TITLES
-from homarus.prompt.modes import Mode
-from homarus.prompt.section import Tier
+from homarus.prompt.section import Mode, Tier
 
 ORDER = [
     "Identity",

@@ -6,9 +6,11 @@ import pytest
 from msgspec.structs import replace
 from tests.prompt import samples
 
+from homarus.core.routes import SessionKey
 from homarus.core.tools import ToolSpec
 from homarus.prompt.facts import RuntimeFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
-from homarus.prompt.sections import conduct, home, knowledge, session, tooling, turn
+from homarus.prompt.section import Mode, mode_for
+from homarus.prompt.sections import conduct, conversation, home, knowledge, tooling
 
 BARE = StableFacts(workspace="/w")
 
@@ -93,7 +95,7 @@ def test_ritual_says_whether_it_can_be_completed_here():
 
 
 def test_messaging_names_only_tools_that_are_there():
-    bare = session.messaging(BARE, SessionFacts(messaging_hints=("", "Say hi.")))
+    bare = conversation.messaging(BARE, SessionFacts(messaging_hints=("", "Say hi.")))
     assert bare.splitlines()[1:] == ["Your reply goes to the chat that asked; the runtime delivers it.", "- Say hi."]
 
 
@@ -104,7 +106,7 @@ def test_reasoning_format():
 
 class TestRuntimeLine:
     def line(self, **items) -> str:
-        return turn.runtime_line(BARE, TurnFacts(runtime=RuntimeFacts(**items)))
+        return conversation.runtime_line(BARE, TurnFacts(runtime=RuntimeFacts(**items)))
 
     def test_all_items_in_order(self):
         line = self.line(
@@ -130,29 +132,29 @@ class TestRuntimeLine:
 class TestTurn:
     def test_date_without_a_clock(self):
         facts = TurnFacts(today="Monday 2026-03-02", zone="Asia/Tokyo")
-        assert turn.date(BARE, facts) == "Monday 2026-03-02, time zone Asia/Tokyo."
-        assert "session_status" in turn.date(samples.STABLE, facts)
-        assert turn.date(BARE, TurnFacts(today="Monday")) == ""
+        assert conversation.date(BARE, facts) == "Monday 2026-03-02, time zone Asia/Tokyo."
+        assert "session_status" in conversation.date(samples.STABLE, facts)
+        assert conversation.date(BARE, TurnFacts(today="Monday")) == ""
 
     def test_owners_are_clean_unique_and_bounded(self):
         owners = ("a\nb", "a b", "", *(f"user-{number:04}" for number in range(500)))
-        text = turn.senders(BARE, TurnFacts(owners=owners))
+        text = conversation.senders(BARE, TurnFacts(owners=owners))
         listed = text.removeprefix("Messages from these ids are from your owner: ").removesuffix(".")
         assert listed.startswith("a b, user-0000, ")
-        assert len(listed.encode()) <= turn.OWNERS_LIMIT
+        assert len(listed.encode()) <= conversation.OWNERS_LIMIT
         assert set(listed.split(", ")) <= {"a b", *owners}
-        assert turn.senders(BARE, TurnFacts(owners=(" ",))) == ""
+        assert conversation.senders(BARE, TurnFacts(owners=(" ",))) == ""
 
     def test_directives_only_where_a_channel_supports_them(self):
-        assert turn.output_directives(BARE, TurnFacts()) == ""
-        assert "MEDIA:" not in turn.output_directives(BARE, TurnFacts(reply_tags=True))
+        assert conversation.output_directives(BARE, TurnFacts()) == ""
+        assert "MEDIA:" not in conversation.output_directives(BARE, TurnFacts(reply_tags=True))
 
     @pytest.mark.parametrize(("level", "words"), [("off", "hidden"), ("on", "shown"), ("stream", "streamed")])
     def test_levels(self, level, words):
-        text = turn.levels(BARE, TurnFacts(reasoning=level))
+        text = conversation.levels(BARE, TurnFacts(reasoning=level))
         assert words in text
         assert "Elevated" not in text
-        assert turn.levels(BARE, TurnFacts(elevated="ask")).endswith("Elevated commands: ask.")
+        assert conversation.levels(BARE, TurnFacts(elevated="ask")).endswith("Elevated commands: ask.")
 
 
 def test_a_small_window_is_told_of_tools_in_few_words():
@@ -189,3 +191,30 @@ def test_only_who_has_the_program_is_told_to_run_it():
     assert "You cannot run" not in tooling.command_line(replace(BARE, tools=tools))
     assert "You cannot run" in tooling.command_line(replace(BARE, tools=tools, sandbox=SandboxFacts("bwrap")))
     assert "You cannot run" in tooling.command_line(BARE)
+
+
+@pytest.mark.parametrize(
+    ("key", "mode"),
+    [
+        ("main", Mode.FULL),
+        ("agent:main:telegram:group:1", Mode.FULL),
+        ("agent:main:cron:daily", Mode.FULL),
+        ("agent:main:hook:x", Mode.FULL),
+        ("agent:main:subagent:x", Mode.MINIMAL),
+        ("agent:main:heartbeat:x", Mode.MINIMAL),
+    ],
+)
+def test_mode_of_a_session(key, mode):
+    assert mode_for(SessionKey.parse(key)) is mode
+
+
+def test_a_session_without_a_key_gets_all():
+    assert mode_for(None) is Mode.FULL
+
+
+@pytest.mark.parametrize(
+    ("window", "mode"), [(0, Mode.FULL), (2_048, Mode.LEAN), (15_999, Mode.LEAN), (16_000, Mode.FULL)]
+)
+def test_a_small_window_gets_a_lean_prompt(window, mode):
+    assert mode_for(SessionKey.parse("main"), window) is mode
+    assert mode_for(SessionKey.parse("agent:main:subagent:x"), window) is Mode.MINIMAL

@@ -9,7 +9,7 @@ from tests.scenarios.home import House
 from tests.scenarios.script import Line, kinds
 
 from homarus import Agent
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import Notice, RunEvent, ToolEnded
 from homarus.models.provider import ModelRequest

@@ -23,15 +23,14 @@ from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.hooks.manifest import Facts
 from homarus.prompt.build import PrefixCache, Prompt, build, digest
+from homarus.prompt.carrier import Said, render_volatile
+from homarus.prompt.escape import inert
 from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
 from homarus.prompt.gather import docs_path, find_zone, machine, repo_root, text_path, today, zone_name
-from homarus.prompt.guard import inert
-from homarus.prompt.modes import Mode, mode_for
-from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections.project import told_sections
+from homarus.prompt.section import Mode, Section, Tier, mode_for
+from homarus.prompt.sections.conversation import HEARTBEAT_PROMPT
+from homarus.prompt.sections.home import told_sections
 from homarus.prompt.sections.tooling import tool_notes
-from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
-from homarus.prompt.volatile import Said, render_volatile
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import SandboxSpec
 from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
@@ -239,7 +238,7 @@ class Composer:
         mark = composed.mark
         if isinstance(kept, dict) and kept.get("inputsSha256") == mark:
             return kept
-        from homarus.prompt.kept import keep  # most runs are told what the one before was told
+        from homarus.prompt.report import keep  # most runs are told what the one before was told
 
         return {**keep(self.report_for(composed)), "inputsSha256": mark}
 
@@ -298,9 +297,9 @@ class Composer:
     def _with_notes(self, turn: TurnFacts, occasion: str, agent: AgentFacts) -> TurnFacts:
         """Add the recent daily notes; they are as private as the memory they were written for."""
         zone, settings = find_zone(turn.zone) or UTC, agent.settings.startup_context
-        from homarus.workspace.prelude import build_prelude
+        from homarus.workspace.daily_notes import recent_notes
 
-        notes = build_prelude(agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
+        notes = recent_notes(agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
         section = Section("Recent Notes", notes, Tier.VOLATILE, once=True)
         return replace(turn, extras=(*turn.extras, section)) if notes else turn
 

@@ -30,8 +30,8 @@ from homarus.models.rotation import Pin
 from homarus.models.select import Chain
 from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
+from homarus.prompt.sections.conversation import standing_instructions
 from homarus.prompt.sections.tooling import told_to
-from homarus.prompt.sections.turn import standing_instructions
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
 from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.row import SessionEntry

@@ -16,10 +16,10 @@ from homarus.core.clock import Clock, SystemIds
 from homarus.core.messages import Assistant, Message, Trust, User
 from homarus.core.routes import SessionKey
 from homarus.models.ref import split_ref
+from homarus.prompt.carrier import said_in_view
 from homarus.prompt.facts import RuntimeFacts, TurnFacts
+from homarus.prompt.sections.conversation import standing_instructions
 from homarus.prompt.sections.tooling import told_to
-from homarus.prompt.sections.turn import standing_instructions
-from homarus.prompt.volatile import said_in_view
 from homarus.sessions.entry import Entry
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
@@ -70,8 +70,7 @@ def session_state(config: Config, clock: Clock, key: SessionKey) -> SessionState
 
 def prompt_report(home: Home, key: SessionKey, *, fresh: bool = False) -> Report:
     """Return the figures of the last run's prompt; `fresh`, or where there was none, those of the next turn's."""
-    from homarus.prompt.kept import last_run
-    from homarus.prompt.report import About
+    from homarus.prompt.report import About, last_run
 
     past = session_state(home.config, home.clock, key)
     ref = split_ref(past.turn.runtime.model or home.composer.agent(key.agent_id).model)

@@ -50,7 +50,7 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     from homarus.agent.toolkit import tool_specs
     from homarus.core.errors import ConfigError, Denied, StorageError
     from homarus.core.messages import Trust
-    from homarus.prompt.modes import Mode
+    from homarus.prompt.section import Mode
     from homarus.prompt.sections.tooling import in_order, told_to
     from homarus.workspace.agents import resolve_workspace
 

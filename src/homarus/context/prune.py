@@ -1,4 +1,4 @@
-"""Shorten old tool results in what is sent, never in what is stored. Decisions are remembered and replayed byte for byte.
+"""Shorten old tool results, and leave out old images, in what is sent, never in what is stored. Decisions are remembered and replayed byte for byte.
 
 A result that was shortened once is shortened in the same way in every later request, also after a restart; otherwise
 each request would decide anew, and the provider's cached prefix would flip to and fro.
@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.context.settings import PruningSettings
-from homarus.core.messages import Assistant, Image, Message, Text, ToolResult, User
+from homarus.core.messages import Assistant, Image, Message, Part, Text, ToolResult, User
 
 IMAGE_CHARS = 8_000
 CUSTOM_TYPE = "openclaw.cache-ttl"
@@ -189,3 +189,23 @@ def _shortened(result: ToolResult, kind: Kind, state: PruneState) -> ToolResult:
     note = f"[Shortened: the first {state.head:,} and last {state.tail:,} of {len(text):,} characters.]"
     tail = text[len(text) - state.tail :] if state.tail else ""
     return replace(result, parts=(Text(f"{text[: state.head]}\n...\n{tail}\n\n{note}"),))
+
+
+KEEP_TURNS = 3
+FADED = "[image data removed - already processed by model]"
+
+
+def fade_images(messages: Sequence[Message], keep: int = KEEP_TURNS) -> tuple[Message, ...]:
+    """Return the history with the images of older turns replaced by a fixed text."""
+    starts = [place for place, message in enumerate(messages) if isinstance(message, User)]
+    if len(starts) <= keep + 1:
+        return tuple(messages)
+    edge = starts[-(keep + 1)]
+    return tuple(_faded(message) if place < edge else message for place, message in enumerate(messages))
+
+
+def _faded(message: Message) -> Message:
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message
+    parts: tuple[Part, ...] = tuple(Text(FADED) if isinstance(part, Image) else part for part in message.parts)
+    return replace(message, parts=parts)

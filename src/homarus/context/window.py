@@ -7,36 +7,29 @@ caused it, and at most once in each cycle.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.context import compact
 from homarus.context.budget import Budget, measure
 from homarus.context.engine import EngineCall
+from homarus.context.engine_host import EngineHost
 from homarus.context.flush import FlushFacts, due
-from homarus.context.host import EngineHost
 from homarus.context.pins import PIN, kept
-from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project, shorten
+from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, fade_images, project, shorten
+from homarus.context.rewrite import Rewriter
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
+from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
-from homarus.core.later import later
 from homarus.core.messages import Message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.repair import APART, Rules, repair
 from homarus.sessions.writer import SessionWriter
-
-if TYPE_CHECKING:
-    from homarus.context import compact, media, rewrite
-    from homarus.context.summarize import Summarizer
-else:
-    compact = later("homarus.context.compact")
-    media = later("homarus.context.media")
-    rewrite = later("homarus.context.rewrite")
-
 
 # What people who know OpenClaw look for.
 COMPLETE = "🧹 Auto-compaction complete"
@@ -192,7 +185,7 @@ class SessionWindow:
             summary=self._summary,
             key=f"{self._facts.call.session_id}:{self._began}",
         )
-        await self._ports.host.accept(added, call, lambda: rewrite.Rewriter(self._session))
+        await self._ports.host.accept(added, call, lambda: Rewriter(self._session))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
         """Make the history shorter after the provider refused it: compact, and if that fails shorten results once."""
@@ -233,7 +226,7 @@ class SessionWindow:
     async def _view(self) -> tuple[Message, ...]:
         messages = self._session.history(self._facts.rules)
         if self._session.has_images:
-            messages = media.fade_images(messages)
+            messages = fade_images(messages)
         if not self._ports.host.is_default or self._addition or self._may_overflow:
             messages = await self._engine_view(messages)
         if self._facts.pruning.mode == "cache-ttl":

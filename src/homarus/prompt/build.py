@@ -13,9 +13,8 @@ from msgspec import Struct
 
 from homarus.core.prompt import SystemPrompt
 from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFacts
-from homarus.prompt.modes import Mode
-from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections import conduct, home, knowledge, project, session, tooling, turn
+from homarus.prompt.section import Mode, Section, Tier
+from homarus.prompt.sections import conduct, conversation, home, knowledge, tooling
 from homarus.storage.cache import BoundedCache
 
 Stable = tuple[str, tuple[Section, ...]]
@@ -71,27 +70,27 @@ STABLE = (
     StableRow("Partial Files", _LEAN, home.truncation),
     StableRow("Workspace Files", _BOTH, home.files_note),
     StableRow("Reasoning Format", _MOST, conduct.reasoning_format),
-    StableRow("Project Context", _MOST, project.project_context),
+    StableRow("Project Context", _MOST, home.project_context),
 )
 SESSION = (
-    SessionRow("Context Engine", _ANY, session.engine_addition),
-    SessionRow("Messaging", _FULL, session.messaging),
-    SessionRow("Voice", _FULL, session.voice),
-    SessionRow("Group Chat Context", _LEAN, session.group_context),
-    SessionRow("Subagent Context", _MINIMAL, session.subagent_context),
+    SessionRow("Context Engine", _ANY, conversation.engine_addition),
+    SessionRow("Messaging", _FULL, conversation.messaging),
+    SessionRow("Voice", _FULL, conversation.voice),
+    SessionRow("Group Chat Context", _LEAN, conversation.group_context),
+    SessionRow("Subagent Context", _MINIMAL, conversation.subagent_context),
 )
 TURN = (
-    TurnRow("HEARTBEAT.md", _MOST, turn.heartbeat_file),
-    TurnRow("Date", _MOST, turn.date),
-    TurnRow("Memory Search Results", _LEAN, turn.recall, once=True),
-    TurnRow("Output Directives", _LEAN, turn.output_directives),
-    TurnRow("Silent Replies", _LEAN, turn.silent_replies),
-    TurnRow("Authorized Senders", _FULL, turn.senders),
-    TurnRow("Reactions", _FULL, turn.reactions),
-    TurnRow("Heartbeats", _LEAN, turn.heartbeats),
-    TurnRow("Model Notes", _ANY, turn.provider_suffix),
-    TurnRow("Runtime", _BOTH, turn.runtime_line),
-    TurnRow("Levels", _BOTH, turn.levels),
+    TurnRow("HEARTBEAT.md", _MOST, conversation.heartbeat_file),
+    TurnRow("Date", _MOST, conversation.date),
+    TurnRow("Memory Search Results", _LEAN, conversation.recall, once=True),
+    TurnRow("Output Directives", _LEAN, conversation.output_directives),
+    TurnRow("Silent Replies", _LEAN, conversation.silent_replies),
+    TurnRow("Authorized Senders", _FULL, conversation.senders),
+    TurnRow("Reactions", _FULL, conversation.reactions),
+    TurnRow("Heartbeats", _LEAN, conversation.heartbeats),
+    TurnRow("Model Notes", _ANY, conversation.provider_suffix),
+    TurnRow("Runtime", _BOTH, conversation.runtime_line),
+    TurnRow("Levels", _BOTH, conversation.levels),
 )
 
 

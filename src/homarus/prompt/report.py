@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.patterns import late
 from homarus.core.text import estimate_tokens, unescape_xml
@@ -36,6 +37,11 @@ class Size(Struct, frozen=True, rename="camel"):
     def of(cls, text: str) -> Size:
         """Measure a text. Most of a prompt is the same in all sessions."""
         return _size(text)
+
+    @classmethod
+    def about(cls, chars: int) -> Size:
+        """Return the size of a text of which only the length is known."""
+        return Size(chars, -(-chars // 4))
 
     def __add__(self, other: Size) -> Size:
         return Size(self.chars + other.chars, self.tokens + other.tokens)
@@ -271,3 +277,143 @@ def _file_rows(context: BootstrapContext) -> tuple[FileRow, ...]:
 def _skill_rows(listing: str) -> list[SkillRow]:
     blocks = [(block, _NAME.search(block)) for block in _SKILL.findall(listing)]
     return [SkillRow(unescape_xml(name[1].strip()), len(block)) for block, name in blocks if name]
+
+
+class _Prompt(Struct, frozen=True, rename="camel"):
+    chars: int = 0
+    project_context_chars: int = 0
+    stable_chars: int = 0
+    stable_sha256: str = ""
+
+
+class _Sandbox(Struct, frozen=True):
+    mode: str = "off"
+    sandboxed: bool = False
+
+
+class _Skills(Struct, frozen=True, rename="camel"):
+    prompt_chars: int = 0
+    entries: tuple[SkillRow, ...] = ()
+
+
+class _Tools(Struct, frozen=True, rename="camel"):
+    list_chars: int = 0
+    schema_chars: int = 0
+    entries: tuple[ToolRow, ...] = ()
+
+
+class _Kept(Struct, frozen=True, rename="camel"):
+    generated_at: int = 0
+    session_id: str = ""
+    session_key: str = ""
+    provider: str = ""
+    model: str = ""
+    workspace_dir: str = ""
+    bootstrap_max_chars: int = 0
+    bootstrap_total_max_chars: int = 0
+    sandbox: _Sandbox = _Sandbox()
+    system_prompt: _Prompt = _Prompt()
+    injected_workspace_files: tuple[FileRow, ...] = ()
+    skills: _Skills = _Skills()
+    tools: _Tools = _Tools()
+
+
+def keep(report: Report) -> dict[str, Any]:
+    """Return what a session's row keeps of a run's report."""
+    about = report.about
+    return {
+        "source": "run",
+        "generatedAt": about.generated_at,
+        "sessionId": about.session_id,
+        "sessionKey": about.session_key,
+        "provider": about.provider,
+        "model": about.model,
+        "workspaceDir": about.workspace_dir,
+        "bootstrapMaxChars": about.bootstrap_max_chars,
+        "bootstrapTotalMaxChars": about.bootstrap_total_max_chars,
+        "sandbox": {"mode": about.sandbox_mode, "sandboxed": about.sandboxed},
+        "systemPrompt": {
+            "chars": report.system.chars,
+            "projectContextChars": report.project.chars,
+            "nonProjectContextChars": report.system.chars - report.project.chars,
+            "stableChars": report.stable.chars,
+            "stableSha256": report.stable_sha256,
+        },
+        "injectedWorkspaceFiles": [_file(row) for row in report.files],
+        "skills": {"promptChars": report.skills.chars, "entries": msgspec.to_builtins(report.skill_rows)},
+        "tools": {
+            "listChars": report.tool_list.chars,
+            "schemaChars": report.tool_schemas.chars,
+            "entries": [msgspec.to_builtins(replace(row, properties=())) for row in report.tool_rows],
+        },
+    }
+
+
+def recall(stored: Any) -> Report | None:
+    """Return a kept report, ours or OpenClaw's; None where there is none that can be read."""
+    try:
+        kept = msgspec.convert(stored, _Kept, strict=False)
+    except msgspec.ValidationError:
+        return None
+    prompt = kept.system_prompt
+    if not prompt.chars:
+        return None
+    about = About(
+        source="run",
+        generated_at=kept.generated_at,
+        session_id=kept.session_id,
+        session_key=kept.session_key,
+        provider=kept.provider,
+        model=kept.model,
+        workspace_dir=kept.workspace_dir,
+        bootstrap_max_chars=kept.bootstrap_max_chars,
+        bootstrap_total_max_chars=kept.bootstrap_total_max_chars,
+        sandbox_mode=kept.sandbox.mode,
+        sandboxed=kept.sandbox.sandboxed,
+    )
+    stable = prompt.stable_chars or prompt.chars
+    return Report(
+        about=about,
+        system=Size.about(prompt.chars),
+        stable=Size.about(stable),
+        session=Size.about(max(0, prompt.chars - stable - 2)),
+        turn=Size(),
+        project=Size.about(prompt.project_context_chars),
+        skills=Size.about(kept.skills.prompt_chars),
+        tool_list=Size.about(kept.tools.list_chars),
+        tool_schemas=Size.about(kept.tools.schema_chars),
+        stable_sha256=prompt.stable_sha256,
+        files=tuple(
+            replace(row, injected_tokens=Size.about(row.injected_chars).tokens) for row in kept.injected_workspace_files
+        ),
+        sections=(),
+        skill_rows=kept.skills.entries,
+        tool_rows=kept.tools.entries,
+        near_limit=(),
+        omitted=0,
+    )
+
+
+def last_run(stored: Any, now: Report) -> Report:
+    """Return the report of a session's last run, given what the next one would be told; that, where none is kept.
+
+    Where nothing changed since, the fresh figures are the run's own, and there are more of them.
+    """
+    kept = recall(stored)
+    if kept is None:
+        return now
+    then, about = kept.about, now.about
+    if (kept.stable_sha256, kept.system.chars, kept.tool_schemas.chars) == (
+        now.stable_sha256,
+        now.system.chars,
+        now.tool_schemas.chars,
+    ):
+        return replace(now, about=replace(about, source="run", generated_at=then.generated_at))
+    here = replace(then, window=about.window, session_tokens=about.session_tokens, messages=about.messages)
+    return replace(kept, about=here, since=now.system)
+
+
+def _file(row: FileRow) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(row)
+    del plain["injectedTokens"]
+    return {name: value for name, value in plain.items() if value or name not in {"unreadable", "dynamic"}}

@@ -17,7 +17,7 @@ from homarus.core.text import neutralize, printable, single_line
 from homarus.workspace import names
 from homarus.workspace.loader import WorkspaceFile
 from homarus.workspace.settings import Limits
-from homarus.workspace.trim import trim
+from homarus.workspace.truncate import trim
 
 # With less than this left of the total, no further file is begun.
 MIN_REMAINING = 64

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
+from homarus.prompt.escape import inline
 from homarus.prompt.facts import StableFacts, ToolNote
-from homarus.prompt.guard import inline
-from homarus.prompt.modes import is_small
+from homarus.prompt.section import is_small
 
 LINE_LIMIT = 80
 

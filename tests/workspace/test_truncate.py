@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from homarus.core.text import neutralize, poses
-from homarus.workspace.trim import trim
+from homarus.workspace.truncate import trim
 
 MARK = re.compile(
     r"\n\n\[\.\.\.truncated, read (.+) for full content\.\.\.\]\n…\(truncated \1: kept (\d+)\+(\d+) chars of (\d+)\)…"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,15 +25,9 @@ from homarus.context.engine import (
     SpawnCall,
     find_factory,
 )
+from homarus.context.rewrite import Rewriter, Rewritten
 from homarus.core.errors import Cancelled, ConfigError
-from homarus.core.later import later
 from homarus.core.messages import Assistant, Message, ToolResult, User
-
-if TYPE_CHECKING:
-    from homarus.context import rewrite
-else:
-    rewrite = later("homarus.context.rewrite")
-
 
 _log = logging.getLogger(__name__)
 # What an engine may name in `requires`.
@@ -104,9 +98,7 @@ class EngineHost:
             "compact", lambda engine: _compacted(engine, call), failed, seconds=self._limits.compact
         )
 
-    async def accept(
-        self, added: tuple[Message, ...], call: EngineCall, rewriter: Callable[[], rewrite.Rewriter]
-    ) -> None:
+    async def accept(self, added: tuple[Message, ...], call: EngineCall, rewriter: Callable[[], Rewriter]) -> None:
         """Tell the engine of a turn that came to a good end. `call` has the whole history; `added` is the turn's part."""
         if self.is_default:
             return
@@ -142,7 +134,7 @@ class EngineHost:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._optional("dispose", seconds=self._limits.farewell)
 
-    async def _maintain(self, call: EngineCall, rewriter: rewrite.Rewriter) -> None:
+    async def _maintain(self, call: EngineCall, rewriter: Rewriter) -> None:
         if not self.has("maintain"):
             return
         work = self._optional("maintain", call, rewriter, check=_is_rewritten)
@@ -244,4 +236,4 @@ def _is_rollback(answer: Any) -> bool:
 
 
 def _is_rewritten(answer: Any) -> bool:
-    return answer is None or isinstance(answer, rewrite.Rewritten)
+    return answer is None or isinstance(answer, Rewritten)

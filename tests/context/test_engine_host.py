@@ -18,7 +18,7 @@ from homarus.context.engine import (
     SpawnCall,
     register_context_engine,
 )
-from homarus.context.host import EngineHost, Limits
+from homarus.context.engine_host import EngineHost, Limits
 from homarus.context.rewrite import Rewriter, Rewritten
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, User
