@@ -21,7 +21,7 @@ from homarus.core.clock import ManualClock
 from homarus.core.messages import Trust
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.routes import SessionKey
-from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
+from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Mode
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 from homarus.skills.snapshot import Snapshot
@@ -145,9 +145,7 @@ def test_no_interval_no_heartbeats(tmp_path, heartbeat):
 
 
 def test_what_the_caller_knows_is_passed_on(home):
-    turn = TurnFacts(
-        recall="- tomatoes", runtime=RuntimeFacts(model="a/b", channel="irc", thinking="high"), reasoning="on"
-    )
+    turn = TurnFacts(recall="- tomatoes", model="a/b", channel="irc", thinking="high", reasoning="on")
     composed = home.prompt(
         turn=turn,
         session_facts=SessionFacts(engine_addition="Engine says hi.", voice="Short."),
@@ -239,7 +237,8 @@ def test_two_hundred_turns_leave_the_system_message_alone(home):
             recall=str(dice.random()),
             owners=(str(dice.random()),),
             reactions=dice.choice(["", "minimal"]),
-            runtime=RuntimeFacts(channel=dice.choice(["irc", "slack"]), thinking=dice.choice(["low", "high"])),
+            channel=dice.choice(["irc", "slack"]),
+            thinking=dice.choice(["low", "high"]),
         )
         seen.add(home.prompt(turn=turn).prompt.system)
     assert len(seen) == 1

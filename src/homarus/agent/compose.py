@@ -25,12 +25,11 @@ from homarus.hooks.manifest import Facts
 from homarus.prompt.build import PrefixCache, Prompt, build, digest
 from homarus.prompt.carrier import Said, render_volatile
 from homarus.prompt.escape import inert
-from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
+from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFacts
 from homarus.prompt.gather import docs_path, find_zone, machine, repo_root, text_path, today, zone_name
 from homarus.prompt.section import Mode, Section, Tier, mode_for
 from homarus.prompt.sections.conversation import HEARTBEAT_PROMPT
 from homarus.prompt.sections.home import told_sections
-from homarus.prompt.sections.tooling import tool_notes
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import SandboxSpec
 from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
@@ -136,7 +135,7 @@ class ComposedPrompt(Struct, frozen=True):
         request, agent, context = self.request, self.agent, self.context
         files = [replace(file, text="") for file in (*context.files, *context.told, *context.dynamic)]
         sandbox = (agent.sandbox_mode, request.sandbox is not None and request.sandbox.enforced)
-        named = (str(self.session), request.session_id, self.facts.turn.runtime.model, self.facts.stable.workspace)
+        named = (str(self.session), request.session_id, self.facts.turn.model, self.facts.stable.workspace)
         return digest((self.prompt.system.text, request.tools, files, agent.settings.limits, sandbox, named)).hex()
 
 
@@ -161,7 +160,6 @@ class Composer:
         self._machine = machine(env)
         self._docs = docs_path()
         self._agents: dict[str, AgentFacts] = {}
-        self._noted: tuple[tuple[ToolSpec, ...], tuple[ToolNote, ...]] | None = None
         # What the last report of each session was made from.
         self._reported: BoundedCache[str, tuple[object, ...]] = BoundedCache(64)
         self._sized: tuple[tuple[ToolSpec, ...], ToolSizes] | None = None
@@ -208,7 +206,7 @@ class Composer:
         from homarus.prompt.report import About, measure, size_tools
 
         request, agent = composed.request, composed.agent
-        named = composed.facts.turn.runtime.model
+        named = composed.facts.turn.model
         provider, _, model = named.partition("/") if "/" in named else ("", "", named)
         filled = replace(
             about or About(),
@@ -231,7 +229,7 @@ class Composer:
     def kept_report(self, composed: ComposedPrompt, kept: Any) -> Any:
         """Return what the session keeps of this run's prompt, measured only if the prompt is not the one before."""
         request, key = composed.request, str(composed.session)
-        made = (composed.prompt.system, request.tools, request.session_id, composed.facts.turn.runtime.model)
+        made = (composed.prompt.system, request.tools, request.session_id, composed.facts.turn.model)
         if kept and self._reported.get(key) == made:
             return kept
         self._reported.put(key, made)
@@ -246,11 +244,12 @@ class Composer:
         return StableFacts(
             workspace=text_path(agent.workspace),
             cwd=text_path(agent.cwd) if agent.cwd else "",
-            tools=self._notes_on(request.tools),
+            tools=request.tools,
             docs=self._docs,
             citations=agent.citations,
             aliases=agent.aliases,
-            sandbox=_sandbox(request.sandbox, elevated=agent.elevated),
+            sandbox=request.sandbox if request.sandbox is not None and request.sandbox.enforced else None,
+            elevated=agent.elevated,
             ritual=context.ritual,
             files=context.files,
             told=tuple(file.name for file in context.told),
@@ -261,30 +260,16 @@ class Composer:
             execution_bias=request.provider.execution_bias,
         )
 
-    def _notes_on(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolNote, ...]:
-        """Return the rows of the tool list, made once for as long as turns have the same tools."""
-        if self._noted is None or self._noted[0] != tools:
-            self._noted = (tools, tool_notes(tools))
-        return self._noted[1]
-
     def _turn(self, request: PromptRequest, agent: AgentFacts, context: BootstrapContext) -> TurnFacts:
-        turn, here = request.turn, self._machine
+        turn = request.turn
         zone = turn.zone or zone_name(agent.settings.user_timezone, self._env)
-        runtime = replace(
-            turn.runtime,
-            agent=agent.id,
-            host=here.host,
-            os=here.os,
-            arch=here.arch,
-            python=here.python,
-            shell=here.shell,
-            repo=agent.repo,
-            model=turn.runtime.model or agent.model,
-            default_model=agent.model,
-        )
         return replace(
             turn,
-            runtime=runtime,
+            agent=agent.id,
+            machine=self._machine,
+            repo=agent.repo,
+            model=turn.model or agent.model,
+            default_model=agent.model,
             zone=zone,
             today=turn.today or today(self._clock.now(), zone),
             extras=(*told_sections(context.told), *turn.extras),
@@ -302,20 +287,6 @@ class Composer:
         notes = recent_notes(agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
         section = Section("Recent Notes", notes, Tier.VOLATILE, once=True)
         return replace(turn, extras=(*turn.extras, section)) if notes else turn
-
-
-def _sandbox(spec: SandboxSpec | None, *, elevated: bool) -> SandboxFacts | None:
-    if spec is None or not spec.enforced:
-        return None
-    mounts = [f"Also visible: {mount.path} ({'rw' if mount.writable else 'ro'})" for mount in spec.mounts]
-    return SandboxFacts(
-        backend=spec.backend.value,
-        workspace=spec.workspace,
-        access=spec.access.value,
-        network=spec.network,
-        elevated=elevated,
-        notes=tuple(mounts),
-    )
 
 
 def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:

@@ -28,7 +28,7 @@ from homarus.models.levels import speed
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
-from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
+from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
 from homarus.prompt.sections.conversation import standing_instructions
 from homarus.prompt.sections.tooling import told_to
@@ -240,9 +240,6 @@ def compose_turn(
     extras = (*standing_instructions(pinned(live.writer.notes)), *extras)
     entry, levels, bounds = live.entry, turn.levels, turn.bounds
     quirks = home.models.catalog.quirks(prepared.chain.primary)
-    runtime = RuntimeFacts(
-        model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
-    )
     return home.composer.prompt_for(
         PromptRequest(
             agent_id=turn.agent_id,
@@ -250,7 +247,9 @@ def compose_turn(
             tools=prepared.specs,
             skills=prepared.skills,
             turn=TurnFacts(
-                runtime=runtime,
+                model=prepared.chain.primary.key,
+                channel=prepared.context.route.channel,
+                thinking=prepared.thinking,
                 extras=extras,
                 recall=lead,
                 reasoning=levels.get("reasoning") or entry.reasoning_level or "off",

@@ -17,7 +17,7 @@ from homarus.core.messages import Assistant, Message, Trust, User
 from homarus.core.routes import SessionKey
 from homarus.models.ref import split_ref
 from homarus.prompt.carrier import said_in_view
-from homarus.prompt.facts import RuntimeFacts, TurnFacts
+from homarus.prompt.facts import TurnFacts
 from homarus.prompt.sections.conversation import standing_instructions
 from homarus.prompt.sections.tooling import told_to
 from homarus.sessions.entry import Entry
@@ -73,7 +73,7 @@ def prompt_report(home: Home, key: SessionKey, *, fresh: bool = False) -> Report
     from homarus.prompt.report import About, last_run
 
     past = session_state(home.config, home.clock, key)
-    ref = split_ref(past.turn.runtime.model or home.composer.agent(key.agent_id).model)
+    ref = split_ref(past.turn.model or home.composer.agent(key.agent_id).model)
     window = home.models.window(home.config.agent(key.agent_id), ref) if ref else 0
     composed = home.composer.prompt_for(
         PromptRequest(
@@ -110,11 +110,9 @@ def _turn(row: SessionEntry) -> TurnFacts:
     return TurnFacts(
         reasoning=row.reasoning_level or "off",
         elevated=row.elevated_level or "off",
-        runtime=RuntimeFacts(
-            model="/".join(chosen) if row.model_override else "",
-            channel=row.last_channel or row.channel or "",
-            thinking=row.thinking_level or "",
-        ),
+        model="/".join(chosen) if row.model_override else "",
+        channel=row.last_channel or row.channel or "",
+        thinking=row.thinking_level or "",
     )
 
 

@@ -52,7 +52,7 @@ def _show(app: App, what: str, *, as_json: bool, estimate: bool, mode: str | Non
     shown = prompt_of(app, mode=mode, session_key=chosen["session_key"], agent_id=chosen["agent_id"])
     composed, past = shown.composed, shown.past
     agent = app.config.agent(composed.session.agent_id)
-    window = window_of(agent, composed.facts.turn.runtime.model)
+    window = window_of(agent, composed.facts.turn.model)
     about = About(window=window, session_tokens=past.tokens, messages=past.messages)
     report = shown.composer.report_for(composed, about=about, said=past.said)
     if not estimate and mode is None:

@@ -72,9 +72,7 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         sandbox = sandbox_for(config.agent(session.agent_id), session, workspace)
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
-    window = window_of(
-        config.agent(session.agent_id), past.turn.runtime.model or composer.agent(session.agent_id).model
-    )
+    window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
     request = PromptRequest(
         session=session,
         mode=Mode(mode) if mode else None,

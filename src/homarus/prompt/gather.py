@@ -22,11 +22,11 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 class Machine(Struct, frozen=True):
     """What the runtime line says of this computer."""
 
-    host: str
-    os: str
-    arch: str
-    python: str
-    shell: str
+    host: str = ""
+    os: str = ""
+    arch: str = ""
+    python: str = ""
+    shell: str = ""
 
 
 def machine(env: Mapping[str, str]) -> Machine:

@@ -20,7 +20,7 @@ from homarus.core.patterns import late
 from homarus.core.text import estimate_tokens, unescape_xml
 from homarus.core.tools import ToolSpec
 from homarus.prompt.build import Prompt
-from homarus.prompt.sections.tooling import in_order, tool_line, tool_notes
+from homarus.prompt.sections.tooling import in_order, summary_of, tool_line
 from homarus.workspace.inject import BootstrapContext
 
 _SKILL = late(r"<skill>.*?</skill>", re.DOTALL)
@@ -198,7 +198,7 @@ class ToolSizes(Struct, frozen=True):
 
 def size_tools(tools: Sequence[ToolSpec]) -> ToolSizes:
     """Measure tools; they are the same for many prompts."""
-    listed = "\n".join(tool_line(note) for note in tool_notes(tools))
+    listed = "\n".join(map(tool_line, in_order(tools)))
     return ToolSizes(Size.of(listed), Size.of(schema_text(tools)), _tool_rows(tools))
 
 
@@ -249,10 +249,10 @@ def _schema(spec: ToolSpec) -> str:
 
 def _tool_rows(tools: Sequence[ToolSpec]) -> tuple[ToolRow, ...]:
     rows = []
-    for spec, note in zip(in_order(tools), tool_notes(tools), strict=True):
+    for spec in in_order(tools):
         properties = spec.parameters.get("properties")
         names = tuple(properties) if isinstance(properties, dict) else ()
-        rows.append(ToolRow(spec.name, len(note.summary), len(_schema(spec)), len(names), names))
+        rows.append(ToolRow(spec.name, len(summary_of(spec)), len(_schema(spec)), len(names), names))
     return tuple(rows)
 
 

@@ -102,21 +102,20 @@ def provider_suffix(_: StableFacts, turn: TurnFacts) -> str:
 
 def runtime_line(_: StableFacts, turn: TurnFacts) -> str:
     """Return the one line of facts about this run, in its fixed order."""
-    run = turn.runtime
-    system = f"{run.os} ({run.arch})" if run.os and run.arch else run.os or run.arch
-    csv = ",".join(sorted({item.strip().lower() for item in run.capabilities if item.strip()}))
+    here = turn.machine
+    csv = ",".join(sorted({item.strip().lower() for item in turn.capabilities if item.strip()}))
     items = {
-        "agent": run.agent,
-        "host": run.host,
-        "repo": run.repo,
-        "os": system,
-        "python": run.python,
-        "model": run.model,
-        "default_model": run.default_model,
-        "shell": run.shell,
-        "channel": run.channel,
-        "capabilities": (csv or "none") if run.channel else "",
-        "thinking": run.thinking,
+        "agent": turn.agent,
+        "host": here.host,
+        "repo": turn.repo,
+        "os": f"{here.os} ({here.arch})" if here.os and here.arch else here.os or here.arch,
+        "python": here.python,
+        "model": turn.model,
+        "default_model": turn.default_model,
+        "shell": here.shell,
+        "channel": turn.channel,
+        "capabilities": (csv or "none") if turn.channel else "",
+        "thinking": turn.thinking,
     }
     clean = {key: single_line(value, 400).replace(" | ", " / ") for key, value in items.items()}
     return "Runtime: " + " | ".join(f"{key}={value}" for key, value in clean.items() if value)

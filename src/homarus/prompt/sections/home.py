@@ -35,7 +35,7 @@ _HOME_FILES = {
 
 
 def _access(facts: StableFacts) -> str:
-    return facts.sandbox.access if facts.sandbox else "rw"
+    return facts.sandbox.access.value if facts.sandbox else "rw"
 
 
 def workspace(facts: StableFacts) -> str:
@@ -58,7 +58,9 @@ def sandbox(facts: StableFacts) -> str:
     box = facts.sandbox
     if box is None:
         return ""
-    lines = ["## Sandbox", f"Commands run in a sandbox ({inline(box.backend)}), not on the host."]
+    if box.refused:
+        return f"## Sandbox\nIn this run no command starts and no file can be touched: {inline(box.refused)}"
+    lines = ["## Sandbox", f"Commands run in a sandbox ({box.backend.value}), not on the host."]
     if box.workspace and inline(box.workspace) != inline(facts.workspace):
         lines.append(f"To them the workspace is {inline(box.workspace)}; file tools take the path above.")
     if _ACCESS[box.access]:
@@ -66,10 +68,10 @@ def sandbox(facts: StableFacts) -> str:
     lines.append("It has network access." if box.network else "It has no network.")
     lines.append(
         "The user may let a command run on the host (`elevated`): ask, never assume."
-        if box.elevated
+        if facts.elevated
         else "Nothing can leave it: if a task needs the host, say so."
     )
-    lines += [f"- {inline(note)}" for note in box.notes if note.strip()]
+    lines += [f"- Also visible: {inline(mount.path)} ({'rw' if mount.writable else 'ro'})" for mount in box.mounts]
     return "\n".join(lines)
 
 

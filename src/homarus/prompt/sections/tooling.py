@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
 from homarus.prompt.escape import inline
-from homarus.prompt.facts import StableFacts, ToolNote
+from homarus.prompt.facts import StableFacts
 from homarus.prompt.section import is_small
 
 LINE_LIMIT = 80
@@ -24,19 +24,11 @@ def in_order(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(sorted(first.values(), key=lambda spec: (spec.order, spec.name.lower())))
 
 
-def tool_notes(specs: Iterable[ToolSpec]) -> tuple[ToolNote, ...]:
-    """Return the rows of the list."""
-    return tuple(ToolNote(spec.name, spec.summary or _first_sentence(spec.description)) for spec in in_order(specs))
-
-
 def told_to(window: int, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Return the tools as a model with this window is told of them: a small one gets names and types, and a few words."""
     if not is_small(window):
         return tuple(specs)
-    return tuple(
-        replace(spec, description=spec.summary or _first_sentence(spec.description), parameters=_bare(spec.parameters))
-        for spec in specs
-    )
+    return tuple(replace(spec, description=summary_of(spec), parameters=_bare(spec.parameters)) for spec in specs)
 
 
 def _bare(schema: Any) -> Any:
@@ -59,7 +51,7 @@ def tooling(facts: StableFacts) -> str:
     if not facts.tools:
         return "## Tooling\nYou have no tools in this run: answer from what you know and from what stands here."
     lines = ["## Tooling", "Your tools, by exact name. What is not listed you do not have."]
-    lines += [tool_line(tool) for tool in facts.tools]
+    lines += [tool_line(tool) for tool in in_order(facts.tools)]
     if facts.has("exec") and facts.has("process"):
         lines.append("Long work: start it with `exec` in the background, look in with `process`, never poll in a loop.")
     if facts.has("sessions_spawn"):
@@ -69,10 +61,10 @@ def tooling(facts: StableFacts) -> str:
     return "\n".join(lines)
 
 
-def tool_line(tool: ToolNote) -> str:
+def tool_line(tool: ToolSpec) -> str:
     """Return one row of the list, short enough to stay one row."""
     name = inline(tool.name, 64)
-    summary = inline(tool.summary, LINE_LIMIT - len(name) - 4)
+    summary = inline(summary_of(tool), LINE_LIMIT - len(name) - 4)
     return f"- {name}: {summary}" if summary else f"- {name}"
 
 
@@ -101,7 +93,10 @@ def self_update(facts: StableFacts) -> str:
     )
 
 
-def _first_sentence(text: str) -> str:
-    flat = single_line(text, 400)
+def summary_of(tool: ToolSpec) -> str:
+    """Return a tool in a few words: its own, or the first sentence about it."""
+    if tool.summary:
+        return tool.summary
+    flat = single_line(tool.description, 400)
     head, stop, _ = flat.partition(". ")
     return head if stop else flat.removesuffix(".")
