@@ -37,12 +37,9 @@ def a_turn(dice: random.Random, now: datetime) -> TurnFacts:
         reactions=dice.choice(["", "minimal", "extensive"]),
         heartbeat_prompt=dice.choice(["", "Anything due?"]),
         provider_suffix=dice.choice(["", "Be brief."]),
-        runtime=replace(
-            samples.RUNTIME,
-            channel=dice.choice(["", "telegram", "irc"]),
-            model=dice.choice(["a/b", "c/d"]),
-            thinking=dice.choice(["off", "low", "high"]),
-        ),
+        channel=dice.choice(["", "telegram", "irc"]),
+        model=dice.choice(["a/b", "c/d"]),
+        thinking=dice.choice(["off", "low", "high"]),
         reasoning=dice.choice(["off", "on", "stream"]),
         elevated=dice.choice(["off", "ask", "full"]),
     )
