@@ -54,7 +54,6 @@ def budget_for(window: int, settings: CompactionSettings) -> Budget:
 
 
 def estimate(message: Message) -> int:
-    """Return about how many tokens one message takes."""
     total = OVERHEAD_TOKENS
     for part in message.parts:
         total += estimate_tokens(part.text) if type(part) is Text else _part(part)
@@ -113,5 +112,4 @@ def _ratio(messages: Sequence[Message], place: int, newest: Assistant, since: in
 
 
 def tool_chars(messages: Sequence[Message]) -> int:
-    """Return how many characters the results of tools take in a history."""
     return sum(len(message.text) for message in messages if isinstance(message, ToolResult))

@@ -44,8 +44,6 @@ class Limits(Struct, frozen=True):
 
 
 class EngineHost:
-    """The engine of one agent, contained."""
-
     def __init__(
         self,
         slot: str,
@@ -64,7 +62,6 @@ class EngineHost:
 
     @property
     def engine(self) -> ContextEngine:
-        """Return the engine in use."""
         return self._fallback if self._quarantined else self._engine
 
     @property
@@ -79,7 +76,6 @@ class EngineHost:
 
     @property
     def quarantined(self) -> str:
-        """Return why the chosen engine is out of use, or nothing."""
         return self._quarantined
 
     async def assemble(self, call: EngineCall) -> Assembled:
@@ -92,7 +88,6 @@ class EngineHost:
         return await self._contained("assemble", lambda engine: _assembled(engine, call), Assembled(call.messages))
 
     async def compact(self, call: EngineCall) -> EngineCompaction:
-        """Ask the engine to make the history shorter."""
         failed = EngineCompaction(ok=False, compacted=False, reason="the context engine failed")
         return await self._contained(
             "compact", lambda engine: _compacted(engine, call), failed, seconds=self._limits.compact
@@ -119,11 +114,9 @@ class EngineHost:
         return undo
 
     async def child_ended(self, child: str, reason: str) -> None:
-        """Tell the engine that a sub-agent ended, or that its session is gone."""
         await self._optional("on_subagent_ended", child, reason)
 
     def has(self, method: str) -> bool:
-        """Say whether the engine has an optional method."""
         return not self.is_default and callable(getattr(self.engine, method, None))
 
     async def aclose(self) -> None:

@@ -24,7 +24,6 @@ class FlushFacts(Struct, frozen=True):
 
 
 def due(facts: FlushFacts, budget: Budget, settings: FlushSettings) -> str:
-    """Return why memory should be saved now, or nothing."""
     if not settings.enabled or facts.heartbeat or not facts.writable or facts.failures >= MAX_FAILURES:
         return ""
     if facts.flushed_at_compaction == facts.compactions:

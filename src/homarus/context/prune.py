@@ -34,7 +34,6 @@ class PruneState(Struct, frozen=True):
     placeholder: str = "[Old tool result content cleared]"
 
     def to_data(self) -> dict[str, Any]:
-        """Return the state as it stands in a transcript's custom entry."""
         return {
             "timestamp": self.touched_at,
             "cuts": self.cuts,
@@ -196,7 +195,6 @@ FADED = "[image data removed - already processed by model]"
 
 
 def fade_images(messages: Sequence[Message], keep: int = KEEP_TURNS) -> tuple[Message, ...]:
-    """Return the history with the images of older turns replaced by a fixed text."""
     starts = [place for place, message in enumerate(messages) if isinstance(message, User)]
     if len(starts) <= keep + 1:
         return tuple(messages)

@@ -65,7 +65,6 @@ class CompactionSettings(Struct, frozen=True, rename="camel"):
 
     @property
     def is_safeguard(self) -> bool:
-        """Say whether summaries are audited and carry what is known for certain."""
         return self.mode == "safeguard"
 
     @property
@@ -85,16 +84,12 @@ class CompactionSettings(Struct, frozen=True, rename="camel"):
 
 
 class SoftTrim(Struct, frozen=True, rename="camel"):
-    """How a long old result is shortened."""
-
     max_chars: int = 4_000
     head_chars: int = 1_500
     tail_chars: int = 1_500
 
 
 class HardClear(Struct, frozen=True, rename="camel"):
-    """What replaces an old result when shortening is not enough."""
-
     enabled: bool = True
     placeholder: str = "[Old tool result content cleared]"
 

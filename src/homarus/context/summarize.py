@@ -90,8 +90,6 @@ so far, and which names, paths and ids matter."""
 
 
 class Ask(Struct, frozen=True):
-    """One question to the summarising model."""
-
     system: str
     text: str
     max_tokens: int
@@ -115,7 +113,6 @@ class Job(Struct, frozen=True):
 
     @property
     def task(self) -> str:
-        """Return what the summariser is asked to write."""
         how = _AUDITED if self.headings == HEADINGS else _PLAIN
         return _FORM.format(listed="\n".join(f"## {heading}" for heading in self.headings), how=how)
 

@@ -43,14 +43,10 @@ class Cycle(Protocol):
     flush_failures: int
 
     @property
-    def compactions(self) -> int:
-        """Return how often this session was compacted."""
-        ...
+    def compactions(self) -> int: ...
 
     @property
-    def flushed_at(self) -> int | None:
-        """Return the count of compactions at the last time memory was saved."""
-        ...
+    def flushed_at(self) -> int | None: ...
 
     def compacted(self, tokens_after: int) -> None:
         """Count one more compaction, durably."""
@@ -68,13 +64,10 @@ Tell = Callable[[str, dict[str, Any]], Awaitable[list[str]]]
 
 
 async def tell_nobody(_moment: str, _facts: dict[str, Any]) -> list[str]:
-    """Stand in where nobody waits for anything."""
     return []
 
 
 class WindowFacts(Struct, frozen=True, kw_only=True):
-    """What a window is made for."""
-
     budget: Budget
     compaction: CompactionSettings
     pruning: PruningSettings
@@ -108,8 +101,6 @@ class Ports(Struct, frozen=True, kw_only=True):
 
 
 class SessionWindow:
-    """The window of one turn."""
-
     def __init__(self, session: SessionWriter, facts: WindowFacts, ports: Ports) -> None:
         self._session = session
         self._facts = facts
@@ -195,7 +186,6 @@ class SessionWindow:
         return self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now())))
 
     async def compact_now(self, focus: str, cancel: Cancel) -> compact.Compacted:
-        """Compact because a person asked for it."""
         tokens = self._measure(self._session.history(self._facts.rules))
         return await self._compact(self._occasion("manual", focus=focus), tokens, cancel)
 

@@ -33,8 +33,6 @@ class StableRow(Struct, frozen=True):
 
 
 class SessionRow(Struct, frozen=True):
-    """A row below the boundary."""
-
     name: str
     modes: frozenset[Mode]
     render: Callable[[StableFacts, SessionFacts], str]
@@ -122,7 +120,6 @@ class PrefixCache:
         return self._last[2]
 
     def keep(self, facts: PromptFacts, mode: Mode, prompt: Prompt) -> Prompt:
-        """Remember the last prompt."""
         self._last = (facts, mode, prompt)
         return prompt
 
@@ -158,7 +155,6 @@ def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCach
 
 
 def digest(inputs: object) -> bytes:
-    """Return what tells these values from all others."""
     try:
         return sha256(msgspec.msgpack.encode(inputs)).digest()
     except UnicodeEncodeError:

@@ -49,8 +49,6 @@ class StableFacts(Struct, frozen=True):
 
 
 class SessionFacts(Struct, frozen=True):
-    """What is the same for every turn of a session."""
-
     engine_addition: str = ""
     messaging_hints: tuple[str, ...] = ()
     voice: str = ""

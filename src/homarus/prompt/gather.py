@@ -20,8 +20,6 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class Machine(Struct, frozen=True):
-    """What the runtime line says of this computer."""
-
     host: str = ""
     os: str = ""
     arch: str = ""

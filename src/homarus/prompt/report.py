@@ -35,7 +35,6 @@ class Size(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, text: str) -> Size:
-        """Measure a text. Most of a prompt is the same in all sessions."""
         return _size(text)
 
     @classmethod
@@ -70,8 +69,6 @@ class About(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class FileRow(Struct, frozen=True, rename="camel"):
-    """One workspace file: what it holds and what of it is shown."""
-
     name: str
     path: str
     missing: bool
@@ -84,7 +81,6 @@ class FileRow(Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> str:
-        """Return the word for it in the list."""
         if self.missing:
             return "MISSING"
         return "UNREADABLE" if self.unreadable else "TRUNCATED" if self.truncated else "OK"
@@ -96,23 +92,17 @@ def _size(text: str) -> Size:
 
 
 class SectionRow(Struct, frozen=True, rename="camel"):
-    """One section of the prompt."""
-
     name: str
     tier: str
     size: Size
 
 
 class SkillRow(Struct, frozen=True, rename="camel"):
-    """One skill in the listing."""
-
     name: str
     block_chars: int
 
 
 class ToolRow(Struct, frozen=True, rename="camel"):
-    """One tool: its line in the prompt, and its schema as it is sent."""
-
     name: str
     summary_chars: int
     schema_chars: int
@@ -144,17 +134,14 @@ class Report(Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def total(self) -> Size:
-        """Return the system message, the schemas and the carrier together."""
         return self.system + self.tool_schemas + self.turn
 
     @property
     def model(self) -> str:
-        """Return the model with its provider, as people name it."""
         return "/".join(part for part in (self.about.provider, self.about.model) if part)
 
     @property
     def files_chars(self) -> int:
-        """Return what all files together take of their budget."""
         return sum(row.injected_chars for row in self.files if not row.dynamic)
 
     def to_json(self) -> dict[str, Any]:
@@ -238,7 +225,6 @@ def measure(
 
 
 def schema_text(tools: Sequence[ToolSpec]) -> str:
-    """Return the tools as a request holds them, compact and in the fixed order."""
     return "".join(_schema(spec) for spec in in_order(tools))
 
 
@@ -319,7 +305,6 @@ class _Kept(Struct, frozen=True, rename="camel"):
 
 
 def keep(report: Report) -> dict[str, Any]:
-    """Return what a session's row keeps of a run's report."""
     about = report.about
     return {
         "source": "run",

@@ -56,8 +56,6 @@ def all_workspaces(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 class AgentView(Struct, frozen=True):
-    """One agent as people and programs want to see it."""
-
     id: str
     default: bool
     name: str
@@ -97,7 +95,6 @@ def read_identity(workspace: Path) -> dict[str, str]:
 
 
 def bindings_of(config: Config, agent_id: str) -> list[dict[str, Any]]:
-    """Return the matches that lead to an agent, in the configuration's order."""
     rows = config.get("bindings")
     return [
         row["match"]

@@ -109,12 +109,10 @@ def effectively_empty(text: str) -> bool:
 
 
 def missing_marker(path: str) -> str:
-    """Return the line that stands for an expected file that is not there."""
     return f"[MISSING] Expected at: {single_line(path, 1000)}"
 
 
 def unreadable_marker(reason: str) -> str:
-    """Return the line that stands for a file that could not be read."""
     return f"[UNREADABLE: {single_line(reason, 300)}]"
 
 
@@ -190,14 +188,12 @@ class _Budget:
         return limit
 
     def near_total(self) -> tuple[str, ...]:
-        """Return the line that says the total is nearly used up, if it is."""
         used = self._limits.total - self.remaining
         return (
             (f"all files: {used:,} of {self._limits.total:,} characters",) if used >= NEAR * self._limits.total else ()
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what the log should say."""
         if not self.omitted:
             return ()
         return (

@@ -44,8 +44,6 @@ class RecordPaths(Struct, frozen=True):
 
 
 class Seeded(Struct, frozen=True):
-    """What was done."""
-
     workspace: Path
     created: tuple[str, ...] = ()
     brand_new: bool = False
@@ -112,7 +110,6 @@ def ensure_workspace(
 
 
 def missing_files(workspace: Path, settings: WorkspaceSettings, places: RecordPaths) -> tuple[str, ...]:
-    """Return the starter files that are not there and should be."""
     if settings.skip_bootstrap:
         return ()
     gone = [name for name in names.SEEDED if not os.path.lexists(workspace / name)]

@@ -38,28 +38,22 @@ class StartupContext(Struct, frozen=True, rename="camel"):
 
     @property
     def days(self) -> int:
-        """Return how many days back, within 1 to 14."""
         return _clamp(self.daily_memory_days, 1, 14)
 
     @property
     def file_bytes(self) -> int:
-        """Return how much of a note is read."""
         return _clamp(self.max_file_bytes, 1, 65_536)
 
     @property
     def file_chars(self) -> int:
-        """Return how much of a note is shown."""
         return _clamp(self.max_file_chars, 1, 10_000)
 
     @property
     def total_chars(self) -> int:
-        """Return how much is shown of all notes together."""
         return _clamp(self.max_total_chars, 1, 50_000)
 
 
 class Limits(Struct, frozen=True):
-    """How many characters of the workspace a prompt may carry."""
-
     file: int = MAX_CHARS
     total: int = TOTAL_MAX_CHARS
     user_file: int | None = None
@@ -90,7 +84,6 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel"):
 
     @property
     def injection(self) -> Injection:
-        """Return the mode, with the older spellings resolved."""
         return _ALIASES.get(self.context_injection) or Injection(self.context_injection)
 
     def for_window(self, tokens: int) -> WorkspaceSettings:

@@ -31,7 +31,6 @@ class SetupState(Struct, frozen=True):
 
     @property
     def completed(self) -> bool:
-        """Say whether the first-run ritual is over for good."""
         return bool(self.completed_at)
 
 
@@ -83,7 +82,6 @@ def write_state(workspace: Path, state: SetupState, now: datetime) -> None:
 
 
 def moment(text: str) -> datetime | None:
-    """Return a stored moment, or None where the text is no moment."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -119,7 +117,6 @@ def _text(value: Any) -> str:
 
 
 def _join(*states: SetupState) -> SetupState:
-    """Return the milestones that any source knows; the first source wins."""
     return SetupState(
         next((state.seeded_at for state in states if state.seeded_at), ""),
         next((state.completed_at for state in states if state.completed_at), ""),

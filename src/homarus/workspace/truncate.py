@@ -29,8 +29,6 @@ _ITEM = late(r"\s*(?:[-*+]|\d{1,3}[.)])[ \t]")
 
 
 class Cut(Struct, frozen=True):
-    """A text within its limit, and how much of the original it shows."""
-
     text: str
     head: int
     tail: int
@@ -38,7 +36,6 @@ class Cut(Struct, frozen=True):
 
     @property
     def truncated(self) -> bool:
-        """Say whether anything was left out."""
         return self.head + self.tail < self.total
 
 

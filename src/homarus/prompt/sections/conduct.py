@@ -34,7 +34,6 @@ def execution_bias(facts: StableFacts) -> str:
 
 
 def provider_prefix(facts: StableFacts) -> str:
-    """Return what the model's provider adds to the stable part."""
     return facts.provider_prefix.strip()
 
 

@@ -35,7 +35,6 @@ def date(facts: StableFacts, turn: TurnFacts) -> str:
 
 
 def standing_instructions(pins: Sequence[str]) -> tuple[Section, ...]:
-    """Return what the owner laid down for good, where there is anything."""
     held = "\n".join(f"- {pin}" for pin in pins)
     return (Section("Standing instructions of the owner", held, Tier.VOLATILE),) if pins else ()
 
@@ -61,7 +60,6 @@ def output_directives(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def silent_replies(_: StableFacts, turn: TurnFacts) -> str:
-    """Explain the token that sends nothing."""
     if not turn.silent:
         return ""
     return "With nothing to say, reply with NO_REPLY and nothing else; never add it to an answer."
@@ -77,7 +75,6 @@ def senders(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def reactions(_: StableFacts, turn: TurnFacts) -> str:
-    """Say how often to react with an emoji."""
     if turn.reactions == "minimal":
         return "React with an emoji only where it matters: to confirm something important, or where words are too much."
     if turn.reactions == "extensive":
@@ -86,7 +83,6 @@ def reactions(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def heartbeats(_: StableFacts, turn: TurnFacts) -> str:
-    """Explain the polls that nobody typed."""
     if not turn.heartbeat_prompt.strip():
         return ""
     return (
@@ -96,7 +92,6 @@ def heartbeats(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def provider_suffix(_: StableFacts, turn: TurnFacts) -> str:
-    """Return what the model's provider adds per turn."""
     return turn.provider_suffix.strip()
 
 
@@ -136,7 +131,6 @@ def engine_addition(_: StableFacts, session: SessionFacts) -> str:
 
 
 def messaging(facts: StableFacts, session: SessionFacts) -> str:
-    """Say where a reply goes, and how to reach anywhere else."""
     lines = ["## Messaging", "Your reply goes to the chat that asked; the runtime delivers it."]
     if facts.has("message"):
         lines.append(
@@ -149,17 +143,14 @@ def messaging(facts: StableFacts, session: SessionFacts) -> str:
 
 
 def voice(_: StableFacts, session: SessionFacts) -> str:
-    """Say how to write for the ear."""
     return f"## Voice\n{under(session.voice)}" if session.voice.strip() else ""
 
 
 def group_context(_: StableFacts, session: SessionFacts) -> str:
-    """Return the extra prompt of a group or a channel."""
     return _extra("## Group Chat Context", session)
 
 
 def subagent_context(_: StableFacts, session: SessionFacts) -> str:
-    """Return the extra prompt of a sub-agent's task."""
     return _extra("## Subagent Context", session)
 
 

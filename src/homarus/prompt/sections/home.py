@@ -92,7 +92,6 @@ def truncation(facts: StableFacts) -> str:
 
 
 def files_note(facts: StableFacts) -> str:
-    """Say where the workspace files come from."""
     if facts.told:
         names = ", ".join(inline(name) for name in facts.told)
         return (

@@ -55,7 +55,6 @@ def aliases(facts: StableFacts) -> str:
 
 
 def documentation(facts: StableFacts) -> str:
-    """Point at the documentation that came with this installation."""
     if not facts.docs:
         return ""
     return (

@@ -47,7 +47,6 @@ def _bare(schema: Any) -> Any:
 
 
 def tooling(facts: StableFacts) -> str:
-    """List the tools by exact name, with the few hints that no schema can give."""
     if not facts.tools:
         return "## Tooling\nYou have no tools in this run: answer from what you know and from what stands here."
     lines = ["## Tooling", "Your tools, by exact name. What is not listed you do not have."]
