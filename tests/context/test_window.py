@@ -20,7 +20,7 @@ from homarus.context.engine import (
 from homarus.context.engine_host import EngineHost
 from homarus.context.pins import pinned
 from homarus.context.prune import FADED, fade_images
-from homarus.context.settings import CompactionSettings, MidTurnPrecheck, PruningSettings
+from homarus.context.settings import CompactionSettings, FlushSettings, MidTurnPrecheck, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.cancel import Cancel
@@ -492,3 +492,28 @@ async def test_a_model_that_cannot_be_had_for_saving_memory_is_named_and_stops_n
     await stage.window().assemble(Cancel())
     assert stage.counts.compactions == 1
     assert any("memory was not saved: there is no model 'x'" in str(event) for event in stage.events)
+
+
+@pytest.mark.parametrize(
+    ("fill", "change", "reason"),
+    [
+        (6, {}, "tokens"),
+        (1, {}, ""),
+        (1, {"memory_flush": FlushSettings(force_flush_transcript_bytes=1)}, "bytes"),
+        (6, {"memory_flush": FlushSettings(enabled=False)}, ""),
+        (6, {"flushed_at": 0}, ""),
+        (6, {"flush_failures": 3}, ""),
+        (6, {"flush_failures": 2}, "tokens"),
+        (6, {"heartbeat": True}, ""),
+        (6, {"writable": False}, ""),
+    ],
+)
+async def test_memory_is_saved_when_it_is_due(tmp_path: Path, fill: int, change: dict[str, Any], reason: str) -> None:
+    flush = change.get("memory_flush", FlushSettings())
+    stage = Stage(tmp_path, compaction=CompactionSettings(enabled=False, reserve_tokens=10, memory_flush=flush))
+    stage.counts.flushed_at = change.get("flushed_at")
+    stage.counts.flush_failures = change.get("flush_failures", 0)
+    stage.more = {name: value for name, value in change.items() if name in {"heartbeat", "writable"}}
+    stage.fill(fill)
+    await stage.window().assemble(Cancel())
+    assert stage.order == ([f"flush:{reason}"] if reason else [])

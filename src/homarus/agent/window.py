@@ -12,8 +12,7 @@ from homarus.agent.open_session import OpenSession
 from homarus.agent.prepare import Prepared, compose_turn
 from homarus.context.budget import budget_for
 from homarus.context.engine import EngineCall
-from homarus.context.flush import FLUSH_PROMPT
-from homarus.context.settings import CompactionSettings, FlushSettings, PruningSettings
+from homarus.context.settings import FLUSH_PROMPT, CompactionSettings, FlushSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.clock import epoch_ms
 from homarus.core.messages import Assistant, Message

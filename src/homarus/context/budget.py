@@ -17,7 +17,6 @@ from homarus.core.messages import (
     Text,
     Thinking,
     ToolCall,
-    ToolResult,
     User,
 )
 from homarus.core.text import estimate_tokens
@@ -109,7 +108,3 @@ def _ratio(messages: Sequence[Message], place: int, newest: Assistant, since: in
     if counted <= 0 or guessed < 50:
         return 1.0
     return max(_LOW, min(_HIGH, counted / guessed))
-
-
-def tool_chars(messages: Sequence[Message]) -> int:
-    return sum(len(message.text) for message in messages if isinstance(message, ToolResult))

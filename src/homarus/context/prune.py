@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from homarus.context.settings import PruningSettings
@@ -27,35 +28,23 @@ LONG_CHARS = 4_000
 class PruneState(Struct, frozen=True):
     """What was shortened so far, by the place of the result: its call id and how often that id came before."""
 
-    touched_at: int = 0
+    touched_at: int = field(default=0, name="timestamp")
     cuts: dict[str, Kind] = {}
     head: int = 1_500
     tail: int = 1_500
     placeholder: str = "[Old tool result content cleared]"
 
     def to_data(self) -> dict[str, Any]:
-        return {
-            "timestamp": self.touched_at,
-            "cuts": self.cuts,
-            "head": self.head,
-            "tail": self.tail,
-            "placeholder": self.placeholder,
-        }
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
 
     @classmethod
     def from_data(cls, data: Any) -> PruneState:
-        """Read a state back; what is not ours or not understood is an empty state."""
-        if not isinstance(data, dict) or not isinstance(data.get("cuts"), dict):
+        """Read a state back from a transcript's custom entry; what is not ours or not understood is an empty state."""
+        try:
+            return msgspec.convert(data, cls) if isinstance(data, dict) and "cuts" in data else cls()
+        except msgspec.ValidationError:
             return cls()
-        cuts: dict[str, Kind] = {
-            key: "clear" if kind == "clear" else "soft"
-            for key, kind in data["cuts"].items()
-            if isinstance(key, str) and kind in {"soft", "clear"}
-        }
-        moment, head, tail = (data.get(name) for name in ("timestamp", "head", "tail"))
-        if not (isinstance(moment, int) and isinstance(head, int) and isinstance(tail, int)):
-            return cls()
-        return cls(moment, cuts, head, tail, str(data.get("placeholder", cls().placeholder)))
 
 
 def project(messages: Sequence[Message], state: PruneState) -> tuple[Message, ...]:

@@ -33,6 +33,14 @@ class MidTurnPrecheck(Struct, frozen=True, rename="camel"):
     enabled: bool = True
 
 
+# What the silent turn is asked, where the configuration has no words of its own.
+FLUSH_PROMPT = """\
+The older part of this conversation will soon be condensed. Save now what should not be lost: decisions and their reasons, promises, \
+facts about people and projects, open questions. Append them to memory/{date}.md, one short line each, in plain words that \
+make sense without this conversation. Change no other file, and repeat nothing that is in your notes already. If there is nothing \
+worth saving, answer NO_REPLY. When you have saved it, answer NO_REPLY."""
+
+
 class FlushSettings(Struct, frozen=True, rename="camel"):
     """The silent turn that saves what is worth keeping before a compaction."""
 

@@ -16,7 +16,6 @@ from homarus.context import compact
 from homarus.context.budget import Budget, measure
 from homarus.context.engine import EngineCall
 from homarus.context.engine_host import EngineHost
-from homarus.context.flush import FlushFacts, due
 from homarus.context.pins import PIN, kept
 from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, fade_images, project, shorten
 from homarus.context.rewrite import Rewriter
@@ -33,6 +32,7 @@ from homarus.sessions.writer import SessionWriter
 
 # What people who know OpenClaw look for.
 COMPLETE = "🧹 Auto-compaction complete"
+MAX_FLUSH_FAILURES = 3
 
 
 class Cycle(Protocol):
@@ -243,18 +243,21 @@ class SessionWindow:
         self._session.append("custom", {"customType": CUSTOM_TYPE, "data": state.to_data()})
         return True
 
+    def _flush_due(self, tokens: int, *, compacting: bool) -> str:
+        """Return why memory should be saved now, or nothing. The counts make it happen once in each cycle, across restarts."""
+        facts, cycle = self._facts, self._ports.cycle
+        if not facts.compaction.memory_flush.enabled or facts.heartbeat or not facts.writable:
+            return ""
+        if cycle.flushed_at == cycle.compactions or cycle.flush_failures >= MAX_FLUSH_FAILURES:
+            return ""
+        if compacting:
+            return "compaction"
+        if tokens >= facts.budget.flush_at:
+            return "tokens"
+        return "bytes" if 0 < self._forced <= self._session.size else ""
+
     async def _save_memory(self, shown: tuple[Message, ...], tokens: int, *, compacting: bool, cancel: Cancel) -> None:
-        facts = FlushFacts(
-            tokens=tokens,
-            transcript_bytes=self._session.size,
-            compactions=self._ports.cycle.compactions,
-            flushed_at_compaction=self._ports.cycle.flushed_at,
-            failures=self._ports.cycle.flush_failures,
-            heartbeat=self._facts.heartbeat,
-            writable=self._facts.writable,
-            compacting=compacting,
-        )
-        reason = due(facts, self._facts.budget, self._facts.compaction.memory_flush)
+        reason = self._flush_due(tokens, compacting=compacting)
         if not reason or cancel.cancelled:
             return
         try:

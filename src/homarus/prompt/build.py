@@ -101,27 +101,15 @@ class Prompt(Struct, frozen=True):
 
 
 class PrefixCache:
-    """The stable parts of the last few prompts, by the sha256 of everything they were made from; the last prompt whole."""
+    """The stable parts of the last few prompts, by the sha256 of everything they were made from."""
 
     def __init__(self, max_entries: int = 64) -> None:
         # A part is kept twice: joined, and in sections for the report.
         self._kept: BoundedCache[bytes, Stable] = BoundedCache(max_entries, 32_000_000, lambda kept: 2 * len(kept[0]))
-        self._last: tuple[PromptFacts, Mode, Prompt] | None = None
         self.hits = 0
 
     def __len__(self) -> int:
         return len(self._kept)
-
-    def same(self, facts: PromptFacts, mode: Mode) -> Prompt | None:
-        """Return the last prompt if this is it. Most turns differ in what was said alone, and comparing costs no hash."""
-        if self._last is None or self._last[1] is not mode or self._last[0] != facts:
-            return None
-        self.hits += 1
-        return self._last[2]
-
-    def keep(self, facts: PromptFacts, mode: Mode, prompt: Prompt) -> Prompt:
-        self._last = (facts, mode, prompt)
-        return prompt
 
     def stable(self, facts: StableFacts, mode: Mode) -> Stable:
         """Return the stable part, rendered at most once while its inputs are remembered."""
@@ -138,8 +126,6 @@ class PrefixCache:
 def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCache | None = None) -> Prompt:
     """Render a prompt. The system part depends on `facts.stable`, `facts.session` and the mode alone."""
     mode = Mode(mode)
-    if cache is not None and (known := cache.same(facts, mode)) is not None:
-        return known
     text, stable = cache.stable(facts.stable, mode) if cache is not None else _stable(facts.stable, mode)
     below = _present(
         Section(row.name, row.render(facts.stable, facts.session), Tier.SESSION) for row in SESSION if mode in row.modes
@@ -150,8 +136,7 @@ def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCach
         if mode in row.modes
     )
     extras = () if mode is Mode.NONE else facts.turn.extras
-    prompt = Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
-    return cache.keep(facts, mode, prompt) if cache is not None else prompt
+    return Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
 
 
 def digest(inputs: object) -> bytes:
