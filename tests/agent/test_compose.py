@@ -174,10 +174,10 @@ def test_what_the_caller_knows_is_passed_on(home):
 def test_without_a_sandbox_no_word_about_it(home):
     open_air = home.prompt(sandbox=SandboxSpec(Backend.OFF, str(home.workspace)))
     assert "## Sandbox" not in open_air.prompt.system.text
-    assert not home.composer.report_for(open_air).about.sandboxed
+    assert not home.composer.report_for(open_air).about.sandbox.sandboxed
     boxed = home.prompt(sandbox=SandboxSpec(Backend.LANDLOCK, str(home.workspace)))
     assert "To them the workspace" not in boxed.prompt.system.text
-    assert home.composer.report_for(boxed).about.sandboxed
+    assert home.composer.report_for(boxed).about.sandbox.sandboxed
 
 
 def test_a_copy_of_the_workspace_cannot_complete_the_ritual(home):

@@ -203,7 +203,7 @@ class Composer:
 
     def report_for(self, composed: ComposedPrompt, *, about: About | None = None, said: Said | None = None) -> Report:
         """Measure a prompt; `about` holds what is known of the model's window and of the conversation so far."""
-        from homarus.prompt.report import About, measure, size_tools
+        from homarus.prompt.report import About, SandboxState, measure, size_tools
 
         request, agent = composed.request, composed.agent
         named = composed.facts.turn.model
@@ -218,8 +218,7 @@ class Composer:
             workspace_dir=composed.facts.stable.workspace,
             bootstrap_max_chars=agent.settings.limits.file,
             bootstrap_total_max_chars=agent.settings.limits.total,
-            sandboxed=request.sandbox is not None and request.sandbox.enforced,
-            sandbox_mode=agent.sandbox_mode,
+            sandbox=SandboxState(agent.sandbox_mode, request.sandbox is not None and request.sandbox.enforced),
         )
         carrier, _ = composed.carrier(said or {})
         if self._sized is None or self._sized[0] != request.tools:

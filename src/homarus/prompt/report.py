@@ -49,6 +49,11 @@ class Size(Struct, frozen=True, rename="camel"):
         return Size(self.chars - other.chars, self.tokens - other.tokens)
 
 
+class SandboxState(Struct, frozen=True):
+    mode: str = "off"
+    sandboxed: bool = False
+
+
 class About(Struct, frozen=True, rename="camel", kw_only=True):
     """Whose prompt it is, under which limits, and what is known of the conversation so far."""
 
@@ -61,8 +66,7 @@ class About(Struct, frozen=True, rename="camel", kw_only=True):
     workspace_dir: str = ""
     bootstrap_max_chars: int = 0
     bootstrap_total_max_chars: int = 0
-    sandbox_mode: str = "off"
-    sandboxed: bool = False
+    sandbox: SandboxState = SandboxState()
     window: int = 0
     session_tokens: int | None = None
     messages: dict[str, int] = {}
@@ -146,11 +150,8 @@ class Report(Struct, frozen=True, rename="camel", kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form: OpenClaw's fields first, ours beside them."""
-        about = msgspec.to_builtins(self.about)
-        mode, sandboxed = about.pop("sandboxMode"), about.pop("sandboxed")
         return {
-            **about,
-            "sandbox": {"mode": mode, "sandboxed": sandboxed},
+            **msgspec.to_builtins(self.about),
             "systemPrompt": {
                 "chars": self.system.chars,
                 "projectContextChars": self.project.chars,
@@ -265,16 +266,28 @@ def _skill_rows(listing: str) -> list[SkillRow]:
     return [SkillRow(unescape_xml(name[1].strip()), len(block)) for block, name in blocks if name]
 
 
+# What a fresh report says and a kept one does not.
+_FRESH = frozenset(
+    [
+        "window",
+        "sessionTokens",
+        "messages",
+        "tokens",
+        "sessionChars",
+        "turnContext",
+        "sections",
+        "nearLimit",
+        "omittedFiles",
+        "total",
+    ]
+)
+
+
 class _Prompt(Struct, frozen=True, rename="camel"):
     chars: int = 0
     project_context_chars: int = 0
     stable_chars: int = 0
     stable_sha256: str = ""
-
-
-class _Sandbox(Struct, frozen=True):
-    mode: str = "off"
-    sandboxed: bool = False
 
 
 class _Skills(Struct, frozen=True, rename="camel"):
@@ -289,15 +302,6 @@ class _Tools(Struct, frozen=True, rename="camel"):
 
 
 class _Kept(Struct, frozen=True, rename="camel"):
-    generated_at: int = 0
-    session_id: str = ""
-    session_key: str = ""
-    provider: str = ""
-    model: str = ""
-    workspace_dir: str = ""
-    bootstrap_max_chars: int = 0
-    bootstrap_total_max_chars: int = 0
-    sandbox: _Sandbox = _Sandbox()
     system_prompt: _Prompt = _Prompt()
     injected_workspace_files: tuple[FileRow, ...] = ()
     skills: _Skills = _Skills()
@@ -305,32 +309,15 @@ class _Kept(Struct, frozen=True, rename="camel"):
 
 
 def keep(report: Report) -> dict[str, Any]:
-    about = report.about
+    """Return what a session's row keeps of a run's report: figures alone, because the row is written after every turn."""
+    document = report.to_json()
+    rows = [msgspec.to_builtins(replace(row, properties=())) for row in report.tool_rows]
     return {
+        **{name: value for name, value in document.items() if name not in _FRESH},
         "source": "run",
-        "generatedAt": about.generated_at,
-        "sessionId": about.session_id,
-        "sessionKey": about.session_key,
-        "provider": about.provider,
-        "model": about.model,
-        "workspaceDir": about.workspace_dir,
-        "bootstrapMaxChars": about.bootstrap_max_chars,
-        "bootstrapTotalMaxChars": about.bootstrap_total_max_chars,
-        "sandbox": {"mode": about.sandbox_mode, "sandboxed": about.sandboxed},
-        "systemPrompt": {
-            "chars": report.system.chars,
-            "projectContextChars": report.project.chars,
-            "nonProjectContextChars": report.system.chars - report.project.chars,
-            "stableChars": report.stable.chars,
-            "stableSha256": report.stable_sha256,
-        },
+        "systemPrompt": {name: value for name, value in document["systemPrompt"].items() if name not in _FRESH},
         "injectedWorkspaceFiles": [_file(row) for row in report.files],
-        "skills": {"promptChars": report.skills.chars, "entries": msgspec.to_builtins(report.skill_rows)},
-        "tools": {
-            "listChars": report.tool_list.chars,
-            "schemaChars": report.tool_schemas.chars,
-            "entries": [msgspec.to_builtins(replace(row, properties=())) for row in report.tool_rows],
-        },
+        "tools": {**document["tools"], "entries": rows},
     }
 
 
@@ -338,24 +325,12 @@ def recall(stored: Any) -> Report | None:
     """Return a kept report, ours or OpenClaw's; None where there is none that can be read."""
     try:
         kept = msgspec.convert(stored, _Kept, strict=False)
+        about = msgspec.convert({**stored, "source": "run"}, About, strict=False)
     except msgspec.ValidationError:
         return None
     prompt = kept.system_prompt
     if not prompt.chars:
         return None
-    about = About(
-        source="run",
-        generated_at=kept.generated_at,
-        session_id=kept.session_id,
-        session_key=kept.session_key,
-        provider=kept.provider,
-        model=kept.model,
-        workspace_dir=kept.workspace_dir,
-        bootstrap_max_chars=kept.bootstrap_max_chars,
-        bootstrap_total_max_chars=kept.bootstrap_total_max_chars,
-        sandbox_mode=kept.sandbox.mode,
-        sandboxed=kept.sandbox.sandboxed,
-    )
     stable = prompt.stable_chars or prompt.chars
     return Report(
         about=about,

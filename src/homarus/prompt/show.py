@@ -40,7 +40,7 @@ def list_lines(report: Report) -> list[str]:
         f"Bootstrap max/file: {about.bootstrap_max_chars:,} chars",
         f"Bootstrap total: {report.files_chars:,} of {about.bootstrap_total_max_chars:,} chars"
         + _share(report.files_chars, about.bootstrap_total_max_chars),
-        f"Sandbox: mode={about.sandbox_mode} sandboxed={'true' if about.sandboxed else 'false'}",
+        f"Sandbox: mode={about.sandbox.mode} sandboxed={'true' if about.sandbox.sandboxed else 'false'}",
         f"System prompt ({about.source}): {_size(report.system)} (Project Context {_size(report.project)})",
         *([f"  changed since: the next turn's would be {_size(report.since)}"] if report.since else []),
         f"  above the cache line: {_size(report.stable)}, sha256 {report.stable_sha256[:16]}",
