@@ -40,7 +40,7 @@ from homarus.skills.snapshot import Snapshot, Snapshots
 from homarus.storage.cache import BoundedCache
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
-from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
+from homarus.workspace.bootstrap import Bootstrap, BootstrapRequest, hook_of
 from homarus.workspace.inject import BootstrapContext
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.settings import WorkspaceSettings
@@ -288,7 +288,7 @@ class Composer:
         return replace(turn, extras=(*turn.extras, section)) if notes else turn
 
 
-def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
+def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> BootstrapRequest:
     audience = Audience(
         session=session,
         trust=request.trust,
@@ -297,7 +297,7 @@ def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
         light=request.light,
         cron_persona=agent.settings.cron_bootstrap == "persona",
     )
-    return Run(
+    return BootstrapRequest(
         workspace=agent.workspace,
         settings=agent.settings,
         audience=audience,

@@ -35,12 +35,12 @@ ABILITIES = frozenset({"after_turn", "bootstrap", "commit_turn", "compact", "mai
 T = TypeVar("T")
 
 
-class Limits(Struct, frozen=True):
-    """How many seconds an engine may take: for one call, for a compaction, and for its farewell."""
+class EngineTimeouts(Struct, frozen=True):
+    """How many seconds an engine may take: for one call, for a compaction, and for ending."""
 
     call: float = 60.0
     compact: float = 180.0
-    farewell: float = 5.0
+    dispose: float = 5.0
 
 
 class EngineHost:
@@ -50,13 +50,13 @@ class EngineHost:
         *,
         abilities: frozenset[str] = ABILITIES,
         facts: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
+        limits: EngineTimeouts | None = None,
     ) -> None:
-        self._limits = limits or Limits()
+        self._limits = limits or EngineTimeouts()
         self._fallback: ContextEngine = PassThrough()
         self._quarantined = ""
         self._ready: set[str] = set()
-        self._tidying: dict[str, asyncio.Task[None]] = {}
+        self._maintaining: dict[str, asyncio.Task[None]] = {}
         self._info = self._fallback.info
         self._engine = self._open(slot or DEFAULT, abilities, facts or {})
 
@@ -120,12 +120,12 @@ class EngineHost:
         return not self.is_default and callable(getattr(self.engine, method, None))
 
     async def aclose(self) -> None:
-        """End what runs beside the turns and let the engine say farewell."""
-        tasks = list(self._tidying.values())
+        """End the maintenance that runs beside the turns, and dispose of the engine."""
+        tasks = list(self._maintaining.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._optional("dispose", seconds=self._limits.farewell)
+        await self._optional("dispose", seconds=self._limits.dispose)
 
     async def _maintain(self, call: EngineCall, rewriter: Rewriter) -> None:
         if not self.has("maintain"):
@@ -133,12 +133,12 @@ class EngineHost:
         work = self._optional("maintain", call, rewriter, check=_is_rewritten)
         if self.info.maintenance == "foreground":
             await work
-        elif call.session_id in self._tidying:
+        elif call.session_id in self._maintaining:
             work.close()  # the one before is still at it
         else:
             task = asyncio.get_running_loop().create_task(work)
-            self._tidying[call.session_id] = task
-            task.add_done_callback(lambda _done: self._tidying.pop(call.session_id, None))
+            self._maintaining[call.session_id] = task
+            task.add_done_callback(lambda _done: self._maintaining.pop(call.session_id, None))
 
     def _open(self, slot: str, abilities: frozenset[str], facts: Mapping[str, Any]) -> ContextEngine:
         if slot == DEFAULT:

@@ -47,7 +47,7 @@ class PruneState(Struct, frozen=True):
             return cls()
 
 
-def project(messages: Sequence[Message], state: PruneState) -> tuple[Message, ...]:
+def apply_cuts(messages: Sequence[Message], state: PruneState) -> tuple[Message, ...]:
     """Return the history with everything shortened that was ever decided on."""
     if not state.cuts:
         return tuple(messages)
@@ -83,7 +83,7 @@ def decide(
         tail=settings.soft_trim.tail_chars,
         placeholder=settings.hard_clear.placeholder,
     )
-    shown = list(project(messages, state))
+    shown = list(apply_cuts(messages, state))
     prunable = [place for place in range(start, end) if _prunable(messages[place], settings)]
     total = sum(map(_chars, shown))
     if total < settings.soft_trim_ratio * room:

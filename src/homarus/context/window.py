@@ -17,7 +17,7 @@ from homarus.context.budget import Budget, measure
 from homarus.context.engine import EngineCall
 from homarus.context.engine_host import EngineHost
 from homarus.context.pins import PIN, kept
-from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, fade_images, project, shorten
+from homarus.context.prune import CUSTOM_TYPE, PruneState, apply_cuts, decide, fade_images, shorten
 from homarus.context.rewrite import Rewriter
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
 from homarus.context.summarize import Summarizer
@@ -222,7 +222,7 @@ class SessionWindow:
         if self._facts.pruning.mode == "cache-ttl":
             now, window = epoch_ms(self._ports.clock.now()), self._facts.budget.window
             self._prune(decide(messages, self._pruned, self._facts.pruning, window=window, now=now))
-        return project(messages, self._pruned) if self._pruned.cuts else messages
+        return apply_cuts(messages, self._pruned) if self._pruned.cuts else messages
 
     async def _engine_view(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return what an engine makes of the history, and put where it belongs what it wants said besides."""

@@ -48,7 +48,7 @@ _SMALL = frozenset({SessionKind.SUBAGENT, SessionKind.HEARTBEAT})
 
 
 def mode_for(session: SessionKey | None, window: int = 0) -> Mode:
-    """Return the mode of a session: helpers and isolated heartbeats work on one task and need little of the house.
+    """Return the mode of a session: helpers and isolated heartbeats work on one task and need few sections.
 
     A window of 0 is one that nobody knows.
     """

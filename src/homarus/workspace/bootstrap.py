@@ -50,7 +50,7 @@ class Ritual(StrEnum):
     FULL = "full"
 
 
-class Run(Struct, frozen=True):
+class BootstrapRequest(Struct, frozen=True):
     """Everything about one run that decides what it sees of the workspace."""
 
     workspace: Path
@@ -101,7 +101,7 @@ class Bootstrap:
         self._built: BoundedCache[tuple[Any, ...], BootstrapContext] = BoundedCache(32)
         self._said: BoundedCache[str, bool] = BoundedCache(256)
 
-    def build(self, run: Run) -> BootstrapContext:
+    def build(self, run: BootstrapRequest) -> BootstrapContext:
         """Return what this run carries of its workspace; nothing in it raises for what a file or a hook contains."""
         mode = run.settings.injection
         if mode is Injection.NEVER:
@@ -117,7 +117,7 @@ class Bootstrap:
         stays = Injection.ALWAYS if run.after_compaction else mode
         return self._finish(run, tuple(ready), offered, ritual=ritual, mode=stays)
 
-    def _asked(self, run: Run, files: list[WorkspaceFile]) -> HookFiles:
+    def _asked(self, run: BootstrapRequest, files: list[WorkspaceFile]) -> HookFiles:
         """Return the files after the hooks and the run's own folder had their say, without what must stay private."""
         offered = HookFiles(files=tuple(files))
         if self._hook is not None:
@@ -126,14 +126,14 @@ class Bootstrap:
             offered = files_from_hook(context.get("bootstrapFiles"), files, run.workspace, self._loader)
         return self._with_cwd(run, offered).without_private(run.audience, run.workspace, self._loader)
 
-    def _with_cwd(self, run: Run, offered: HookFiles) -> HookFiles:
+    def _with_cwd(self, run: BootstrapRequest, offered: HookFiles) -> HookFiles:
         if run.cwd is None or os.path.realpath(run.cwd) == os.path.realpath(run.workspace):
             return offered
         there = self._loader.read(run.cwd, (names.AGENTS,))
         kept = tuple(replace(file, last=True) for file in there if not file.missing)
         return replace(offered, files=(*offered.files, *kept))
 
-    def _ritual(self, run: Run, files: list[WorkspaceFile]) -> Ritual:
+    def _ritual(self, run: BootstrapRequest, files: list[WorkspaceFile]) -> Ritual:
         audience = run.audience
         page = next((file for file in files if file.name == names.BOOTSTRAP), None)
         if page is None or not (page.content or "").strip():
@@ -152,7 +152,13 @@ class Bootstrap:
         return Ritual.FULL if run.can_read_files and run.canonical else Ritual.LIMITED
 
     def _finish(
-        self, run: Run, files: tuple[WorkspaceFile, ...], offered: HookFiles, *, ritual: Ritual, mode: Injection
+        self,
+        run: BootstrapRequest,
+        files: tuple[WorkspaceFile, ...],
+        offered: HookFiles,
+        *,
+        ritual: Ritual,
+        mode: Injection,
     ) -> BootstrapContext:
         key = (files, run.settings.limits, offered.warnings, offered.omitted, ritual, mode)
         known = self._built.get(key)
@@ -205,7 +211,7 @@ def _in_system(name: str, mode: Injection) -> bool:
     return mode is Injection.ALWAYS or names.is_memory(base) or (mode is Injection.LIGHT and base in _PERSONA)
 
 
-def _event_context(run: Run, files: list[WorkspaceFile]) -> dict[str, Any]:
+def _event_context(run: BootstrapRequest, files: list[WorkspaceFile]) -> dict[str, Any]:
     return {
         "workspaceDir": str(run.workspace),
         "bootstrapFiles": [

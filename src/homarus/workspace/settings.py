@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_CHARS = 20_000
-# The seeds' era; OpenClaw lowered it to 60,000 later.
+# OpenClaw's value of early 2026; it was lowered to 60,000 later.
 TOTAL_MAX_CHARS = 150_000
 
 
@@ -53,7 +53,7 @@ class StartupContext(Struct, frozen=True, rename="camel"):
         return _clamp(self.max_total_chars, 1, 50_000)
 
 
-class Limits(Struct, frozen=True):
+class FileLimits(Struct, frozen=True):
     file: int = MAX_CHARS
     total: int = TOTAL_MAX_CHARS
     user_file: int | None = None
@@ -92,9 +92,9 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel"):
         return replace(self, bootstrap_total_max_chars=total, bootstrap_max_chars=file)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> FileLimits:
         """Return the limits; a number that makes no sense means the default."""
-        return Limits(
+        return FileLimits(
             file=self.bootstrap_max_chars if self.bootstrap_max_chars > 0 else MAX_CHARS,
             total=self.bootstrap_total_max_chars if self.bootstrap_total_max_chars > 0 else TOTAL_MAX_CHARS,
             user_file=self.user_file_max_chars if (self.user_file_max_chars or 0) > 0 else None,
