@@ -21,7 +21,7 @@ from homarus.agent.toolkit import Toolkit
 from homarus.config.keypath import parse_path
 from homarus.config.load import remember_good
 from homarus.config.view import Config
-from homarus.context.host import EngineHost
+from homarus.context.engine_host import EngineHost
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey

@@ -1,4 +1,4 @@
-"""Cut a long file to a number of characters: most of its head, some of its tail, and a mark that says so. Pure.
+"""Truncated a long file to a number of characters: most of its head, some of its tail, and a mark that says so. Pure.
 
 The result never exceeds the limit, whatever the limit is. Text that comes in neutralised stays inert: a cut never
 leaves half a line that could pose as a line of the prompt.
@@ -28,9 +28,7 @@ _HEADING = late(r" {0,3}#{1,6}[ \t]")
 _ITEM = late(r"\s*(?:[-*+]|\d{1,3}[.)])[ \t]")
 
 
-class Cut(Struct, frozen=True):
-    """A text within its limit, and how much of the original it shows."""
-
+class Truncated(Struct, frozen=True):
     text: str
     head: int
     tail: int
@@ -38,20 +36,19 @@ class Cut(Struct, frozen=True):
 
     @property
     def truncated(self) -> bool:
-        """Say whether anything was left out."""
         return self.head + self.tail < self.total
 
 
-def trim(text: str, limit: int, name: str, *, digest: bool = False, beyond: int = 0) -> Cut:
+def truncate(text: str, limit: int, name: str, *, digest: bool = False, beyond: int = 0) -> Truncated:
     """Return text of at most `limit` characters; `digest` keeps the rules that stand in the part left out.
 
     `beyond` says how much longer the file is than the text: then there is a mark in any case, and no tail.
     """
     total = len(text) + beyond
     if len(text) <= limit and not beyond:
-        return Cut(text, total, 0, total)
+        return Truncated(text, total, 0, total)
     if limit <= 0:
-        return Cut("", 0, 0, total)
+        return Truncated("", 0, 0, total)
     name = single_line(name, 200)
     shares = (1.0, 0.0) if beyond else (HEAD_SHARE, TAIL_SHARE)
     if limit - len(_mark(name, total, total, total)) >= MIN_USABLE:
@@ -61,7 +58,7 @@ def trim(text: str, limit: int, name: str, *, digest: bool = False, beyond: int 
     if limit - len(_compact(total, total, total)) >= 1:
         return _around(text, limit, shares, total, lambda head, tail: _compact(head, tail, total))
     head, _ = _whole_lines(text, min(limit - 1, len(text)), 0)
-    return Cut(text[:head] + "…", head, 0, total)
+    return Truncated(text[:head] + "…", head, 0, total)
 
 
 def _mark(name: str, head: int, tail: int, total: int) -> str:
@@ -97,14 +94,16 @@ def _whole_lines(text: str, head: int, tail: int) -> tuple[int, int]:
     return head, tail
 
 
-def _around(text: str, limit: int, shares: tuple[float, float], total: int, mark: Callable[[int, int], str]) -> Cut:
+def _around(
+    text: str, limit: int, shares: tuple[float, float], total: int, mark: Callable[[int, int], str]
+) -> Truncated:
     head, tail = _fit(limit, len(mark(total, total)), *shares)
     head, tail = _whole_lines(text, min(head, len(text)), tail)
     after = mark(head, tail)
-    return Cut(text[:head] + (after + text[-tail:] if tail else after.rstrip("\n")), head, tail, total)
+    return Truncated(text[:head] + (after + text[-tail:] if tail else after.rstrip("\n")), head, tail, total)
 
 
-def _with_digest(text: str, limit: int, name: str, beyond: int) -> Cut | None:
+def _with_digest(text: str, limit: int, name: str, beyond: int) -> Truncated | None:
     """Return head, rules of the middle and tail, or None where the middle holds no rules."""
     size, total = len(text), len(text) + beyond
     head, tail = int(limit * DIGEST_HEAD), 0 if beyond else int(limit * DIGEST_TAIL)
@@ -115,7 +114,7 @@ def _with_digest(text: str, limit: int, name: str, beyond: int) -> Cut | None:
     rules = _rules(text[head : size - tail], room)
     if not rules:
         return None
-    return Cut(text[:head] + mark + label + rules + ("\n\n" + text[-tail:] if tail else ""), head, tail, total)
+    return Truncated(text[:head] + mark + label + rules + ("\n\n" + text[-tail:] if tail else ""), head, tail, total)
 
 
 def _rules(middle: str, room: int) -> str:

@@ -15,7 +15,7 @@ from hashlib import sha256
 from homarus.core.messages import User
 from homarus.core.patterns import late
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
-from homarus.prompt.guard import inline, seal
+from homarus.prompt.escape import inline, seal
 from homarus.prompt.section import Section
 from homarus.sessions.view import View, project
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from homarus.workspace.prelude import build_prelude, note_dates
+from homarus.workspace.daily_notes import note_dates, recent_notes
 from homarus.workspace.settings import StartupContext
 
 NOW = datetime(2026, 4, 15, 12, 0, tzinfo=UTC)
@@ -22,7 +22,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 def prelude(notes: Path, *, now: datetime = NOW, zone=UTC, occasion: str = "new", **settings) -> str:
-    return build_prelude(notes.parent, now=now, zone=zone, settings=StartupContext(**settings), occasion=occasion)
+    return recent_notes(notes.parent, now=now, zone=zone, settings=StartupContext(**settings), occasion=occasion)
 
 
 def test_today_and_yesterday_are_shown_newest_first(notes):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,15 +25,9 @@ from homarus.context.engine import (
     SpawnCall,
     find_factory,
 )
+from homarus.context.rewrite import Rewriter, Rewritten
 from homarus.core.errors import Cancelled, ConfigError
-from homarus.core.later import later
 from homarus.core.messages import Assistant, Message, ToolResult, User
-
-if TYPE_CHECKING:
-    from homarus.context import rewrite
-else:
-    rewrite = later("homarus.context.rewrite")
-
 
 _log = logging.getLogger(__name__)
 # What an engine may name in `requires`.
@@ -41,36 +35,33 @@ ABILITIES = frozenset({"after_turn", "bootstrap", "commit_turn", "compact", "mai
 T = TypeVar("T")
 
 
-class Limits(Struct, frozen=True):
-    """How many seconds an engine may take: for one call, for a compaction, and for its farewell."""
+class EngineTimeouts(Struct, frozen=True):
+    """How many seconds an engine may take: for one call, for a compaction, and for ending."""
 
     call: float = 60.0
     compact: float = 180.0
-    farewell: float = 5.0
+    dispose: float = 5.0
 
 
 class EngineHost:
-    """The engine of one agent, contained."""
-
     def __init__(
         self,
         slot: str,
         *,
         abilities: frozenset[str] = ABILITIES,
         facts: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
+        limits: EngineTimeouts | None = None,
     ) -> None:
-        self._limits = limits or Limits()
+        self._limits = limits or EngineTimeouts()
         self._fallback: ContextEngine = PassThrough()
         self._quarantined = ""
         self._ready: set[str] = set()
-        self._tidying: dict[str, asyncio.Task[None]] = {}
+        self._maintaining: dict[str, asyncio.Task[None]] = {}
         self._info = self._fallback.info
         self._engine = self._open(slot or DEFAULT, abilities, facts or {})
 
     @property
     def engine(self) -> ContextEngine:
-        """Return the engine in use."""
         return self._fallback if self._quarantined else self._engine
 
     @property
@@ -85,7 +76,6 @@ class EngineHost:
 
     @property
     def quarantined(self) -> str:
-        """Return why the chosen engine is out of use, or nothing."""
         return self._quarantined
 
     async def assemble(self, call: EngineCall) -> Assembled:
@@ -98,15 +88,12 @@ class EngineHost:
         return await self._contained("assemble", lambda engine: _assembled(engine, call), Assembled(call.messages))
 
     async def compact(self, call: EngineCall) -> EngineCompaction:
-        """Ask the engine to make the history shorter."""
         failed = EngineCompaction(ok=False, compacted=False, reason="the context engine failed")
         return await self._contained(
             "compact", lambda engine: _compacted(engine, call), failed, seconds=self._limits.compact
         )
 
-    async def accept(
-        self, added: tuple[Message, ...], call: EngineCall, rewriter: Callable[[], rewrite.Rewriter]
-    ) -> None:
+    async def accept(self, added: tuple[Message, ...], call: EngineCall, rewriter: Callable[[], Rewriter]) -> None:
         """Tell the engine of a turn that came to a good end. `call` has the whole history; `added` is the turn's part."""
         if self.is_default:
             return
@@ -127,33 +114,31 @@ class EngineHost:
         return undo
 
     async def child_ended(self, child: str, reason: str) -> None:
-        """Tell the engine that a sub-agent ended, or that its session is gone."""
         await self._optional("on_subagent_ended", child, reason)
 
     def has(self, method: str) -> bool:
-        """Say whether the engine has an optional method."""
         return not self.is_default and callable(getattr(self.engine, method, None))
 
     async def aclose(self) -> None:
-        """End what runs beside the turns and let the engine say farewell."""
-        tasks = list(self._tidying.values())
+        """End the maintenance that runs beside the turns, and dispose of the engine."""
+        tasks = list(self._maintaining.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._optional("dispose", seconds=self._limits.farewell)
+        await self._optional("dispose", seconds=self._limits.dispose)
 
-    async def _maintain(self, call: EngineCall, rewriter: rewrite.Rewriter) -> None:
+    async def _maintain(self, call: EngineCall, rewriter: Rewriter) -> None:
         if not self.has("maintain"):
             return
         work = self._optional("maintain", call, rewriter, check=_is_rewritten)
         if self.info.maintenance == "foreground":
             await work
-        elif call.session_id in self._tidying:
+        elif call.session_id in self._maintaining:
             work.close()  # the one before is still at it
         else:
             task = asyncio.get_running_loop().create_task(work)
-            self._tidying[call.session_id] = task
-            task.add_done_callback(lambda _done: self._tidying.pop(call.session_id, None))
+            self._maintaining[call.session_id] = task
+            task.add_done_callback(lambda _done: self._maintaining.pop(call.session_id, None))
 
     def _open(self, slot: str, abilities: frozenset[str], facts: Mapping[str, Any]) -> ContextEngine:
         if slot == DEFAULT:
@@ -244,4 +229,4 @@ def _is_rollback(answer: Any) -> bool:
 
 
 def _is_rewritten(answer: Any) -> bool:
-    return answer is None or isinstance(answer, rewrite.Rewritten)
+    return answer is None or isinstance(answer, Rewritten)

@@ -25,7 +25,7 @@ _CUT = "\n[...cut...]"
 _TICKS = late(r"`{3,}|~{3,}")
 
 
-def build_prelude(workspace: Path, *, now: datetime, zone: tzinfo, settings: StartupContext, occasion: str) -> str:
+def recent_notes(workspace: Path, *, now: datetime, zone: tzinfo, settings: StartupContext, occasion: str) -> str:
     """Return the notes of the last days, or nothing; `occasion` is what began the session: `new` or `reset`."""
     if not settings.enabled or occasion not in settings.apply_on:
         return ""

@@ -13,30 +13,14 @@ from homarus.core.patterns import late
 from homarus.core.text import neutralize, printable, single_line
 
 # The titles of our sections; a heading in a file that says the same gets a backslash. A test keeps the list complete.
+# fmt: off
 TITLES = (
-    "Tooling",
-    "Tool Call Style",
-    "Execution Bias",
-    "Safety",
-    "Runtime Context",
-    "homarus Command Line",
-    "Skills (mandatory)",
-    "Memory Recall",
-    "Self-Update",
-    "Model Aliases",
-    "Workspace",
-    "Documentation",
-    "Sandbox",
-    "First Run",
-    "Partial Files",
-    "Workspace Files",
-    "Reasoning Format",
-    "Project Context",
-    "Messaging",
-    "Voice",
-    "Group Chat Context",
-    "Subagent Context",
+    "Tooling", "Tool Call Style", "Execution Bias", "Safety", "Runtime Context", "homarus Command Line",
+    "Skills (mandatory)", "Memory Recall", "Self-Update", "Model Aliases", "Workspace", "Documentation", "Sandbox",
+    "First Run", "Partial Files", "Workspace Files", "Reasoning Format", "Project Context", "Messaging", "Voice",
+    "Group Chat Context", "Subagent Context",
 )
+# fmt: on
 PATH_LIMIT = 1000
 
 _KNOWN = frozenset(title.casefold() for title in TITLES)

@@ -18,7 +18,7 @@ from homarus.context.engine import (
     SpawnCall,
     register_context_engine,
 )
-from homarus.context.host import EngineHost, Limits
+from homarus.context.engine_host import EngineHost, EngineTimeouts
 from homarus.context.rewrite import Rewriter, Rewritten
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, User
@@ -79,7 +79,7 @@ class Recorder(PassThrough):
         await self.do("dispose")
 
 
-def hosted(engine: PassThrough, limits: Limits | None = None) -> EngineHost:
+def hosted(engine: PassThrough, limits: EngineTimeouts | None = None) -> EngineHost:
     name = f"hosted-{next(_NUMBERS)}"
     register_context_engine(name, lambda _facts: engine)
     return EngineHost(name, limits=limits)
@@ -93,7 +93,7 @@ async def hangs(*_given: Any) -> Any:
     await asyncio.Event().wait()
 
 
-def staged(folder: Path, engine: PassThrough, limits: Limits | None = None) -> Stage:
+def staged(folder: Path, engine: PassThrough, limits: EngineTimeouts | None = None) -> Stage:
     stage = Stage(folder)
     stage.host = hosted(engine, limits)
     stage.fill(1)
@@ -172,7 +172,7 @@ async def test_one_that_fails_or_takes_too_long_is_out_of_use_and_the_turn_goes_
     tmp_path: Path, method: str, behaviour: Callable[..., Any]
 ) -> None:
     engine = Recorder(**{method: behaviour})
-    stage = staged(tmp_path, engine, Limits(call=0.01, compact=0.01, farewell=0.01))
+    stage = staged(tmp_path, engine, EngineTimeouts(call=0.01, compact=0.01, dispose=0.01))
     await use_everything(stage)
     word = "RuntimeError: oh" if behaviour is fails else "TimeoutError"
     assert stage.host.quarantined.startswith(f"{method}: {word}")
@@ -182,7 +182,7 @@ async def test_one_that_fails_or_takes_too_long_is_out_of_use_and_the_turn_goes_
 
 @pytest.mark.parametrize("behaviour", [fails, hangs], ids=["raises", "hangs"])
 async def test_a_compaction_that_fails_is_done_by_the_runtime(tmp_path: Path, behaviour: Callable[..., Any]) -> None:
-    stage = staged(tmp_path, Recorder(compact=behaviour), Limits(compact=0.01))
+    stage = staged(tmp_path, Recorder(compact=behaviour), EngineTimeouts(compact=0.01))
     stage.fill(6)
     assert await stage.window().overflowed(OVERFLOW, Cancel())
     assert stage.host.quarantined.startswith("compact: ") and stage.counts.compactions == 1
@@ -202,7 +202,7 @@ async def test_a_compaction_ends_when_somebody_stops_the_turn(tmp_path: Path) ->
 
 
 def test_the_limits_are_a_minute_for_a_call_and_three_for_a_compaction() -> None:
-    assert (Limits().call, Limits().compact) == (60.0, 180.0)
+    assert (EngineTimeouts().call, EngineTimeouts().compact) == (60.0, 180.0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from homarus.context.audit import HEADINGS, identifiers, problems, reflects
+from homarus.context.summarize import HEADINGS, identifiers, problems, reflects
 from homarus.core.messages import Assistant, Text, User
 
 GOOD = "\n".join(f"## {heading}\n- something about the invoice ACME-42 and the deadline" for heading in HEADINGS)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
+from homarus.prompt.carrier import WITHDRAWN, render_volatile, said_in
 from homarus.prompt.section import Section, Tier
-from homarus.prompt.volatile import WITHDRAWN, render_volatile, said_in
 
 
 def section(name: str, text: str, *, once: bool = False) -> Section:

@@ -5,8 +5,12 @@ They come without a heading: the carrier writes one from the section's name, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from homarus.core.text import single_line
-from homarus.prompt.facts import StableFacts, TurnFacts
+from homarus.prompt.escape import body, inline, under
+from homarus.prompt.facts import SessionFacts, StableFacts, TurnFacts
+from homarus.prompt.section import Section, Tier
 
 OWNERS_LIMIT = 1024
 # What a scheduled poll says where the configuration names no other words.
@@ -30,6 +34,11 @@ def date(facts: StableFacts, turn: TurnFacts) -> str:
     return f"{day}time zone {single_line(turn.zone, 64)}.{clock}"
 
 
+def standing_instructions(pins: Sequence[str]) -> tuple[Section, ...]:
+    held = "\n".join(f"- {pin}" for pin in pins)
+    return (Section("Standing instructions of the owner", held, Tier.VOLATILE),) if pins else ()
+
+
 def recall(_: StableFacts, turn: TurnFacts) -> str:
     """Show what active recall found for this turn; a note may quote anybody, so it gives no orders."""
     found = turn.recall.strip()
@@ -51,7 +60,6 @@ def output_directives(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def silent_replies(_: StableFacts, turn: TurnFacts) -> str:
-    """Explain the token that sends nothing."""
     if not turn.silent:
         return ""
     return "With nothing to say, reply with NO_REPLY and nothing else; never add it to an answer."
@@ -67,7 +75,6 @@ def senders(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def reactions(_: StableFacts, turn: TurnFacts) -> str:
-    """Say how often to react with an emoji."""
     if turn.reactions == "minimal":
         return "React with an emoji only where it matters: to confirm something important, or where words are too much."
     if turn.reactions == "extensive":
@@ -76,7 +83,6 @@ def reactions(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def heartbeats(_: StableFacts, turn: TurnFacts) -> str:
-    """Explain the polls that nobody typed."""
     if not turn.heartbeat_prompt.strip():
         return ""
     return (
@@ -86,27 +92,25 @@ def heartbeats(_: StableFacts, turn: TurnFacts) -> str:
 
 
 def provider_suffix(_: StableFacts, turn: TurnFacts) -> str:
-    """Return what the model's provider adds per turn."""
     return turn.provider_suffix.strip()
 
 
 def runtime_line(_: StableFacts, turn: TurnFacts) -> str:
     """Return the one line of facts about this run, in its fixed order."""
-    run = turn.runtime
-    system = f"{run.os} ({run.arch})" if run.os and run.arch else run.os or run.arch
-    csv = ",".join(sorted({item.strip().lower() for item in run.capabilities if item.strip()}))
+    here = turn.machine
+    csv = ",".join(sorted({item.strip().lower() for item in turn.capabilities if item.strip()}))
     items = {
-        "agent": run.agent,
-        "host": run.host,
-        "repo": run.repo,
-        "os": system,
-        "python": run.python,
-        "model": run.model,
-        "default_model": run.default_model,
-        "shell": run.shell,
-        "channel": run.channel,
-        "capabilities": (csv or "none") if run.channel else "",
-        "thinking": run.thinking,
+        "agent": turn.agent,
+        "host": here.host,
+        "repo": turn.repo,
+        "os": f"{here.os} ({here.arch})" if here.os and here.arch else here.os or here.arch,
+        "python": here.python,
+        "model": turn.model,
+        "default_model": turn.default_model,
+        "shell": here.shell,
+        "channel": turn.channel,
+        "capabilities": (csv or "none") if turn.channel else "",
+        "thinking": turn.thinking,
     }
     clean = {key: single_line(value, 400).replace(" | ", " / ") for key, value in items.items()}
     return "Runtime: " + " | ".join(f"{key}={value}" for key, value in clean.items() if value)
@@ -119,3 +123,36 @@ def levels(_: StableFacts, turn: TurnFacts) -> str:
     if turn.elevated in {"on", "ask", "full"}:
         line += f" Elevated commands: {turn.elevated}."
     return line
+
+
+def engine_addition(_: StableFacts, session: SessionFacts) -> str:
+    """Return what the context engine adds, right after the boundary: before it, every recall would break the prefix."""
+    return body(session.engine_addition)
+
+
+def messaging(facts: StableFacts, session: SessionFacts) -> str:
+    lines = ["## Messaging", "Your reply goes to the chat that asked; the runtime delivers it."]
+    if facts.has("message"):
+        lines.append(
+            "To another chat: `message`, never a shell command. If it already sent all you have to say, reply NO_REPLY."
+        )
+    if facts.has("sessions_send"):
+        lines.append("To another session: `sessions_send`.")
+    lines += [f"- {inline(hint)}" for hint in session.messaging_hints if hint.strip()]
+    return "\n".join(lines)
+
+
+def voice(_: StableFacts, session: SessionFacts) -> str:
+    return f"## Voice\n{under(session.voice)}" if session.voice.strip() else ""
+
+
+def group_context(_: StableFacts, session: SessionFacts) -> str:
+    return _extra("## Group Chat Context", session)
+
+
+def subagent_context(_: StableFacts, session: SessionFacts) -> str:
+    return _extra("## Subagent Context", session)
+
+
+def _extra(heading: str, session: SessionFacts) -> str:
+    return f"{heading}\n{under(session.extra)}" if session.extra.strip() else ""

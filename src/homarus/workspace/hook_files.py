@@ -1,4 +1,4 @@
-"""What hooks offer for the bootstrap context, checked: usable items become files, private ones never leave their session."""
+"""The files that hooks add to a prompt, checked: usable ones are taken, private ones never leave their session."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MAX_CHARS = 2 * 1024 * 1024
 _MIN_COPY = 40
 
 
-class Offers(Struct, frozen=True):
+class HookFiles(Struct, frozen=True):
     """Files for the context, and what must be said about those that were not taken."""
 
     files: tuple[WorkspaceFile, ...] = ()
     warnings: tuple[str, ...] = ()
     omitted: int = 0
 
-    def without_private(self, audience: Audience, workspace: Path, loader: WorkspaceLoader) -> Offers:
+    def without_private(self, audience: Audience, workspace: Path, loader: WorkspaceLoader) -> HookFiles:
         """Leave out long-term memory under any name, link or copy, where it may not be seen."""
         if audience.sees_memory:
             return self
@@ -42,10 +42,10 @@ class Offers(Struct, frozen=True):
         return replace(self, files=kept, warnings=(*self.warnings, *warnings))
 
 
-def accept(items: Any, known: Sequence[WorkspaceFile], workspace: Path, loader: WorkspaceLoader) -> Offers:
+def files_from_hook(items: Any, known: Sequence[WorkspaceFile], workspace: Path, loader: WorkspaceLoader) -> HookFiles:
     """Turn a hook's list into files. An item without a usable path is skipped with a warning, never guessed."""
     if not isinstance(items, list):
-        return Offers(tuple(known), ("a hook replaced bootstrapFiles by something that is no list; ignored",))
+        return HookFiles(tuple(known), ("a hook replaced bootstrapFiles by something that is no list; ignored",))
     before = {(file.name, file.path): file for file in known}
     files: list[WorkspaceFile] = []
     warnings: list[str] = []
@@ -64,7 +64,7 @@ def accept(items: Any, known: Sequence[WorkspaceFile], workspace: Path, loader: 
     omitted = max(0, len(items) - MAX_ITEMS)
     if omitted:
         warnings.append(f"hooks offered {len(items):,} files; the first {MAX_ITEMS} are taken")
-    return Offers(tuple(files), tuple(dict.fromkeys(warnings)), omitted)
+    return HookFiles(tuple(files), tuple(dict.fromkeys(warnings)), omitted)
 
 
 def _problem(item: Any) -> str:
