@@ -25,12 +25,11 @@ from homarus.sessions.entry import (
     new_header,
     new_message,
 )
-from homarus.sessions.history import History
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
 from homarus.sessions.owner import own
 from homarus.sessions.repair import CUT, STRICT, Rules, missing_results, open_calls
 from homarus.sessions.taint import tainted_by
-from homarus.sessions.view import View, project, visible
+from homarus.sessions.view import History, View, project, visible
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.jsonl import JsonlWriter, read_lines_reversed
 from homarus.storage.record import encode
