@@ -30,9 +30,7 @@ UNUSED = {
     *("homarus.sandbox.process", "homarus.sandbox.docker", "homarus.sandbox.landlock", "homarus.sandbox.seccomp"),
     *(
         "homarus.sessions.maintenance",
-        "homarus.sessions.lifecycle",
         "homarus.sessions.usage",
-        "homarus.sessions.legacy",
     ),
     *("homarus.tools.approval", "homarus.tools.egress", "homarus.tools.gate", "homarus.tools.loopguard"),
     *("homarus.tools.ports", "homarus.tools.searching", "homarus.tools.target", "homarus.workspace.templates"),

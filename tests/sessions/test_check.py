@@ -6,8 +6,7 @@ from tests.fixtures.homes import snapshot
 from tests.sessions.lines import entry, header, jsonl, result, says, user
 
 from homarus.core.clock import CountingIds, ManualClock
-from homarus.sessions.check import check_store
-from homarus.sessions.mend import mend, report
+from homarus.sessions.check import check_store, mend, report
 from homarus.sessions.store import SessionStore
 
 

@@ -14,7 +14,7 @@ from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import Locked
 from homarus.core.routes import SessionKey
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.owner import own
+from homarus.sessions.places import own
 from homarus.sessions.row import SessionEntry, changes, to_entry
 from homarus.storage.locks import PATIENCE
 

@@ -1,19 +1,21 @@
-"""A read-only look for trouble in transcripts and indexes: torn lines, unpaired calls, orphans, old and unknown forms."""
+"""Trouble in transcripts and indexes: torn lines, unpaired calls, orphans, old forms. Looking changes nothing; `mend` does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
+from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, StorageError
-from homarus.core.messages import Assistant, ToolResult
+from homarus.core.messages import Assistant, Message, ToolResult
+from homarus.sessions.codec import is_synthetic
 from homarus.sessions.entry import NEWEST_READABLE, MessageEntry
-from homarus.sessions.log import Form, Source, damaged_lines, load_tail, read_entries
-from homarus.sessions.owner import owner_of
-from homarus.sessions.places import Kind, Place, visit
-from homarus.sessions.repair import open_calls, repair
-from homarus.sessions.store import SessionStore
+from homarus.sessions.log import Form, Source, damaged_lines, identify, load_tail, read_entries
+from homarus.sessions.places import Kind, Place, owner_of, visit
+from homarus.sessions.repair import missing_results, open_calls, repair
+from homarus.sessions.store import SessionInfo, SessionStore
 from homarus.sessions.view import project, visible
 
 
@@ -126,3 +128,38 @@ def _check_lines(source: Source, name: str) -> Iterator[Finding]:
         yield Finding("warning", "double-id", name, f"{doubled} entries repeat an id", "the last of each counts")
     if lost:
         yield Finding("warning", "lost-parent", name, f"{lost} entries hang on none before them", "they follow by time")
+
+
+def report(place: Place) -> dict[str, Any]:
+    """Return how many messages are in view, how many are sent, and what differs."""
+    with visit(place) as source:
+        stored = project(visible(load_tail(source).entries))
+        form = source.form.value
+    sent = repair(stored)
+    before, after = _count(stored), _count(sent)
+    words = {"calls": "calls", "results": "results", "synthetic": "results put in for missing ones", "turns": "turns"}
+    changes = [f"{words[name]}: {before[name]} -> {after[name]}" for name in words if before[name] != after[name]]
+    return {"form": form, "stored": len(stored), "sent": len(sent), "changes": changes}
+
+
+def mend(store: SessionStore, info: SessionInfo) -> list[str]:
+    """Convert an old form and answer open calls, and return what was done. Nothing readable is removed."""
+    done: list[str] = []
+    path = info.place.path
+    form = identify(path).form if path.exists() else Form.EMPTY
+    with store.open_writer(info.key) as writer:
+        if form in {Form.OLD, Form.FLAT, Form.HEADLESS, Form.CORRUPT}:
+            done.append(f"{path.name} was {form.value} and is a version 3 transcript now")
+        for result in missing_results(writer.open_calls, epoch_ms(store.clock.now())):
+            writer.append_message(result)
+            done.append(f"call {result.call_id} of {result.tool_name} has a result now")
+    return done
+
+
+def _count(messages: Sequence[Message]) -> dict[str, int]:
+    return {
+        "calls": sum(len(m.calls) for m in messages if isinstance(m, Assistant)),
+        "results": sum(isinstance(m, ToolResult) for m in messages),
+        "synthetic": sum(is_synthetic(m) for m in messages),
+        "turns": sum(not isinstance(m, ToolResult) for m in messages),
+    }

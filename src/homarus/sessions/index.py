@@ -14,7 +14,7 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ConfigError
 from homarus.core.routes import MAIN, SessionKey
 from homarus.sessions.codec import Json, to_ms
-from homarus.sessions.owner import own
+from homarus.sessions.places import own
 from homarus.storage.atomic import create_new, ensure_dir, move_aside, write_atomic
 from homarus.storage.faults import Missing, beside, explained
 from homarus.storage.locks import PATIENCE

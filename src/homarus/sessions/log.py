@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
-from homarus.core.later import later
 from homarus.sessions.branch import Node, Nodes, Tail, cut, forget_old_images, walk_tail
 from homarus.sessions.codec import Json
 from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, salvage, to_entry, to_header
@@ -20,15 +20,11 @@ from homarus.storage.faults import Missing, explained
 from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
 from homarus.storage.record import decode
 
-if TYPE_CHECKING:
-    from homarus.sessions import legacy
-else:
-    legacy = later("homarus.sessions.legacy")
-
-
 # How much of a branch without any boundary is held in memory, in characters that a model sees: no request to a model
 # with 200,000 tokens holds more. A caller with a larger model asks for more.
 WINDOW = 800_000
+# A long window is allowed: archives of large transcripts are packed with one.
+_MAX_WINDOW_LOG = 31
 # How far into a file its first readable line is looked for before the file counts as damaged.
 _PROBE_LINES = 64
 
@@ -92,8 +88,10 @@ def read_entries(source: Source) -> Iterator[Entry]:
         for line in read_lines(source.path, decoded=False):
             yield from to_entries(line)
     elif source.form in {Form.OLD, Form.FLAT}:
+        from homarus.sessions.legacy import upgrade
+
         rows = [value for line in read_lines(source.path) for value in _values(line)]
-        yield from (entry for row in legacy.upgrade(rows) if (entry := to_entry(row)))
+        yield from (entry for row in upgrade(rows) if (entry := to_entry(row)))
 
 
 def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tail:
@@ -147,21 +145,47 @@ def opened(path: Path) -> Iterator[Source]:
 
 def unpack(path: Path, target: Path) -> None:
     """Write the plain content of a `.zst` file; a damaged one is an error, never half a transcript."""
-    from homarus.storage import zstd
-
+    zstd = _zstd()
     with explained("unpack", path), path.open("rb") as packed, target.open("wb") as plain:
         try:
             left = b""
             while block := left or packed.read(1 << 20):
-                frame = zstd.decompressor()
+                frame = decompressor()
                 while block:
                     plain.write(frame.decompress(block))
                     block = b"" if frame.eof else packed.read(1 << 20)
                 if not frame.eof:
                     raise StorageError(f"cannot unpack {path}: its end is missing", cure="restore it from a backup")
                 left = frame.unused_data
-        except zstd.damage() as error:
+        except zstd.ZstdError as error:
             raise StorageError(f"cannot unpack {path}: {error}", cure="restore this archive from a backup") from error
+
+
+def decompressor() -> Any:
+    """Return a decompressor of one frame of Zstandard: `decompress(block)`, `eof` and `unused_data`."""
+    zstd = _zstd()
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
+
+
+def decompress_whole(data: bytes) -> bytes:
+    """Return the content of data that is one frame; raise `ValueError` where it is damaged or cut."""
+    frame = decompressor()
+    try:
+        plain: bytes = frame.decompress(data)
+    except _zstd().ZstdError as error:
+        raise ValueError(str(error)) from error
+    if not frame.eof:
+        raise ValueError("its end is missing")
+    return plain
+
+
+def _zstd() -> Any:
+    # In the standard library from Python 3.14 on, and from its backport before that.
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 def _values(line: Line) -> list[Json]:

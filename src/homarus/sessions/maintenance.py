@@ -11,8 +11,7 @@ from msgspec import Struct
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Locked
 from homarus.sessions.log import session_id_of
-from homarus.sessions.owner import owner_of
-from homarus.sessions.places import Kind, files_in
+from homarus.sessions.places import Kind, files_in, owner_of
 from homarus.sessions.settings import MaintenanceSettings, seconds, size
 from homarus.sessions.store import SessionInfo, SessionStore
 from homarus.storage.faults import explained

@@ -17,16 +17,14 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
-from homarus.core.later import later
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
+from homarus.sessions import lifecycle
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
-from homarus.sessions.importers import FILE
-from homarus.sessions.importers.snapshot import Snapshot
+from homarus.sessions.importers import FILE, Snapshot
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.log import WINDOW, Source, load_branch
-from homarus.sessions.owner import own
-from homarus.sessions.places import INDEX, Kind, Place, files_in, transcript_name, transcript_path, visit
+from homarus.sessions.places import INDEX, Kind, Place, files_in, own, transcript_name, transcript_path, visit
 from homarus.sessions.row import SessionEntry, changes, to_entry
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.writer import SessionWriter
@@ -36,10 +34,7 @@ from homarus.storage.record import decode, encode
 
 if TYPE_CHECKING:
     from homarus.config.load import Config
-    from homarus.sessions import lifecycle
     from homarus.sessions.importers.sqlite import Foreign
-else:
-    lifecycle = later("homarus.sessions.lifecycle")
 
 
 class SessionInfo(Struct, frozen=True):

@@ -12,7 +12,6 @@ from homarus.core.errors import Cancelled, StorageError
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.branch import forget_old_images
 from homarus.sessions.codec import COLLECTED, Json, is_synthetic
-from homarus.sessions.convert import make_appendable
 from homarus.sessions.entry import (
     RUNTIME_CONTEXT,
     Compaction,
@@ -25,8 +24,9 @@ from homarus.sessions.entry import (
     new_header,
     new_message,
 )
+from homarus.sessions.legacy import make_appendable
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
-from homarus.sessions.owner import own
+from homarus.sessions.places import own
 from homarus.sessions.repair import CUT, STRICT, Rules, missing_results, open_calls
 from homarus.sessions.taint import tainted_by
 from homarus.sessions.view import History, View, project, visible

@@ -18,7 +18,7 @@ from homarus.storage.faults import explained, let_go, shown, stamp, write_all
 from homarus.storage.record import decode, encode
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_POLL = 0.025
+POLL = 0.025
 # How long a short piece of work in another process is waited for: hundreds of them may stand in line on a slow disk.
 PATIENCE = 60.0
 _MAX_CONTENT = 65536
@@ -52,14 +52,14 @@ class OwnerLock:
         content = encode({**(extra or {}), "pid": os.getpid(), "startedAt": stamp(now), "purpose": purpose})
         with explained("lock", path):
             # A process that only looks at the lock holds it for an instant; that is waited out in any case.
-            for _ in range(max(4, int(wait / _POLL) + 1)):
+            for _ in range(max(4, int(wait / POLL) + 1)):
                 fd = _try_lock(path)
                 if fd is not None:
                     return cls._settle(path, fd, content)
                 owner = _read_holder(path)
-                if wait < _POLL and _is_alive(owner.get("pid")):
+                if wait < POLL and is_alive(owner.get("pid")):
                     break
-                sleep(_POLL)
+                sleep(POLL)
         raise _locked(path, owner)
 
     @classmethod
@@ -117,12 +117,12 @@ def alone_in(folder: Path, *, wait: float = PATIENCE, sleep: Callable[[float], N
 def wait_for(fd: int, path: Path, *, wait: float = PATIENCE, sleep: Callable[[float], None] = time.sleep) -> None:
     """Take the kernel's lock on an open file or folder; it ends with the descriptor. Raise `Locked` when `wait` is over."""
     with explained("lock", path):
-        for _ in range(int(wait / _POLL) + 1):
+        for _ in range(int(wait / POLL) + 1):
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                sleep(_POLL)
+                sleep(POLL)
     raise Locked(f"{shown(path)} is in use by another process", cure="wait until it ends, or stop it")
 
 
@@ -182,7 +182,8 @@ def _parse(raw: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _is_alive(pid: object) -> bool:
+def is_alive(pid: object) -> bool:
+    """Say whether a process has this number now."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -196,7 +197,7 @@ def _is_alive(pid: object) -> bool:
 
 def _locked(path: Path, owner: dict[str, Any]) -> Locked:
     pid = owner.get("pid")
-    pid = pid if isinstance(pid, int) and _is_alive(pid) else None
+    pid = pid if isinstance(pid, int) and is_alive(pid) else None
     who = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
     purpose = owner.get("purpose")
     doing = f" ({single_line(str(purpose), 100)})" if purpose else ""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from homarus.core.errors import StorageError
 from homarus.core.patterns import late
 from homarus.sessions.codec import Json, to_ms
+from homarus.sessions.log import decompress_whole
 from homarus.storage.record import decode
 from homarus.storage.sqlite import open_readonly
 
@@ -154,17 +155,11 @@ class AgentDatabase:
             raise StorageError(f"cannot read cold archive {path}: {error}", cure="restore it from a backup") from error
 
     def _unpack(self, data: object, what: str) -> bytes:
-        from homarus.storage import zstd
-
         try:
-            frame = zstd.decompressor()
-            plain: bytes = frame.decompress(bytes(data) if isinstance(data, bytes) else b"")
-            if frame.eof:
-                return plain
-            reason = "its end is missing"
-        except zstd.damage() as error:
-            reason = str(error)
-        raise StorageError(f"cannot unpack {what} in {self.path}: {reason}", cure="restore the file from a backup")
+            return decompress_whole(data if isinstance(data, bytes) else b"")
+        except ValueError as error:
+            cure = "restore the file from a backup"
+            raise StorageError(f"cannot unpack {what} in {self.path}: {error}", cure=cure) from error
 
     def _rows(self, query: str, *values: object) -> Iterator[tuple[object, ...]]:
         try:
