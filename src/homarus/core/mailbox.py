@@ -21,7 +21,6 @@ class Mailbox(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """Say whether the run still takes input."""
         return self._open
 
     @property

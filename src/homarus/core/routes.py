@@ -167,12 +167,10 @@ class SessionKey(Struct, frozen=True):
 
     @property
     def is_subagent(self) -> bool:
-        """Say whether a parent run started this session."""
         return self.kind is SessionKind.SUBAGENT
 
     @property
     def is_cron(self) -> bool:
-        """Say whether a scheduled job owns this session."""
         return self.kind is SessionKind.CRON
 
     def with_thread(self, thread: str) -> SessionKey:
@@ -290,7 +288,6 @@ def direct_session(
 
 
 def chat_session(agent_id: str, channel: str, kind: SessionKind, peer: str) -> SessionKey:
-    """Return the session of a group, a channel or a room."""
     if kind not in _SHARED:
         raise ValueError(f"{kind} is not a shared chat")
     channel = _word(channel)

@@ -194,7 +194,6 @@ class Nodes:
             self.by_id[entry.id] = node
 
     def resolve(self) -> list[Node]:
-        """Return the active branch, oldest node first."""
         leaf, moved = self._link()
         self._attach_orphans()
         if leaf is None:
@@ -265,7 +264,6 @@ class Nodes:
         return children
 
     def _real(self, ident: str) -> str:
-        """Return the entry behind an id, past the markers that only point at it."""
         seen: set[str] = set()
         while (node := self.by_id[ident]).kind is Leaf and node.parent in self.by_id and ident not in seen:
             seen.add(ident)
@@ -305,7 +303,6 @@ class _Groups:
             self.find(node.id)
 
     def find(self, ident: str) -> str:
-        """Return the name of the group that a node is in."""
         path: list[str] = []
         seen: set[str] = set()
         while (above := self._up[ident]) != ident and ident not in seen:
@@ -318,5 +315,4 @@ class _Groups:
         return ident
 
     def join(self, group: str, other: str) -> None:
-        """Make one group of two."""
         self._up[group] = other

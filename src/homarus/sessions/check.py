@@ -46,7 +46,6 @@ def check_store(store: SessionStore) -> Iterator[Finding]:
 
 
 def check_place(place: Place) -> Iterator[Finding]:
-    """Yield what is wrong with one transcript."""
     name = str(place.path) if place.kind is not Kind.DATABASE else f"{place.path}#{place.session_id}"
     try:
         with visit(place) as source:

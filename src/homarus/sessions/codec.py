@@ -146,7 +146,6 @@ def summary_text(summary: str) -> str:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a stored content value, in whatever form it was given."""
     return "".join(part.text for part in _parts(content) if isinstance(part, Text))
 
 

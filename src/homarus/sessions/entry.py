@@ -43,8 +43,6 @@ IMAGE_TURNS = 6
 
 
 class Header(Struct, frozen=True):
-    """The first line of a transcript."""
-
     id: str
     version: int
     timestamp: str = ""
@@ -105,7 +103,6 @@ class MessageEntry(Entry, frozen=True, gc=False):
 
     @property
     def body(self) -> Json:
-        """Return the stored message."""
         found = self.data.get("message")
         return found if isinstance(found, dict) else {}
 
@@ -136,12 +133,10 @@ class Compaction(Entry, frozen=True, gc=False):
 
     @property
     def summary(self) -> str:
-        """Return the text that stands for what was left out."""
         return _str(self.data.get("summary"))
 
     @property
     def message(self) -> User:
-        """Return the summary as the model reads it."""
         return User(parts=(Text(summary_text(self.summary)),), timestamp=self.time)
 
 
@@ -150,7 +145,6 @@ class BranchSummary(Entry, frozen=True, gc=False):
 
     @property
     def message(self) -> User:
-        """Return the summary as the model reads it."""
         return User(parts=(Text(summary_text(_str(self.data.get("summary")))),), timestamp=self.time)
 
 
@@ -167,12 +161,10 @@ class CustomMessage(Entry, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """Return the text of it."""
         return content_text(self.data.get("content"))
 
     @property
     def message(self) -> Message | None:
-        """Return it as the model reads it."""
         return to_message({"role": "custom", "content": self.data.get("content")}, self.timestamp)
 
 

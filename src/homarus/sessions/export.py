@@ -39,7 +39,6 @@ class Block(Struct, frozen=True):
 
 
 def blocks(entries: Iterable[Entry]) -> Iterator[Block]:
-    """Yield what entries show to a person, in order."""
     for entry in entries:
         if isinstance(entry, MessageEntry):
             message = entry.message

@@ -55,7 +55,6 @@ class SessionHome:
 
     @property
     def default_agent(self) -> str:
-        """Return the agent that a key without one belongs to."""
         return self.roster[0]
 
     def agents(self) -> list[str]:
@@ -71,7 +70,6 @@ class SessionHome:
         return list(dict.fromkeys([*self.roster, *found]))
 
     def store(self, agent_id: str) -> SessionStore:
-        """Return an agent's store."""
         if agent_id not in self._stores:
             folder = self.agents_dir / agent_id / "sessions"
             self._stores[agent_id] = SessionStore(
@@ -112,7 +110,6 @@ class SessionHome:
         raise Unknown(f"no session '{text}'", cure="'homarus sessions list' shows them all")
 
     def archive(self, text: str) -> Place | None:
-        """Return the archive whose file name or session id this is."""
         for agent in self.agents():
             for place in self.store(agent).archives():
                 if text in {place.path.name, place.session_id, str(place.path)}:
@@ -128,8 +125,6 @@ class SessionHome:
 
 
 class Candidate(Struct, frozen=True):
-    """A session that could be brought in."""
-
     name: str
     place: Place
     row: Json

@@ -52,7 +52,6 @@ class SessionIndex:
         self._pending: dict[str, Json] = {}
 
     def rows(self) -> dict[str, Json]:
-        """Return all rows by key, as it is spelled in the file."""
         return {key: _copy(row) for key, row in self._present(self._load()).items() if isinstance(row, dict)}
 
     def get(self, key: SessionKey) -> tuple[str, Json] | None:
@@ -80,7 +79,6 @@ class SessionIndex:
         return _merged(_copy(rows[name]), self._pending[name])
 
     def flush(self) -> None:
-        """Write what was noted."""
         if self._pending:
             self._write(None, lambda row: row)
 
@@ -149,7 +147,6 @@ class SessionIndex:
 
     @property
     def form(self) -> str:
-        """Return `object`, `array`, `damaged` or `missing`."""
         return self._read()[1]
 
     @property
@@ -245,7 +242,6 @@ def _joined(texts: Mapping[str, bytes]) -> bytes:
 
 
 def _row_text(name: str, row: Any) -> bytes:
-    """Return a row as it stands in the file."""
     # A line break inside a value is written as an escape: every one that is there belongs to the layout.
     return b"  %b: %b" % (_text(name), _text(row).replace(b"\n", b"\n  "))
 

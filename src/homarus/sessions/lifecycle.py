@@ -96,7 +96,6 @@ def reset_command(
 
 
 def strip_mentions(text: str) -> str:
-    """Return a group message without the mentions at its beginning."""
     while match := _MENTION.match(text):
         text = text[match.end() :]
     return text.strip()

@@ -30,8 +30,6 @@ _PROBE_LINES = 64
 
 
 class Form(StrEnum):
-    """What kind of file a transcript is."""
-
     EMPTY = "empty"
     TREE = "tree"
     HEADLESS = "headless"
@@ -41,8 +39,6 @@ class Form(StrEnum):
 
 
 class Source(Struct, frozen=True):
-    """A transcript file and what its beginning says."""
-
     path: Path
     form: Form
     header: Header
@@ -121,7 +117,6 @@ def load_branch(source: Source) -> Iterator[Entry]:
 
 
 def damaged_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines that are no record."""
     return (line for line in read_lines(path) if not isinstance(line.value, dict))
 
 

@@ -20,8 +20,6 @@ CRON_RUN_SECONDS = 86_400.0  # `cron.sessionRetention`
 
 
 class Stored(Struct, frozen=True):
-    """A file in an agent's folder."""
-
     path: Path
     bytes: int
     changed: int
@@ -39,8 +37,6 @@ class Removal(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What a clean-up does to one agent's folder."""
-
     removals: tuple[Removal, ...]
     entries: int
     bytes: int
@@ -48,7 +44,6 @@ class Plan(Struct, frozen=True):
 
     @property
     def freed(self) -> int:
-        """Return the bytes that leave the disk."""
         return sum(removal.bytes for removal in self.removals if removal.path)
 
 
@@ -85,7 +80,6 @@ def make_plan(
 
 
 def protected(info: SessionInfo) -> bool:
-    """Say whether a session is never put away by itself."""
     if info.entry.pinned_at or info.entry.status == "running":
         return True
     try:

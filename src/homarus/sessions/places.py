@@ -41,16 +41,12 @@ _SAFE_ID = late(r"[^/\\\x00-\x1f]{1,200}")
 
 
 class Kind(StrEnum):
-    """What holds a transcript."""
-
     FILE = "file"
     ARCHIVE = "archive"
     DATABASE = "database"
 
 
 class Place(Struct, frozen=True):
-    """One transcript, wherever it is."""
-
     agent_id: str
     session_id: str
     kind: Kind
@@ -58,7 +54,6 @@ class Place(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Return a short name of the place for people."""
         return f"{self.path.name}#{self.session_id}" if self.kind is Kind.DATABASE else self.path.name
 
 
@@ -78,7 +73,6 @@ class Visits:
             database.close()
 
     def database(self, path: Path) -> AgentDatabase:
-        """Return the open database."""
         if path not in self._databases:
             from homarus.sessions.importers.sqlite import AgentDatabase
 
@@ -87,7 +81,6 @@ class Visits:
 
     @contextmanager
     def visit(self, place: Place) -> Iterator[Source]:
-        """Open a transcript as if it were a plain file."""
         if place.kind is not Kind.DATABASE:
             with opened(place.path) as source:
                 yield source
@@ -108,13 +101,11 @@ class Visits:
 
 @contextmanager
 def visit(place: Place) -> Iterator[Source]:
-    """Open one transcript for reading, wherever it is."""
     with Visits() as visits, visits.visit(place) as source:
         yield source
 
 
 def transcript_name(session_id: str, thread: str = "") -> str:
-    """Return the file name of a session's transcript; a topic has one of its own."""
     if not _SAFE_ID.fullmatch(session_id) or session_id in {".", ".."} or session_id.startswith("."):
         raise ConfigError(f"{session_id!r} cannot be a session id", cure="use letters, digits and dashes")
     return f"{session_id}-topic-{quote(thread, safe='')}.jsonl" if thread else f"{session_id}.jsonl"

@@ -89,7 +89,6 @@ def repair(
 
 
 def missing_results(calls: Iterable[ToolCall], now: int, text: str = MISSING_RESULT) -> list[ToolResult]:
-    """Return the results to store for calls that will never get a real one."""
     return [_synthetic(call, text, now) for call in calls]
 
 
@@ -119,14 +118,12 @@ def _clean(message: Message) -> Message | None:
 
 
 def _may_carry(part: Part) -> bool:
-    """Say whether a user or a tool may say this."""
     if type(part) is Text:
         return part.text != "" and not part.text.isspace()
     return type(part) is Image
 
 
 def _may_say(part: Part) -> bool:
-    """Say whether a model may say this."""
     if type(part) is Text:
         return not _blank(part.text)
     if type(part) is ToolCall:

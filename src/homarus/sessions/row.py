@@ -103,7 +103,6 @@ _CAMEL = dict(zip(SessionEntry.__struct_fields__, SessionEntry.__struct_encode_f
 
 
 def to_entry(row: Any) -> SessionEntry:
-    """Return the typed view of a stored row, whatever its state."""
     row = modern(row)
     try:
         return msgspec.convert(row, SessionEntry)
@@ -122,7 +121,6 @@ def to_entry(row: Any) -> SessionEntry:
 
 
 def modern(row: Any) -> Json:
-    """Return a row with today's names; old names stay beside them."""
     if not isinstance(row, dict):
         return {}
     missing = {new: row[old] for old, new in _RENAMED.items() if old in row and new not in row}

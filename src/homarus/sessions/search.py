@@ -47,8 +47,6 @@ _WORD = late(r"\w+")
 
 
 class Hit(Struct, frozen=True):
-    """One message that matches."""
-
     agent_id: str
     session_id: str
     place: str
@@ -192,7 +190,6 @@ class SessionSearch:
         )
 
     def count(self) -> int:
-        """Return how many messages can be found."""
         return int(self._db.execute("SELECT count(*) FROM docs").fetchone()[0])
 
 

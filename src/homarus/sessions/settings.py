@@ -34,8 +34,6 @@ class ResetPolicy(Struct, frozen=True, rename="camel"):
 
 
 class MaintenanceSettings(Struct, frozen=True, rename="camel"):
-    """What `sessions cleanup` removes, and whether it may."""
-
     mode: Literal["enforce", "warn"] = "enforce"
     prune_after: str | int = "30d"
     max_entries: int = 5000  # 2026.9; 500 as late as August 2026

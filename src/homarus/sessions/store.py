@@ -50,12 +50,10 @@ class SessionInfo(Struct, frozen=True):
 
     @property
     def key(self) -> SessionKey:
-        """Return the key as a value."""
         return SessionKey.parse(self.name, default_agent=self.agent_id, main_key=self.main_key)
 
     @property
     def title(self) -> str:
-        """Return the name that people gave it, or nothing."""
         return self.entry.label or self.entry.display_name or self.entry.subject or ""
 
 
@@ -81,7 +79,6 @@ class SessionStore:
         return cls(folder, agent_id, clock=clock, ids=ids, main_key=settings.main_key)
 
     def key(self, text: str) -> SessionKey:
-        """Read a key as this agent's."""
         return SessionKey.parse(text, default_agent=self.agent_id, main_key=self.main_key)
 
     def list(self, *, orphans: bool = False) -> Sequence[SessionInfo]:
@@ -114,11 +111,9 @@ class SessionStore:
         return info or self._orphan(key)
 
     def by_id(self, session_id: str) -> SessionInfo | None:
-        """Return the session with this id, indexed or not."""
         return next((info for info in self.list(orphans=True) if info.entry.session_id == session_id), None)
 
     def archives(self) -> Sequence[Place]:
-        """Return the transcripts that resets and deletions left behind."""
         kept = [place for place in files_in(self.folder, self.agent_id) if place.kind is Kind.ARCHIVE]
         try:
             left_behind, self.problem = self._foreign.content().left_behind, ""

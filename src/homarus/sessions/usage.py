@@ -29,8 +29,6 @@ class Call(Struct, frozen=True):
 
 
 class Total(Struct, frozen=True):
-    """A sum over calls."""
-
     name: str
     calls: int = 0
     input: int = 0
@@ -41,7 +39,6 @@ class Total(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Return all tokens, in and out."""
         return self.input + self.output + self.cache_read + self.cache_write
 
     @property
@@ -51,7 +48,6 @@ class Total(Struct, frozen=True):
         return self.cache_read / prompt if prompt else 0.0
 
     def plus(self, usage: Usage) -> Total:
-        """Return the sum with one more call in it."""
         return Total(
             self.name,
             self.calls + 1,
@@ -64,7 +60,6 @@ class Total(Struct, frozen=True):
 
 
 def usage_note(purpose: str, answer: Assistant) -> Json:
-    """Return the note that keeps what such a call took."""
     stored = from_message(answer)
     data = {"purpose": purpose, **{name: stored[name] for name in ("provider", "model", "usage")}}
     return {"customType": NOTE, "data": data}
@@ -100,7 +95,6 @@ class Ledger:
         self.aside: dict[str, Total] = {}
 
     def add(self, session: str, agent: str, entries: Iterable[Entry]) -> None:
-        """Count a transcript."""
         for call in calls(entries):
             mark = (call.entry_id, call.time)
             if mark in self._seen or call.time < self._since:
@@ -114,7 +108,6 @@ class Ledger:
                 self.aside[call.purpose] = known.plus(call.usage)
 
     def day(self, time: int) -> str:
-        """Return the local day of a moment."""
         return f"{datetime.fromtimestamp(time / 1000, UTC).astimezone(self._zone):%Y-%m-%d}" if time else "unknown"
 
     def rows(self) -> list[Total]:
@@ -125,7 +118,6 @@ class Ledger:
         return sorted(found, key=lambda total: (-total.cost, -total.tokens, total.name))
 
     def sum(self) -> Total:
-        """Return everything together."""
         found = self.totals.values()
         return Total(
             "total",

@@ -31,12 +31,10 @@ class View(Struct, frozen=True):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Return all of it in the order of the conversation."""
         return (*self.kept, *((self.boundary,) if self.boundary else ()), *self.after)
 
 
 def visible(branch: Sequence[Entry]) -> View:
-    """Return what the last compaction or reset of a branch leaves in view."""
     for place in range(len(branch) - 1, -1, -1):
         boundary = branch[place]
         if isinstance(boundary, Compaction | Reset):

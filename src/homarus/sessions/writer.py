@@ -68,7 +68,6 @@ class SessionWriter:
             raise
 
     def _load(self) -> None:
-        """Read the branch back from its end."""
         tail = load_tail(identify(self.path), limit=self._window, lean=True)
         self.branch: list[Entry] = list(tail.entries)
         self.complete = tail.complete
@@ -91,7 +90,6 @@ class SessionWriter:
 
     @property
     def session_id(self) -> str:
-        """Return the id in the header."""
         return self.header.id
 
     @property
@@ -101,7 +99,6 @@ class SessionWriter:
 
     @property
     def view(self) -> View:
-        """Return what of the branch is in view of a model."""
         return visible(self.branch)
 
     @property
@@ -111,22 +108,18 @@ class SessionWriter:
 
     @property
     def boundary(self) -> Compaction | Reset | None:
-        """Return the last boundary of the branch, as `view` does."""
         return self._boundary
 
     @property
     def has_images(self) -> bool:
-        """Say whether there may be an image in view."""
         return self._pictures
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
-        """Return the calls that wait for their result."""
         return tuple(self._open_calls)
 
     @property
     def size(self) -> int:
-        """Return the bytes of the file."""
         if self._file is not None:
             return self._file.size
         return self.path.stat().st_size if self.path.exists() else 0
@@ -386,7 +379,6 @@ def _last_calls(branch: Sequence[Entry]) -> int:
 
 
 def _last_frame(messages: Sequence[Message]) -> dict[str, ToolResult]:
-    """Return the results of the last message with calls, by call id."""
     found: dict[str, ToolResult] = {}
     for message in messages:
         if isinstance(message, Assistant) and message.calls:

@@ -57,19 +57,16 @@ class BoundedCache(Generic[K, V]):
                 self._drop(next(iter(self._entries)))
 
     def pop(self, key: K) -> V | None:
-        """Remove an entry and return its value, or None."""
         with self._lock:
             return self._drop(key)
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._entries.clear()
             self._bytes = 0
 
     @property
     def bytes(self) -> int:
-        """The sum of the sizes of what is kept."""
         return self._bytes
 
     def __len__(self) -> int:

@@ -129,7 +129,6 @@ def sync_data(fd: int) -> None:
 
 
 def sync_folder(fd: int) -> None:
-    """Make the names in a folder durable, where the file system knows how to."""
     try:
         os.fsync(fd)
     except OSError as error:

@@ -132,7 +132,6 @@ class JsonlWriter:
             return before + torn
 
     def sync(self) -> None:
-        """Make everything appended so far durable."""
         with self._lock, explained("sync", self._path):
             sync_data(self._fd)
 

@@ -75,7 +75,6 @@ class OwnerLock:
 
     @property
     def held(self) -> bool:
-        """Whether this process still owns the lock through this object."""
         return self._fd >= 0
 
     def release(self) -> None:

@@ -33,8 +33,6 @@ class Foreign(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """One transcript that a key had at some time."""
-
     session_id: str
     key: str
     created_at: int = 0
@@ -74,7 +72,6 @@ class AgentDatabase:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
         self._db.close()
 
     def last_event(self, session_id: str) -> int:
@@ -83,7 +80,6 @@ class AgentDatabase:
         return found if isinstance(found, int) else -1
 
     def sessions(self) -> list[Foreign]:
-        """Return the sessions, newest first."""
         found: dict[str, Foreign] = {}
         for key, ident, text, updated in self._nodes():
             row = decode(text.encode())[0] if isinstance(text, str) else None
