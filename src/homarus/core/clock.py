@@ -8,15 +8,13 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-import msgspec
-
-_encode = msgspec.json.Encoder().encode
-
 
 class Clock(Protocol):
     """What time it is. Implementations never go back in `monotonic`."""
 
-    def now(self) -> datetime: ...
+    def now(self) -> datetime:
+        """Return the moment, aware of its zone, in UTC."""
+        ...
 
     def monotonic(self) -> float:
         """Return seconds that only grow; for measuring, never for storing."""
@@ -107,11 +105,7 @@ def epoch_ms(moment: datetime) -> int:
 
 def iso_ms(moment: datetime) -> str:
     """Return `YYYY-MM-DDTHH:MM:SS.mmmZ`, the form of every timestamp in a transcript."""
-    moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    if not moment.microsecond:
-        return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
-    # The JSON of a moment, cut to milliseconds: every line that is written passes here, and it is ten times as fast.
-    return f"{_encode(moment)[1:24].decode()}Z"
+    return f"{moment.astimezone(UTC).isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def chance() -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 
@@ -31,11 +32,7 @@ class Tail(Struct, frozen=True):
     complete: bool = True
 
 
-class _Any:
-    """Stands for "whichever entry comes next" where an id is looked for."""
-
-
-_ANY = _Any()
+_ANY: Any = object()  # "whichever entry comes next", where an id is looked for
 
 
 def is_canonical(entry: Entry) -> bool:
@@ -48,7 +45,7 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
 
     Where no boundary comes sooner, entries that weigh about `limit` are kept; the cut is then at a user's turn.
     """
-    want: str | _Any | None = _ANY
+    want: Any = _ANY
     chain: list[Entry] = []
     newest = ""  # the id of the end of the branch
     size, boundary, turns = 0, 0, Turns()

@@ -117,14 +117,6 @@ class MessageEntry(Entry, frozen=True, gc=False):
         return keys_of({"idempotencyKey": said.idempotency_key, "provenance": said.provenance})
 
 
-class ModelChange(Entry, frozen=True, gc=False):
-    """From here on this model answers."""
-
-
-class ThinkingChange(Entry, frozen=True, gc=False):
-    """From here on the model thinks this much."""
-
-
 class Compaction(Entry, frozen=True, gc=False):
     """Everything before `first_kept` is represented by `summary`."""
 
@@ -168,14 +160,6 @@ class CustomMessage(Entry, frozen=True, gc=False):
         return to_message({"role": "custom", "content": self.data.get("content")}, self.timestamp)
 
 
-class Label(Entry, frozen=True, gc=False):
-    """A name for another entry."""
-
-
-class SessionInfo(Entry, frozen=True, gc=False):
-    """A name for the session."""
-
-
 class Reset(Entry, frozen=True, gc=False):
     """The conversation starts over here; nothing before it is shown, except from `first_kept` on."""
 
@@ -194,15 +178,12 @@ class Unknown(Entry, frozen=True, gc=False):
 
 _ROLES: dict[type[Message], str] = {User: "user", Assistant: "assistant", ToolResult: "toolResult"}
 _TYPES: dict[str, type[Entry]] = {
+    **dict.fromkeys(("model_change", "thinking_level_change", "label", "session_info"), Entry),
     "message": MessageEntry,
-    "model_change": ModelChange,
-    "thinking_level_change": ThinkingChange,
     "compaction": Compaction,
     "branch_summary": BranchSummary,
     "custom": Custom,
     "custom_message": CustomMessage,
-    "label": Label,
-    "session_info": SessionInfo,
     "reset": Reset,
     "leaf": Leaf,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -124,21 +125,11 @@ class SessionIndex:
 
     def remove(self, keys: list[str]) -> None:
         """Take rows out, by the spelling they have in the file."""
-
-        def edit(rows: Rows) -> None:
-            for key in keys:
-                rows.pop(key, None)
-
-        self.edit(edit)
-
-    def edit(self, change: Callable[[Rows], None]) -> None:
-        """Read, change and write the file as one step that no other process can come between."""
         ensure_dir(self.path.parent)
         with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
             rows, form = self._read()
             before = _text(rows)
-            rows = self._present(rows)
-            change(rows)
+            rows = {name: row for name, row in self._present(rows).items() if name not in keys}
             if form != "object" or _text(rows) != before:
                 self._put_aside(form)
                 write_atomic(self.path, _joined(_row_texts(rows)))
@@ -227,13 +218,7 @@ def _copy(value: T) -> T:
     try:
         return cast("T", msgspec.json.decode(msgspec.json.encode(value)))
     except (UnicodeEncodeError, TypeError, OverflowError):
-        return _slow_copy(value)
-
-
-def _slow_copy(value: T) -> T:
-    if isinstance(value, dict):
-        return cast("T", {key: _slow_copy(item) for key, item in value.items()})
-    return cast("T", [_slow_copy(item) for item in value]) if isinstance(value, list) else value
+        return deepcopy(value)
 
 
 def _joined(texts: Mapping[str, bytes]) -> bytes:

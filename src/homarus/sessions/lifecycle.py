@@ -19,41 +19,13 @@ DEFAULT_IDLE_MINUTES = 60.0  # January 2026; 2026.9 reads an unset value as neve
 _MENTION = late(r"\s*<?@[^\s>]{1,64}>?[,:]?(?=\s|$)")
 
 # What belongs to one transcript and not to the conversation: it does not survive a new one.
-_PER_TRANSCRIPT = frozenset(
-    [
-        "sessionFile",
-        "systemSent",
-        "abortedLastRun",
-        "status",
-        "compactionCount",
-        "memoryFlush",
-        "memoryFlushAt",
-        "memoryFlushCompactionCount",
-        "inputTokens",
-        "outputTokens",
-        "cacheRead",
-        "cacheWrite",
-        "totalTokens",
-        "totalTokensFresh",
-        "totalTokensVersion",
-        "contextTokens",
-        "contextBudgetStatus",
-        "estimatedCostUsd",
-        "skillsSnapshot",
-        "systemPromptReport",
-        "cliSessionIds",
-        "claudeCliSessionId",
-        "activeWriterRunId",
-        "archivedAt",
-        "importedFrom",
-        "modelProvider",
-        "model",
-        "lastHeartbeatText",
-        "lastHeartbeatSentAt",
-        "authProfileOverrideCompactionCount",
-        "lifecycleRevision",
-    ]
-)
+_PER_TRANSCRIPT = """
+sessionFile systemSent abortedLastRun status compactionCount memoryFlush memoryFlushAt memoryFlushCompactionCount
+inputTokens outputTokens cacheRead cacheWrite totalTokens totalTokensFresh totalTokensVersion contextTokens
+contextBudgetStatus estimatedCostUsd skillsSnapshot systemPromptReport cliSessionIds claudeCliSessionId
+activeWriterRunId archivedAt importedFrom modelProvider model lastHeartbeatText lastHeartbeatSentAt
+authProfileOverrideCompactionCount lifecycleRevision
+"""
 _MODEL_PIN = ("providerOverride", "modelOverride", "modelOverrideSource")
 _AUTH_PIN = ("authProfileOverride", "authProfileOverrideSource")
 
@@ -152,7 +124,8 @@ def _first_past(now: int, *moments: int) -> int:
 
 def fresh_row(old: Json, session_id: str, now: int) -> Json:
     """Return the row of a conversation that starts over: the user's choices stay, what the old transcript said goes."""
-    kept = {name: value for name, value in old.items() if name not in _PER_TRANSCRIPT}
+    gone = set(_PER_TRANSCRIPT.split())
+    kept = {name: value for name, value in old.items() if name not in gone}
     for pin, source in ((_MODEL_PIN, "modelOverrideSource"), (_AUTH_PIN, "authProfileOverrideSource")):
         # A pin without a source is from before the runtime pinned anything by itself: the user made it.
         if kept.get(source, "user") != "user":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.core.messages import Assistant, Usage
 from homarus.sessions.codec import Json, from_message, to_ms, to_usage
@@ -118,16 +118,8 @@ class Ledger:
         return sorted(found, key=lambda total: (-total.cost, -total.tokens, total.name))
 
     def sum(self) -> Total:
-        found = self.totals.values()
-        return Total(
-            "total",
-            sum(total.calls for total in found),
-            sum(total.input for total in found),
-            sum(total.output for total in found),
-            sum(total.cache_read for total in found),
-            sum(total.cache_write for total in found),
-            sum(total.cost for total in found),
-        )
+        found = [structs.astuple(total)[1:] for total in self.totals.values()]
+        return Total("total", *map(sum, zip(*found, strict=True)))
 
 
 def bars(values: Iterable[float], width: int = 24) -> list[str]:

@@ -174,33 +174,3 @@ def _is_sound(messages: list[Message]) -> bool:
             if message.call_id in owed:
                 owed.remove(message.call_id)
     return not owed
-
-
-def labels(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the names that label entries give to others; the last word on each wins, and an empty one clears it."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        if entry.type == "label" and isinstance(target := entry.data.get("targetId"), str):
-            name = entry.data.get("label")
-            if isinstance(name, str) and name:
-                found[target] = name
-            else:
-                found.pop(target, None)
-    return found
-
-
-def state(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the model, the thinking level and the name that a branch ends with, as far as it says them."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        if entry.type == "model_change":
-            found |= _strings(entry, provider="provider", model="modelId")
-        elif entry.type == "thinking_level_change":
-            found |= _strings(entry, thinking="thinkingLevel")
-        elif entry.type == "session_info":
-            found |= _strings(entry, name="name")
-    return found
-
-
-def _strings(entry: Entry, **fields: str) -> dict[str, str]:
-    return {name: value for name, field in fields.items() if isinstance(value := entry.data.get(field), str)}

@@ -268,15 +268,12 @@ class SessionWriter:
             self._file = JsonlWriter.open(self.path)
         if self._new:
             lines = [encode(self.header.data), *lines]
-        if len(lines) == 1:
-            self._file.append(lines[0], durable=durable)
-        else:
-            self._file.append_many(lines, durable=durable)
+        self._file.append_many(lines, durable=durable)
         self._new = False
 
     def _write(self, fresh: list[tuple[bytes, Entry]], durable: bool) -> None:
         """Append to the file first; what is in memory follows only when that succeeded."""
-        self._append([line for line, _ in fresh] if len(fresh) > 1 else [fresh[0][0]], durable)
+        self._append([line for line, _ in fresh], durable)
         asked = pictured = False
         for _, entry in fresh:
             self.branch.append(entry)

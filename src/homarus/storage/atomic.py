@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from homarus.core.clock import iso_ms
 from homarus.core.errors import StorageError
 from homarus.core.patterns import late
 from homarus.storage.faults import (
@@ -21,7 +22,6 @@ from homarus.storage.faults import (
     let_go,
     open_folder,
     shown,
-    stamp,
     sync_file,
     sync_folder,
     write_all,
@@ -203,7 +203,7 @@ def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
 
 def move_aside(path: Path, label: str, now: datetime) -> Path:
     """Rename a damaged or finished file to `<path>.<label>.<moment>` and return that; nothing is ever overwritten."""
-    suffix = f".{label}.{stamp(now).replace(':', '-')}"
+    suffix = f".{label}.{iso_ms(now).replace(':', '-')}"
     with explained("move aside", path), open_folder(os.path.dirname(path)) as folder:
         for attempt in range(1000):
             aside = beside(path, suffix + (f".{attempt}" if attempt else ""))

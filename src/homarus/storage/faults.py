@@ -7,9 +7,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
@@ -63,27 +61,18 @@ def explain(error: OSError, action: str, path: str | os.PathLike[str]) -> Storag
     return kind(f"cannot {action} {shown(path)}: {reason}", cure=_CURES.get(code, ""))
 
 
-class explained:  # noqa: N801 - used as `with explained(…):`; every append passes here, and a generator costs three times as much
+@contextmanager
+def explained(action: str, path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn every `OSError` of the block, and a path that no file can have, into a `StorageError`."""
-
-    __slots__ = ("_action", "_path")
-
-    def __init__(self, action: str, path: str | os.PathLike[str]) -> None:
-        self._action = action
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError):
-            raise explain(error, self._action, self._path) from error
-        if isinstance(error, ValueError) and (isinstance(error, UnicodeEncodeError) or "null" in str(error)):
-            raise StorageError(
-                f"cannot {self._action} {shown(self._path)}: no file can have this name", cure="check the path"
-            ) from error
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, action, path) from error
+    except ValueError as error:
+        if isinstance(error, UnicodeEncodeError) or "null" in str(error):
+            message = f"cannot {action} {shown(path)}: no file can have this name"
+            raise StorageError(message, cure="check the path") from error
+        raise
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
@@ -144,11 +133,6 @@ def open_folder(path: str | os.PathLike[str]) -> Iterator[int]:
         yield fd
     finally:
         let_go(fd)
-
-
-def stamp(moment: datetime) -> str:
-    """Return `YYYY-MM-DDTHH:MM:SS.mmmZ`. `core.clock` has the same with an event loop; no import may fail on these paths."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def beside(path: Path, suffix: str) -> Path:

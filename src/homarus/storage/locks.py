@@ -12,9 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from homarus.core.clock import iso_ms
 from homarus.core.errors import Locked
 from homarus.core.text import single_line
-from homarus.storage.faults import explained, let_go, shown, stamp, write_all
+from homarus.storage.faults import explained, let_go, shown, write_all
 from homarus.storage.record import decode, encode
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -49,7 +50,7 @@ class OwnerLock:
         sleep: Callable[[float], None] = time.sleep,
     ) -> OwnerLock:
         """Take the lock at once (or within `wait` seconds), or raise `Locked` that names the holder and the cure."""
-        content = encode({**(extra or {}), "pid": os.getpid(), "startedAt": stamp(now), "purpose": purpose})
+        content = encode({**(extra or {}), "pid": os.getpid(), "startedAt": iso_ms(now), "purpose": purpose})
         with explained("lock", path):
             # A process that only looks at the lock holds it for an instant; that is waited out in any case.
             for _ in range(max(4, int(wait / POLL) + 1)):
