@@ -60,7 +60,7 @@ def test_sessions_windows_and_lines(tmp_path):
     with AgentDatabase(path) as database:
         one = database.sessions()[0]
         assert (one.key, one.session_id, one.row["label"]) == ("agent:main:main", "s1", "x")
-        assert [window.session_id for window in database.windows()] == ["s0", "s1"]
+        assert database.windows() == ["s0", "s1"]
         assert database.schema == 23
     assert ids(path) == ["s1", "a", "b", "c"]
 
@@ -72,7 +72,7 @@ def test_older_tables(tmp_path):
             ("agent:main:broken", "s2"),
             ("agent:main:main", "s1"),
         ]
-        assert [window.session_id for window in database.windows()] == ["s1"]
+        assert database.windows() == ["s1"]
     assert ids(path) == ["s1", "a", "b", "c"]
 
 

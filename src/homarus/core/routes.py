@@ -60,15 +60,7 @@ _CHATS = {"direct": SessionKind.DIRECT, "dm": SessionKind.DIRECT} | {
 }
 _NAMED = {
     kind.value: kind
-    for kind in (
-        SessionKind.CRON,
-        SessionKind.HOOK,
-        SessionKind.SUBAGENT,
-        SessionKind.BOOT,
-        SessionKind.HEARTBEAT,
-        SessionKind.EXPLICIT,
-        SessionKind.DASHBOARD,
-    )
+    for kind in map(SessionKind, ("cron", "hook", "subagent", "boot", "heartbeat", "explicit", "dashboard"))
 }
 _SHARED = frozenset({SessionKind.GROUP, SessionKind.CHANNEL, SessionKind.ROOM})
 _PRIVATE = frozenset({SessionKind.MAIN, SessionKind.DIRECT, SessionKind.EXPLICIT, SessionKind.DASHBOARD})

@@ -126,16 +126,12 @@ def opened(path: Path) -> Iterator[Source]:
     if path.suffix != ".zst":
         yield identify(path)
         return
-    import shutil
     import tempfile
 
-    folder = tempfile.mkdtemp(prefix="homarus-read-")
-    try:
+    with tempfile.TemporaryDirectory(prefix="homarus-read-", ignore_cleanup_errors=True) as folder:
         plain = Path(folder, path.name.removesuffix(".zst"))
         unpack(path, plain)
         yield identify(plain)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def unpack(path: Path, target: Path) -> None:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -66,9 +65,7 @@ class Visits:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for database in self._databases.values():
             database.close()
 
@@ -85,18 +82,14 @@ class Visits:
             with opened(place.path) as source:
                 yield source
             return
-        import shutil
         import tempfile
 
-        folder = tempfile.mkdtemp(prefix="homarus-read-")
-        try:
+        with tempfile.TemporaryDirectory(prefix="homarus-read-", ignore_cleanup_errors=True) as folder:
             plain = Path(folder, "transcript.jsonl")
             with plain.open("wb") as file:
                 for line in self.database(place.path).lines(place.session_id):
                     file.write(line + b"\n")
             yield identify(plain)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

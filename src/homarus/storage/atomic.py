@@ -10,7 +10,6 @@ import stat
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from homarus.core.clock import iso_ms
@@ -53,9 +52,7 @@ class Staged:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._discard()
 
     def _open(self) -> bool:

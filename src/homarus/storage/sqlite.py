@@ -303,14 +303,14 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _open_copy(path: Path, sleep: Callable[[float], None]) -> sqlite3.Connection:
-    import shutil
     import tempfile
 
-    with explained("copy", path):
-        folder = tempfile.mkdtemp(prefix="homarus-read-")
-    try:
+    with (
+        explained("copy", path),
+        tempfile.TemporaryDirectory(prefix="homarus-read-", ignore_cleanup_errors=True) as folder,
+    ):
         copy = Path(folder, "copy.db")
-        with _opening, explained("copy", path):
+        with _opening:
             _copy_consistently(path, copy, sleep)
         merged = sqlite3.connect(copy, isolation_level=None)
         try:
@@ -318,8 +318,6 @@ def _open_copy(path: Path, sleep: Callable[[float], None]) -> sqlite3.Connection
         finally:
             merged.close()
         return _connect(copy, "mode=ro&immutable=1")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _copy_consistently(path: Path, copy: Path, sleep: Callable[[float], None]) -> None:

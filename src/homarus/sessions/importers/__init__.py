@@ -40,7 +40,7 @@ class Snapshot:
             with AgentDatabase(self.path) as database:
                 sessions = tuple(database.sessions())
                 current = {one.session_id for one in sessions}
-                left_behind = tuple(w.session_id for w in database.windows() if w.session_id not in current)
+                left_behind = tuple(ident for ident in database.windows() if ident not in current)
             self._seen = (stamp, Content(sessions, left_behind))
         return self._seen[1]
 

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
@@ -30,13 +29,6 @@ class Foreign(Struct, frozen=True):
     key: str
     session_id: str
     row: Json
-
-
-class Window(Struct, frozen=True):
-    session_id: str
-    key: str
-    created_at: int = 0
-    updated_at: int = 0
 
 
 class AgentDatabase:
@@ -66,9 +58,7 @@ class AgentDatabase:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -91,17 +81,10 @@ class AgentDatabase:
                 found.setdefault(key, Foreign(key, session_id, row))
         return sorted(found.values(), key=lambda one: to_ms(one.row.get("updatedAt")), reverse=True)
 
-    def windows(self) -> list[Window]:
-        """Return all transcripts, also those that a reset or a rollover left behind."""
-        table = next((name for name in ("session_windows", "sessions") if name in self._tables), None)
-        if table is None:
-            ids = self._rows("SELECT DISTINCT session_id, '', 0, 0 FROM transcript_events")
-        else:
-            columns = self._tables[table]
-            made = "created_at" if "created_at" in columns else "0"
-            changed = "updated_at" if "updated_at" in columns else "0"
-            ids = self._rows(f"SELECT session_id, session_key, {made}, {changed} FROM {table}")  # noqa: S608 - fixed names
-        return [Window(str(ident), str(key or ""), to_ms(made), to_ms(changed)) for ident, key, made, changed in ids]
+    def windows(self) -> list[str]:
+        """Return the ids of all transcripts, also those that a reset or a rollover left behind."""
+        table = next((name for name in ("session_windows", "sessions") if name in self._tables), "transcript_events")
+        return [str(ident) for (ident,) in self._rows(f"SELECT DISTINCT session_id FROM {table}")]  # noqa: S608 - fixed names
 
     def lines(self, session_id: str) -> Iterator[bytes]:
         """Yield a transcript's lines in order, those in cold storage first."""
