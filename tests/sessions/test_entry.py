@@ -8,7 +8,7 @@ from tests.sessions.lines import entry, header, says, user
 from homarus.sessions.entry import (
     Compaction,
     MessageEntry,
-    Unknown,
+    UnknownEntry,
     new_entry,
     new_header,
     salvage,
@@ -21,7 +21,7 @@ from homarus.sessions.entry import (
 def test_types():
     assert isinstance(to_entry(user("a", None)), MessageEntry)
     assert isinstance(to_entry(entry("compaction", "k", "a", summary="s")), Compaction)
-    assert isinstance(to_entry(entry("novelty", "n", "a")), Unknown)
+    assert isinstance(to_entry(entry("novelty", "n", "a")), UnknownEntry)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,6 @@ class Cancel:
             raise Cancelled(self._reason)
 
     async def wait(self) -> str:
-        """Wait until somebody asks to stop, and return the reason."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         remove = self.on_cancel(lambda: soon(loop, done.set))

@@ -38,8 +38,6 @@ class TextDelta(Struct, frozen=True, tag="text_delta"):
 
 
 class ThinkingDelta(Struct, frozen=True, tag="thinking_delta"):
-    """More reasoning text; append only."""
-
     text: str
 
 
@@ -68,8 +66,6 @@ class ToolEnded(Struct, frozen=True, tag="tool_ended"):
 
 
 class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
-    """A human must decide before the run goes on."""
-
     approval_id: str
     title: str
     detail: str
@@ -77,8 +73,6 @@ class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
 
 
 class CompactionStarted(Struct, frozen=True, tag="compaction_started"):
-    """Older history is about to be summarised."""
-
     reason: str
 
 

@@ -26,7 +26,7 @@ class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False
 
 
 class Image(Struct, frozen=True, tag="image", gc=False):
-    """An image as base64 text."""
+    """A picture as base64 text."""
 
     data: str
     mime_type: str
@@ -44,7 +44,7 @@ Part = Text | Thinking | Image | ToolCall
 
 
 class Cost(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Money in US dollars, by where it went."""
+    """Money, in US dollars."""
 
     input: float = 0.0
     output: float = 0.0
@@ -188,7 +188,6 @@ class Outbound(Struct, frozen=True, omit_defaults=True):
 
 
 def join_text(parts: tuple[Part, ...]) -> str:
-    """Return the text of the text parts, one after another."""
     return "".join([part.text for part in parts if type(part) is Text])
 
 

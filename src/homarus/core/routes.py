@@ -47,8 +47,6 @@ class SessionKind(StrEnum):
 
 
 class DmScope(StrEnum):
-    """Which direct messages share one session."""
-
     MAIN = "main"
     PER_PEER = "per-peer"
     PER_CHANNEL_PEER = "per-channel-peer"
@@ -144,7 +142,6 @@ class SessionKey(Struct, frozen=True):
 
     @property
     def is_main(self) -> bool:
-        """Say whether this is the agent's main session itself."""
         return self.kind is SessionKind.MAIN and not self.thread and not self.topic
 
     @property

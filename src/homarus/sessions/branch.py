@@ -19,7 +19,7 @@ from homarus.sessions.entry import (
     Leaf,
     MessageEntry,
     Reset,
-    Unknown,
+    UnknownEntry,
     has_images,
     without_images,
 )
@@ -37,7 +37,7 @@ _ANY: Any = object()  # "whichever entry comes next", where an id is looked for
 
 def is_canonical(entry: Entry) -> bool:
     """Say whether an entry moves the end of the branch to itself."""
-    return not entry.side and not isinstance(entry, Leaf | Unknown)
+    return not entry.side and not isinstance(entry, Leaf | UnknownEntry)
 
 
 def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
@@ -269,7 +269,9 @@ class Nodes:
 
     def _descend(self, leaf: Node) -> Node:
         """Go on to what hangs on the last line; only lines that were moved about can have anything there."""
-        links = [n for n in self.nodes if (n.canonical or n.kind is Unknown) and self.by_id[n.id] is n and not n.side]
+        links = [
+            n for n in self.nodes if (n.canonical or n.kind is UnknownEntry) and self.by_id[n.id] is n and not n.side
+        ]
         children = self._children(links)
         seen = {leaf.id}
         while below := [c for c in children.get(leaf.id, ()) if c.id not in seen]:

@@ -12,7 +12,7 @@ from homarus.core.errors import ConfigError, StorageError
 from homarus.core.messages import Assistant, Message, ToolResult
 from homarus.sessions.codec import is_synthetic
 from homarus.sessions.entry import NEWEST_READABLE, MessageEntry
-from homarus.sessions.log import Form, Source, damaged_lines, identify, load_tail, read_entries
+from homarus.sessions.log import Form, Transcript, damaged_lines, identify, load_tail, read_entries
 from homarus.sessions.places import Kind, Place, owner_of, visit
 from homarus.sessions.repair import missing_results, open_calls, repair
 from homarus.sessions.store import SessionInfo, SessionStore
@@ -73,7 +73,7 @@ def _check_index(store: SessionStore) -> Iterator[Finding]:
             yield Finding("warning", "bad-row", path, f"row '{name}' has no sessionId", "remove the row")
 
 
-def _check_source(source: Source, name: str) -> Iterator[Finding]:
+def _check_source(source: Transcript, name: str) -> Iterator[Finding]:
     if source.form is Form.CORRUPT:
         yield Finding("error", "corrupt", name, "holds no readable line", "it is moved aside when the session goes on")
         return
@@ -103,7 +103,7 @@ _MOST_LINES = 20
 _MENDED = "what is sent to a model is repaired each time; the file stays as it is"
 
 
-def _check_lines(source: Source, name: str) -> Iterator[Finding]:
+def _check_lines(source: Transcript, name: str) -> Iterator[Finding]:
     told = 0
     for line in damaged_lines(source.path):
         if line.torn:

@@ -297,7 +297,6 @@ def _object(value: Any) -> Json | None:
 
 
 def to_usage(value: Any) -> Usage:
-    """Return stored token counts; anything that is no count is zero."""
     if not isinstance(value, dict):
         return Usage()
     counts = [_number(value.get(name)) for name in _COUNTS]

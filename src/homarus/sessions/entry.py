@@ -133,8 +133,6 @@ class Compaction(Entry, frozen=True, gc=False):
 
 
 class BranchSummary(Entry, frozen=True, gc=False):
-    """What happened on a branch that was left."""
-
     @property
     def message(self) -> User:
         return User(parts=(Text(summary_text(_str(self.data.get("summary")))),), timestamp=self.time)
@@ -172,7 +170,7 @@ class Leaf(Entry, frozen=True, gc=False):
     target: str = ""
 
 
-class Unknown(Entry, frozen=True, gc=False):
+class UnknownEntry(Entry, frozen=True, gc=False):
     """A line of a kind that this version does not know; kept, and a link in the chain if it has an id."""
 
 
@@ -199,7 +197,6 @@ _NAMING: dict[str, tuple[Callable[..., Entry], str]] = {
 
 
 def to_header(data: Any) -> Header | None:
-    """Return the header that a line holds, or None if it holds none."""
     if not isinstance(data, dict) or data.get("type") != "session" or not _str(data.get("id")).strip():
         return None
     version = data.get("version")
@@ -231,7 +228,7 @@ def to_entry(data: Any, raw: bytes = b"", offset: int = -1, *, lean: bool = Fals
     if kind in _NAMING:
         make, field = _NAMING[kind]
         return make(*common, _str(data.get(field)))
-    return _TYPES.get(kind, Unknown)(*common)
+    return _TYPES.get(kind, UnknownEntry)(*common)
 
 
 def new_entry(kind: str, ident: str, parent: str | None, timestamp: str, fields: Json) -> Entry:
@@ -256,7 +253,6 @@ def _read_back(raw: bytes, *, lean: bool = False) -> Entry:
 
 
 def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = "") -> Header:
-    """Return the header of a new transcript in the form that we write."""
     data: Json = {"type": "session", "version": VERSION, "id": session_id, "timestamp": timestamp, "cwd": cwd}
     if parent_session:
         data["parentSession"] = parent_session

@@ -58,7 +58,6 @@ class SessionHome:
         return self.roster[0]
 
     def agents(self) -> list[str]:
-        """Return the ids of all agents, those of the roster first."""
         try:
             found = sorted(
                 entry.name
@@ -84,7 +83,6 @@ class SessionHome:
 
     @property
     def problems(self) -> Sequence[str]:
-        """Return what kept the last `list` from showing everything."""
         return [store.problem for store in self._stores.values() if store.problem]
 
     def resolve(self, text: str, agent: str = "") -> SessionInfo:

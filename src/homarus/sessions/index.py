@@ -56,7 +56,6 @@ class SessionIndex:
         return {key: _copy(row) for key, row in self._present(self._load()).items() if isinstance(row, dict)}
 
     def get(self, key: SessionKey) -> tuple[str, Json] | None:
-        """Return the row of a session and the spelling of its key there, or None."""
         rows = self._present(self._load())
         found = next((name for name in key.spellings if name in rows), None)
         if found is None:
@@ -64,7 +63,7 @@ class SessionIndex:
         return (found, _copy(rows[found])) if found is not None and isinstance(rows[found], dict) else None
 
     def put(self, key: SessionKey, changed: Json) -> Json:
-        """Merge fields into a row (None removes one), making it if need be, and return the row."""
+        """Merge fields into a row, making it if need be, and return it; None removes a field."""
         return self.replace(key, lambda row: _merged(row, changed))
 
     def note(self, key: SessionKey, changed: Json) -> Json:
@@ -115,7 +114,6 @@ class SessionIndex:
         return done
 
     def _present(self, rows: Rows) -> Rows:
-        """Return rows with what was noted and is not written yet."""
         if not self._pending:
             return rows
         noted = {

@@ -14,14 +14,14 @@ from homarus.core.clock import iso_ms
 from homarus.core.errors import StorageError
 from homarus.sessions.codec import Json
 from homarus.sessions.entry import NEWEST_READABLE, Header, new_header, to_header
-from homarus.sessions.log import Form, Source, identify, read_entries
+from homarus.sessions.log import Form, Transcript, identify, read_entries
 from homarus.storage.atomic import create_new, move_aside, write_atomic
 from homarus.storage.faults import beside, explained
 from homarus.storage.jsonl import read_lines
 from homarus.storage.record import encode
 
 
-def make_appendable(path: Path, session_id: str, cwd: str, now: datetime) -> Source:
+def make_appendable(path: Path, session_id: str, cwd: str, now: datetime) -> Transcript:
     """Return a file that entries can be appended to: this one, converted if need be, or an empty one in its place."""
     source = identify(path)
     if source.header.version > NEWEST_READABLE:
@@ -40,7 +40,7 @@ def make_appendable(path: Path, session_id: str, cwd: str, now: datetime) -> Sou
     return source
 
 
-def _converted(source: Source, session_id: str, cwd: str, now: datetime) -> tuple[list[bytes], str]:
+def _converted(source: Transcript, session_id: str, cwd: str, now: datetime) -> tuple[list[bytes], str]:
     if source.form is Form.HEADLESS:
         header, lines = None, []
         for line in read_lines(source.path):
@@ -56,7 +56,7 @@ def _converted(source: Source, session_id: str, cwd: str, now: datetime) -> tupl
     return [_header_line(header), *(entry.raw for entry in entries)], label
 
 
-def _header_for(source: Source, session_id: str, cwd: str, now: datetime, started: str = "") -> Header:
+def _header_for(source: Transcript, session_id: str, cwd: str, now: datetime, started: str = "") -> Header:
     found = source.header
     fresh = new_header(session_id, found.timestamp or started or iso_ms(now), found.cwd or cwd)
     fresh.data.update({name: value for name, value in found.data.items() if name not in fresh.data})

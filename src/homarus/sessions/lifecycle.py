@@ -109,7 +109,6 @@ def stale(age: Age, policy: ResetPolicy, now: datetime, zone: tzinfo) -> Literal
 
 
 def daily_boundary(now: datetime, zone: tzinfo, hour: int) -> datetime:
-    """Return the most recent moment at which the local clock showed this hour."""
     local = now.astimezone(zone)
     at = time(max(0, min(23, hour)))
     boundary = datetime.combine(local.date(), at, tzinfo=zone)

@@ -38,18 +38,17 @@ class Form(StrEnum):
     CORRUPT = "corrupt"
 
 
-class Source(Struct, frozen=True):
+class Transcript(Struct, frozen=True):
     path: Path
     form: Form
     header: Header
 
     @property
     def native(self) -> bool:
-        """Say whether its lines are entries as they stand."""
         return self.form in {Form.TREE, Form.HEADLESS}
 
 
-def identify(path: Path) -> Source:
+def identify(path: Path) -> Transcript:
     """Look at the beginning of a file and say what it is; a missing file is an empty one."""
     unnamed = new_header(session_id_of(path), "", "")
     seen = False
@@ -58,16 +57,16 @@ def identify(path: Path) -> Source:
             seen = True
             for value in _values(line):
                 if header := to_header(value):
-                    return Source(path, Form.TREE if header.version >= 3 else Form.OLD, header)
+                    return Transcript(path, Form.TREE if header.version >= 3 else Form.OLD, header)
                 if "type" not in value and isinstance(value.get("role"), str):
-                    return Source(path, Form.FLAT, unnamed)
+                    return Transcript(path, Form.FLAT, unnamed)
                 if str(value.get("type")) in KNOWN_TYPES or to_entry(value):
-                    return Source(path, Form.HEADLESS if to_entry(value) else Form.OLD, unnamed)
+                    return Transcript(path, Form.HEADLESS if to_entry(value) else Form.OLD, unnamed)
             if number >= _PROBE_LINES:
                 break
     except Missing:
         pass
-    return Source(path, Form.CORRUPT if seen else Form.EMPTY, unnamed)
+    return Transcript(path, Form.CORRUPT if seen else Form.EMPTY, unnamed)
 
 
 def session_id_of(path: Path) -> str:
@@ -78,7 +77,7 @@ def session_id_of(path: Path) -> str:
     return name.rpartition("-topic-")[0] or name
 
 
-def read_entries(source: Source) -> Iterator[Entry]:
+def read_entries(source: Transcript) -> Iterator[Entry]:
     """Yield every readable entry in the order of the file, branches and all."""
     if source.native:
         for line in read_lines(source.path, decoded=False):
@@ -90,7 +89,7 @@ def read_entries(source: Source) -> Iterator[Entry]:
         yield from (entry for row in upgrade(rows) if (entry := to_entry(row)))
 
 
-def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tail:
+def load_tail(source: Transcript, *, limit: int = WINDOW, lean: bool = False) -> Tail:
     """Return the newest part of the branch, as much of it as the context needs; `lean` leaves out the bytes of messages.
 
     The cost depends on the distance to the last boundary (or on `limit`), not on the size of the file.
@@ -107,7 +106,7 @@ def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tai
     return Tail(tuple(forget_old_images(list(_pick(source, nodes)))), complete)
 
 
-def load_branch(source: Source) -> Iterator[Entry]:
+def load_branch(source: Transcript) -> Iterator[Entry]:
     """Yield the whole active branch, oldest entry first; of a healthy file one entry at a time is in memory."""
     if source.native:
         yield from _pick(source, Nodes(read_entries(source)).resolve())
@@ -121,7 +120,7 @@ def damaged_lines(path: Path) -> Iterator[Line]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Source]:
+def opened(path: Path) -> Iterator[Transcript]:
     """Identify a transcript that may be compressed; a compressed one is unpacked beside nothing of the user's."""
     if path.suffix != ".zst":
         yield identify(path)
@@ -200,7 +199,7 @@ def _newest_first(lines: Iterable[Line], *, lean: bool) -> Iterator[Entry]:
         yield from reversed(to_entries(line, lean=lean))
 
 
-def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:
+def _pick(source: Transcript, path: list[Node]) -> Iterator[Entry]:
     """Read the entries of these nodes, in the order of the nodes."""
     ordered = all(before.offset < after.offset for before, after in pairwise(path))
     wanted = {(node.offset, node.id) for node in path}

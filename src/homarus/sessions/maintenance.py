@@ -125,7 +125,6 @@ def _over_budget(
 
 
 def plan_for(store: SessionStore, settings: MaintenanceSettings, *, cron_seconds: float = CRON_RUN_SECONDS) -> Plan:
-    """Look at an agent's folder and plan; changes nothing."""
     infos = [info for info in store.list() if info.place.kind is Kind.FILE]
     busy = frozenset(info.name for info in infos if owner_of(info.place.path) is not None)
     files = []

@@ -23,7 +23,7 @@ from homarus.core.clock import epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, Locked
 from homarus.core.patterns import late
 from homarus.sessions.codec import to_ms
-from homarus.sessions.log import Source, identify, opened, session_id_of
+from homarus.sessions.log import Transcript, identify, opened, session_id_of
 from homarus.storage.faults import beside
 from homarus.storage.locks import POLL, OwnerLock, holder, is_alive
 from homarus.storage.record import decode
@@ -77,7 +77,7 @@ class Visits:
         return self._databases[path]
 
     @contextmanager
-    def visit(self, place: Place) -> Iterator[Source]:
+    def visit(self, place: Place) -> Iterator[Transcript]:
         if place.kind is not Kind.DATABASE:
             with opened(place.path) as source:
                 yield source
@@ -93,7 +93,7 @@ class Visits:
 
 
 @contextmanager
-def visit(place: Place) -> Iterator[Source]:
+def visit(place: Place) -> Iterator[Transcript]:
     with Visits() as visits, visits.visit(place) as source:
         yield source
 
@@ -165,7 +165,6 @@ def owner_of(path: Path) -> int | None:
 
 
 def _foreign_owner(lock: Path) -> int | None:
-    """Return the living process that an OpenClaw lock file names."""
     try:
         content: Any = decode(lock.read_bytes()[:65536])[0]
     except OSError:

@@ -91,7 +91,7 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
 _CAMEL = dict(zip(SessionEntry.__struct_fields__, SessionEntry.__struct_encode_fields__, strict=True))
 
 
-def to_entry(row: Any) -> SessionEntry:
+def read_row(row: Any) -> SessionEntry:
     row = modern(row)
     try:
         return msgspec.convert(row, SessionEntry)

@@ -43,7 +43,6 @@ class Total(Struct, frozen=True):
 
     @property
     def cache_share(self) -> float:
-        """Return which part of the prompts came from the provider's cache, from 0 to 1."""
         prompt = self.input + self.cache_read + self.cache_write
         return self.cache_read / prompt if prompt else 0.0
 
@@ -111,7 +110,6 @@ class Ledger:
         return f"{datetime.fromtimestamp(time / 1000, UTC).astimezone(self._zone):%Y-%m-%d}" if time else "unknown"
 
     def rows(self) -> list[Total]:
-        """Return the sums: days in their order, everything else by what it cost, then by tokens."""
         found = list(self.totals.values())
         if self.by == "day":
             return sorted(found, key=lambda total: total.name)

@@ -45,7 +45,6 @@ def visible(branch: Sequence[Entry]) -> View:
 
 
 def project(view: View) -> list[Message]:
-    """Return what is in view as messages, a summary first."""
     messages: list[Message] = [view.boundary.message] if isinstance(view.boundary, Compaction) else []
     words = isinstance(view.boundary, Reset)
     speak(view.kept, messages, words_only=words)

@@ -41,11 +41,20 @@ class SessionWriter:
     """An open session. Nobody else can write it while this object lives, and it holds no more than a context needs.
 
     Opening changes nothing that is readable: an older form is converted with the original kept, a torn last line stays
-    as it is and the next entry starts on a fresh line.
+    as it is and the next entry starts on a fresh line. A session that another process owns is waited for (`wait`
+    seconds, in this thread) or refused.
     """
 
     def __init__(
-        self, path: Path, session_id: str, *, clock: Clock, ids: Ids, cwd: str = "", window: int = WINDOW
+        self,
+        path: Path,
+        session_id: str,
+        *,
+        clock: Clock,
+        ids: Ids,
+        cwd: str = "",
+        window: int = WINDOW,
+        wait: float = 0.0,
     ) -> None:
         self.path = path
         self.clock = clock
@@ -56,7 +65,7 @@ class SessionWriter:
         self._run = ""
         self._file: JsonlWriter | None = None  # opened by the first append: looking at a session makes no file
         ensure_dir(path.parent)
-        self._lock = own(path, clock.now())
+        self._lock = own(path, clock.now(), wait=wait)
         try:
             source = make_appendable(path, session_id, cwd, clock.now())
             self._new = source.form is Form.EMPTY
@@ -83,7 +92,7 @@ class SessionWriter:
         self._remember([key for entry in self.branch if _is_user(entry) for key in entry.keys])
         self._histories: dict[Rules, History] = {}
         self._pictures = any(has_images(entry) for entry in self.branch)
-        spoken = project(visible(self.branch[_last_calls(self.branch) :]))
+        spoken = project(self.view)
         self._open_calls = open_calls(spoken)
         self._frame = _last_frame(spoken)
 
@@ -93,7 +102,6 @@ class SessionWriter:
 
     @property
     def leaf(self) -> str | None:
-        """Return the id of the entry that the next one will hang on."""
         return self._leaf
 
     @property
@@ -215,7 +223,6 @@ class SessionWriter:
             raise StorageError(f"{self.path} has no entry {target} to go back to", cure="take an id from this branch")
 
     def sync(self) -> None:
-        """Make everything that was appended without `durable` durable."""
         if self._file:
             self._file.sync()
 
@@ -359,17 +366,6 @@ class SessionWriter:
 
 def _is_user(entry: Entry) -> TypeGuard[MessageEntry]:
     return type(entry) is MessageEntry and entry.role == "user"
-
-
-def _last_calls(branch: Sequence[Entry]) -> int:
-    """Return the place of the last assistant message with calls, or the end: only what follows it can matter to an append."""
-    for place in range(len(branch) - 1, -1, -1):
-        entry = branch[place]
-        if isinstance(entry, MessageEntry) and entry.role == "assistant":
-            message = entry.message
-            if isinstance(message, Assistant) and message.calls:
-                return place
-    return len(branch)
 
 
 def _last_frame(messages: Sequence[Message]) -> dict[str, ToolResult]:

@@ -20,6 +20,7 @@ from homarus.storage.faults import (
     explained,
     let_go,
     open_folder,
+    refuse_special,
     shown,
     sync_file,
     sync_folder,
@@ -222,7 +223,7 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
         except FileNotFoundError:
             return None
         try:
-            _refuse_special(os.fstat(source), path)
+            refuse_special(os.fstat(source), path)
             with Staged(folder) as temp:
                 while block := os.read(source, _COPY_BLOCK):
                     write_all(temp.fd, block)
@@ -278,17 +279,10 @@ def _lstat(folder: int, name: str) -> os.stat_result | None:
         return None
 
 
-def _refuse_special(found: os.stat_result, path: str | os.PathLike[str]) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(found.st_mode):
-        raise StorageError(f"{shown(path)} is not a regular file", cure="check the path; devices and pipes stay alone")
-
-
 def _regular_or_none(folder: int, name: str) -> os.stat_result | None:
     found = _lstat(folder, name)
     if found is not None:
-        _refuse_special(found, name)
+        refuse_special(found, name)
     return found
 
 

@@ -32,15 +32,12 @@ class BoundedCache(Generic[K, V]):
     @overload
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: D | None = None) -> V | D | None:
-        """Return the value and mark it as used now, or the default."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return default
-        try:
-            self._entries.move_to_end(key)  # each of the two is one step; a lock would cost more than both
-        except KeyError:
-            pass  # another thread took it out in between
-        return entry[0]
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return default
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def put(self, key: K, value: V) -> None:
         """Keep a value; one that alone is over the limit is not kept, and its old value goes too."""

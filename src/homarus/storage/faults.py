@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,6 +74,14 @@ def explained(action: str, path: str | os.PathLike[str]) -> Iterator[None]:
             message = f"cannot {action} {shown(path)}: no file can have this name"
             raise StorageError(message, cure="check the path") from error
         raise
+
+
+def refuse_special(found: os.stat_result, path: str | os.PathLike[str]) -> None:
+    """Raise for what is no regular file: devices and pipes stay alone, and a folder is no file."""
+    if stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(found.st_mode):
+        raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,17 @@ from typing import Any, Self
 import msgspec
 
 from homarus.core.errors import StorageError
-from homarus.storage.faults import explain, explained, let_go, open_folder, shown, sync_data, sync_folder, write_all
+from homarus.storage.faults import (
+    explain,
+    explained,
+    let_go,
+    open_folder,
+    refuse_special,
+    shown,
+    sync_data,
+    sync_folder,
+    write_all,
+)
 from homarus.storage.locks import wait_for
 from homarus.storage.record import decode, encode
 
@@ -64,7 +73,7 @@ class JsonlWriter:
                 fd = os.open(path, flags | os.O_CREAT, mode)
                 created = True
             try:
-                _refuse_special(fd, path)
+                refuse_special(os.fstat(fd), path)
                 if created:
                     os.fchmod(fd, mode)  # whatever the umask says
                 if os.fstat(fd).st_size == 0:  # new, or its creator was killed before its name was durable
@@ -88,7 +97,6 @@ class JsonlWriter:
 
     @property
     def is_named(self) -> bool:
-        """Whether the file's name still leads to this very file."""
         try:
             named = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs before every append
         except FileNotFoundError:
@@ -135,7 +143,6 @@ class JsonlWriter:
             sync_data(self._fd)
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
         with self._lock, explained("close", self._path):
             fd, self._fd = self._fd, -1
             if fd >= 0:
@@ -201,16 +208,11 @@ def _line(record: Any) -> bytes:
     return raw + b"\n"
 
 
-def _refuse_special(fd: int, path: Path) -> None:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
-
-
 def _open_for_reading(path: Path) -> int:
     with explained("read", path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         try:
-            _refuse_special(fd, path)
+            refuse_special(os.fstat(fd), path)
         except BaseException:
             let_go(fd)
             raise

@@ -180,7 +180,6 @@ def _parse(raw: bytes) -> dict[str, Any]:
 
 
 def is_alive(pid: object) -> bool:
-    """Say whether a process has this number now."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import msgspec
 
 from homarus.core.errors import Locked, StorageError
 from homarus.storage.atomic import ensure_dir, move_aside
-from homarus.storage.faults import Missing, beside, explained, open_folder, shown
+from homarus.storage.faults import Missing, beside, explained, open_folder, refuse_special, shown
 
 _BUSY_SECONDS = 10.0
 _MAX_LOG_BYTES = 16 << 20
@@ -147,8 +146,7 @@ def _look_first(path: Path) -> None:
         except FileNotFoundError:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return
-        if not stat.S_ISREG(found.st_mode):
-            raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+        refuse_special(found, path)
         if found.st_size and (found.st_dev, found.st_ino) not in _own:
             with path.open("rb") as file:
                 if file.read(len(_HEADER)) != _HEADER:
@@ -274,8 +272,7 @@ def open_readonly(path: Path, *, sleep: Callable[[float], None] = time.sleep) ->
     """
     with explained("open", path):
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+        refuse_special(found, path)
     try:
         if (found.st_dev, found.st_ino) in _own:
             return _connect(path, "mode=ro")
