@@ -150,22 +150,16 @@ def content_text(content: Any) -> str:
 
 
 def to_ms(value: Any) -> int:
-    """Return a stored moment in milliseconds; 0 for what is no moment."""
+    """Return a stored moment in milliseconds, in UTC where it names no zone; 0 for what is no moment."""
     if isinstance(value, int | float):
         return int(value) if 0 < value < 1e16 and value is not True else 0
-    moment = parse_iso(value) if isinstance(value, str) else None
-    return epoch_ms(moment) if moment else 0
-
-
-def parse_iso(text: str) -> datetime | None:
-    """Return a moment from ISO text, read as UTC where it names no zone, or None."""
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
     except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment if 1970 <= moment.year < 9999 else None
+        return 0
+    if moment is None or not 1970 <= moment.year < 9999:
+        return 0
+    return epoch_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def is_synthetic(message: Message) -> bool:

@@ -16,8 +16,8 @@ from homarus.core.errors import ConfigError
 from homarus.core.routes import MAIN, SessionKey
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.places import own
-from homarus.storage.atomic import create_new, ensure_dir, move_aside, write_atomic
-from homarus.storage.faults import Missing, beside, explained
+from homarus.storage.atomic import ensure_dir, keep_copy, move_aside, write_atomic
+from homarus.storage.faults import Missing, explained
 from homarus.storage.locks import PATIENCE
 from homarus.storage.record import decode
 
@@ -198,13 +198,7 @@ class SessionIndex:
         if form == "damaged":
             move_aside(self.path, "corrupt", self._clock.now())
         elif form == "array":
-            self._keep_array()
-
-    def _keep_array(self) -> None:
-        data = self.path.read_bytes()
-        for number in range(1000):
-            if create_new(beside(self.path, ".array.bak" + (f".{number}" if number else "")), data):
-                return
+            keep_copy(self.path, "array")
 
 
 def _merged(row: Json, changed: Json) -> Json:

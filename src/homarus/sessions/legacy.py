@@ -15,8 +15,7 @@ from homarus.core.errors import StorageError
 from homarus.sessions.codec import Json
 from homarus.sessions.entry import NEWEST_READABLE, Header, new_header, to_header
 from homarus.sessions.log import Form, Transcript, identify, read_entries
-from homarus.storage.atomic import create_new, move_aside, write_atomic
-from homarus.storage.faults import beside, explained
+from homarus.storage.atomic import keep_copy, move_aside, write_atomic
 from homarus.storage.jsonl import read_lines
 from homarus.storage.record import encode
 
@@ -34,7 +33,7 @@ def make_appendable(path: Path, session_id: str, cwd: str, now: datetime) -> Tra
         return identify(path)
     if source.form in {Form.OLD, Form.FLAT, Form.HEADLESS}:
         lines, label = _converted(source, session_id, cwd, now)
-        _keep_original(path, label)
+        keep_copy(path, label)
         write_atomic(path, b"\n".join(lines) + b"\n")
         return identify(path)
     return source
@@ -49,11 +48,11 @@ def _converted(source: Transcript, session_id: str, cwd: str, now: datetime) -> 
                 header = found
             else:
                 lines.append(line.raw)
-        return [_header_line(header or _header_for(source, session_id, cwd, now)), *lines], "headless"
+        return [encode((header or _header_for(source, session_id, cwd, now)).data), *lines], "headless"
     label = "flat" if source.form is Form.FLAT else f"v{source.header.version}"
     entries = list(read_entries(source))
     header = _header_for(source, session_id, cwd, now, started=next((e.timestamp for e in entries if e.time), ""))
-    return [_header_line(header), *(entry.raw for entry in entries)], label
+    return [encode(header.data), *(entry.raw for entry in entries)], label
 
 
 def _header_for(source: Transcript, session_id: str, cwd: str, now: datetime, started: str = "") -> Header:
@@ -61,19 +60,6 @@ def _header_for(source: Transcript, session_id: str, cwd: str, now: datetime, st
     fresh = new_header(session_id, found.timestamp or started or iso_ms(now), found.cwd or cwd)
     fresh.data.update({name: value for name, value in found.data.items() if name not in fresh.data})
     return fresh
-
-
-def _header_line(header: Header) -> bytes:
-    return encode(header.data)
-
-
-def _keep_original(path: Path, label: str) -> None:
-    with explained("read", path):
-        content = path.read_bytes()
-    for number in range(1000):
-        if create_new(beside(path, f".{label}.bak" + (f".{number}" if number else "")), content):
-            return
-    raise StorageError(f"cannot keep a copy of {path}", cure="remove old .bak files beside it")
 
 
 def upgrade(lines: Iterable[Json]) -> list[Json]:

@@ -21,7 +21,7 @@ from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions import lifecycle
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
-from homarus.sessions.importers import FILE, Snapshot
+from homarus.sessions.importers import FILE, Content, Snapshot
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.log import WINDOW, Transcript, load_branch
 from homarus.sessions.places import INDEX, Kind, Place, files_in, own, transcript_name, transcript_path, visit
@@ -87,11 +87,7 @@ class SessionStore:
         A database that cannot be read does not hide what else there is: `problem` says what is wrong with it.
         """
         found = {info.name: info for info in self._indexed()}
-        try:
-            others, self.problem = self._foreign.content().sessions, ""
-        except StorageError as error:
-            others, self.problem = (), str(error)
-        for foreign in others:
+        for foreign in self._database().sessions:
             mine = found.get(foreign.key)
             if mine is None or _newer(foreign, mine):
                 found[foreign.key] = self._info_of_foreign(foreign)
@@ -114,11 +110,15 @@ class SessionStore:
 
     def archives(self) -> Sequence[Place]:
         kept = [place for place in files_in(self.folder, self.agent_id) if place.kind is Kind.ARCHIVE]
-        try:
-            left_behind, self.problem = self._foreign.content().left_behind, ""
-        except StorageError as error:
-            left_behind, self.problem = (), str(error)
+        left_behind = self._database().left_behind
         return kept + [Place(self.agent_id, ident, Kind.DATABASE, self.database) for ident in left_behind]
+
+    def _database(self) -> Content:
+        try:
+            found, self.problem = self._foreign.content(), ""
+        except StorageError as error:
+            found, self.problem = Content(), str(error)
+        return found
 
     def update(self, key: SessionKey, **fields: Any) -> SessionEntry:
         """Change fields of a row; None removes one. `updated_at` is set unless it is given."""

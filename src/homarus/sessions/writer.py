@@ -222,10 +222,6 @@ class SessionWriter:
         if self._leaf != target:
             raise StorageError(f"{self.path} has no entry {target} to go back to", cure="take an id from this branch")
 
-    def sync(self) -> None:
-        if self._file:
-            self._file.sync()
-
     def close(self) -> None:
         """Let go of the file and of the right to write it; a second call does nothing."""
         if self._file:

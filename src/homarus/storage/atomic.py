@@ -236,6 +236,16 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
     return copies[0]
 
 
+def keep_copy(path: Path, label: str) -> None:
+    """Copy a file to `<path>.<label>.bak`, or to the next free name, before another form replaces it."""
+    with explained("read", path):
+        content = path.read_bytes()
+    for number in range(1000):
+        if create_new(beside(path, f".{label}.bak" + (f".{number}" if number else "")), content):
+            return
+    raise StorageError(f"cannot keep a copy of {shown(path)}", cure="remove old .bak files beside it")
+
+
 def sweep_temps(folder: Path) -> list[str]:
     """Remove the temp files that killed writers left in a folder, and return their names; a living writer's stay."""
     with explained("clean", folder), open_folder(folder) as fd:

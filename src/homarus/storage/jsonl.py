@@ -138,10 +138,6 @@ class JsonlWriter:
             self._size = before + len(data)
             return before + torn
 
-    def sync(self) -> None:
-        with self._lock, explained("sync", self._path):
-            sync_data(self._fd)
-
     def close(self) -> None:
         with self._lock, explained("close", self._path):
             fd, self._fd = self._fd, -1
