@@ -122,7 +122,7 @@ def _check_lines(source: Transcript, name: str) -> Iterator[Finding]:
         lost += entry.linked and entry.parent_id is not None and entry.parent_id not in seen
         seen.add(entry.id)
         if isinstance(entry, MessageEntry) and not entry.role:
-            yield Finding("warning", "no-role", name, f"message {entry.id} says nobody's words", "it is skipped")
+            yield Finding("warning", "no-role", name, f"message {entry.id} has no role", "it is skipped")
     if doubled:
         yield Finding("warning", "double-id", name, f"{doubled} entries repeat an id", "the last of each counts")
     if lost:

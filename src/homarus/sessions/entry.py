@@ -76,7 +76,7 @@ class Entry(Struct, frozen=True, gc=False):
         found = decode(self.raw)[0]
         if isinstance(found, dict):
             return found
-        # A byte that no reader understands, in a field that nobody here needs.
+        # Damage in a field that nobody here needs.
         return {"type": self.type, "id": self.id, "parentId": self.parent_id, "timestamp": self.timestamp}
 
     @property
@@ -260,7 +260,7 @@ def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = 
 
 
 def _weigh(kind: str, raw: bytes, said: Message | None) -> int:
-    """Return about how many characters of a request a line takes, and rather too few: four of them are a token.
+    """Estimate how many characters of a request a line takes, rather too few than too many; four make a token.
 
     One picture or one very long text counts no more than some turns do: it must not push a conversation out.
     """

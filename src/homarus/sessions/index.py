@@ -154,7 +154,7 @@ class SessionIndex:
             return None
         if epoch_ms(self._clock.now()) - stamp[0] // 1_000_000 >= _TICK_MS:
             return known
-        # A young file may have changed within a tick: then its bytes tell.
+        # A file this young may have changed within one tick of the clock, so its bytes are compared.
         with explained("read", self.path):
             return known if self.path.read_bytes() == _joined(known.texts) else None
 

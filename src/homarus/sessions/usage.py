@@ -90,7 +90,7 @@ class Ledger:
         self._since = since
         self._seen: set[tuple[str, int]] = set()
         self.totals: dict[str, Total] = {}
-        # Of that, what went into calls that answered nobody, by purpose.
+        # The part of it that went into summaries, saving memory and the like, by purpose.
         self.aside: dict[str, Total] = {}
 
     def add(self, session: str, agent: str, entries: Iterable[Entry]) -> None:

@@ -66,7 +66,7 @@ def speak(entries: Iterable[Entry], messages: list[Message], *, words_only: bool
 
 
 def _ride(messages: list[Message], context: str) -> None:
-    # A context whose user message is not directly before it says nothing to anybody any more.
+    # A context that does not directly follow its user message is dropped.
     if messages and isinstance(last := messages[-1], User):
         joined = f"{last.context}\n\n{context}" if last.context else context
         messages[-1] = replace(last, context=joined)

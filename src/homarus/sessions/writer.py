@@ -60,7 +60,7 @@ class SessionWriter:
         self.clock = clock
         self._ids = ids
         self._window = window
-        # Says what must be written down again when the oldest part of the branch is let go of; see `_slide`.
+        # Returns what must be stored again when the oldest part of the branch is dropped from memory; see `_slide`.
         self.carry: Callable[[Sequence[Entry]], Iterable[tuple[str, Json]]] = lambda _dropped: ()
         self._run = ""
         self._file: JsonlWriter | None = None  # opened by the first append: looking at a session makes no file
@@ -297,7 +297,7 @@ class SessionWriter:
         self._pictures = self._pictures or pictured
 
     def _fade(self) -> None:
-        """Let go of the pictures of older turns; what a model is shown of them is words by then."""
+        """Drop the pictures of older turns from memory; a model is shown words in their place by then."""
         kept = forget_old_images(self.branch)
         if any(old is not new for old, new in zip(self.branch, kept, strict=True)):
             self.branch, self._histories = kept, {}
@@ -316,9 +316,9 @@ class SessionWriter:
         self.complete = True
 
     def _slide(self) -> None:
-        """Let go of the oldest part of a branch that nobody compacts, up to the start of a turn: no request holds it.
+        """Drop the oldest part of a branch that nobody compacts from memory, up to the start of a turn: no request can hold it.
 
-        What must hold on beyond it (`carry`) is said again, so that it also stands in what the next start reads.
+        What must outlive it (`carry`) is stored again, so that the next start reads it too.
         """
         size, place = 0, len(self.branch)
         while place > 0 and size < self._window:

@@ -22,7 +22,7 @@ class Content(Struct, frozen=True):
 
 
 class Snapshot:
-    """A database that may not exist, may be in use, and may be large: opening it for every question would be too dear."""
+    """A database that may not exist, may be in use, and may be large: opening it for every question would take too long."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
