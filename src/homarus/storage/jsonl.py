@@ -171,10 +171,10 @@ class JsonlWriter:
 
 
 def append_shared(path: Path, *records: Any, mode: int = 0o600) -> None:
-    """Add records, durably, to a file that another process may be writing at this moment; it is made if need be.
+    """Add records, durably, to a file that several processes append to, and make it if need be.
 
-    An append moves nobody's bytes, so the file's one owner goes on with its own `JsonlWriter`. Only where it writes the
-    file anew must it keep these appends out, see `alone_with`.
+    All of them come here, so that an append that fails takes back its own bytes only. Whoever replaces such a file does
+    it inside `alone_with`.
     """
     while True:
         with JsonlWriter.open(path, mode=mode) as writer:
@@ -186,7 +186,7 @@ def append_shared(path: Path, *records: Any, mode: int = 0o600) -> None:
 
 @contextmanager
 def alone_with(path: Path) -> Iterator[None]:
-    """Keep `append_shared` of every process out while the owner of a file reads what is in it and replaces it."""
+    """Keep `append_shared` of every process out while this one reads what is in a file and replaces it."""
     while True:
         with JsonlWriter.open(path) as writer:
             wait_for(writer.fileno(), path)
