@@ -252,9 +252,9 @@ def _image(block: Mapping[str, Any]) -> Image | None:
 
 def _call(block: Mapping[str, Any], finished: bool) -> ToolCall | None:
     """Return the call, or None when a cut stream left it incomplete."""
-    given = next((block[name] for name in ("arguments", "input") if name in block), _MISSING)
-    if given is _MISSING:
+    if "arguments" not in block and "input" not in block:
         return None
+    given = block.get("arguments", block.get("input"))
     arguments = {} if given is None else _object(given)
     if arguments is None:
         return None
@@ -274,9 +274,6 @@ def _is_settled(ident: str, arguments: Json, rest: str) -> bool:
     first, _, second = ident.partition("|")
     whole = _object(rest) is not None if rest.strip() else not arguments
     return bool(first and second) and whole
-
-
-_MISSING = object()
 
 
 def _object(value: Any) -> Json | None:
