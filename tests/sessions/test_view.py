@@ -4,9 +4,8 @@ from tests.sessions.lines import entry, result, says, user
 
 from homarus.sessions.codec import SYNTHETIC
 from homarus.sessions.entry import to_entry
-from homarus.sessions.history import History
 from homarus.sessions.repair import OPENAI, STRICT, repair
-from homarus.sessions.view import View, project
+from homarus.sessions.view import History, View, project
 
 CALLS = st.lists(st.sampled_from(["c1", "c2", "c3"]), max_size=2)
 

@@ -7,8 +7,8 @@ from tests.sessions.lines import header, jsonl, says, user
 from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.errors import ConfigError
 from homarus.core.routes import SessionKey
+from homarus.sessions.home import bring_in, candidates
 from homarus.sessions.store import SessionStore
-from homarus.sessions.transfer import bring_in, candidates
 
 CLOCK = ManualClock(datetime(2026, 12, 1, tzinfo=UTC))
 
