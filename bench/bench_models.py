@@ -15,11 +15,11 @@ from homarus.core.clock import SystemClock
 from homarus.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.net.client import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.providers.anthropic import AnthropicProvider
 from homarus.models.providers.openai import OpenAIProvider
+from homarus.net.client import HttpClient
 
 SIZES = (10, 300, 1_000)
 END = b"0\r\n\r\n"

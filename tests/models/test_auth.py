@@ -340,4 +340,8 @@ def test_profiles_come_before_bare_keys(tmp_path: Path, clock: ManualClock):
 
     assert order() == ["acme:other", "acme:default", "env:ACME_API_KEY"]
     assert order(order={"acme": ["acme:default"]}) == ["acme:default", "env:ACME_API_KEY"]
+    assert order(order={"ACME": ["acme:default"]}) == ["acme:default", "env:ACME_API_KEY"], "by any spelling"
+    assert order(order={"acme": ["acme:gone"]}) == order(), "an order of missing profiles is none"
     assert order(profiles={"acme:default": {"provider": "acme"}}) == ["acme:default", "env:ACME_API_KEY"]
+    both = {"acme:default": {"provider": "Acme"}, "acme:other": {"provider": "acme"}}
+    assert order(profiles=both) == order(), "naming profiles gives them no order of their own"

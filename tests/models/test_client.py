@@ -155,13 +155,22 @@ async def test_everything_failed(tmp_path: Path):
     assert stop.message.error == stop.error.message
 
 
-@pytest.mark.parametrize("kind", [F.FORMAT, F.REFUSAL, F.REQUEST_TOO_LARGE, F.CONTEXT_OVERFLOW])
+@pytest.mark.parametrize("kind", [F.REFUSAL, F.REQUEST_TOO_LARGE, F.CONTEXT_OVERFLOW])
 async def test_what_no_other_model_can_cure_stops_at_once(tmp_path: Path, kind: F):
     world = World(tmp_path, Script(a__m=[kind], b__n=[OK]))
     _, stop = await world.ask("a/m", "b/n")
     assert stop.error is not None
     assert stop.error.kind is kind
     assert len(world.script.asked) == 1
+
+
+@pytest.mark.parametrize("kind", [F.FORMAT, F.UNREACHABLE, F.MODEL_NOT_FOUND])
+async def test_what_fails_here_again_in_the_same_way_is_asked_of_the_next_model_at_once(tmp_path: Path, kind: F):
+    world = World(tmp_path, Script(a__m=[kind], b__n=[OK]))
+    events, stop = await world.ask("a/m", "b/n")
+    assert stop.error is None
+    assert len(world.script.asked) == 2
+    assert kind.value.replace("_", " ") in notices(events, "fallback")[0]
 
 
 async def test_a_model_that_a_person_chose_has_no_fallback(tmp_path: Path):

@@ -20,7 +20,7 @@ NO_REPLIES = [
     ({"base_resp": {"status_code": 1004, "status_msg": "invalid api key"}}, F.AUTH),
     ({"object": "error", "message": "This model's maximum context length is 4096 tokens.", "type": "BadRequestError", "code": 400}, F.CONTEXT_OVERFLOW),
     ({"object": "error", "message": "The model `x` does not exist.", "type": "NotFoundError", "code": 404}, F.MODEL_NOT_FOUND),
-    ({"detail": "Not authenticated"}, F.UNKNOWN),
+    ({"detail": "Not authenticated"}, F.AUTH),
     ({"detail": [{"loc": ["body"], "msg": "field required"}]}, F.UNKNOWN),
     ({"message": "Internal failure", "code": 500}, F.SERVER),
     ({"error": "overloaded"}, F.OVERLOADED),

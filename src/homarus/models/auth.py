@@ -16,6 +16,7 @@ import msgspec
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelFailure, StorageError
 from homarus.models.cooldown import Stats, after_failure, after_success
+from homarus.models.ref import normalize_provider
 from homarus.models.rotation import Credential, Pin, ordered
 from homarus.models.settings import AuthSettings
 
@@ -70,8 +71,6 @@ class AuthStore:
         return found
 
     def _profiles(self, provider: str, profiles: dict[str, Any]) -> list[Credential]:
-        from homarus.models.ref import normalize_provider
-
         found = []
         for name, raw in profiles.items():
             if not isinstance(raw, dict) or normalize_provider(str(raw.get("provider", ""))) != provider:
@@ -86,9 +85,7 @@ class AuthStore:
 
     def stored_order(self, provider: str) -> list[str] | None:
         """Return the order that the file itself gives."""
-        order = self._read().get("order")
-        listed = order.get(provider) if isinstance(order, dict) else None
-        return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else None
+        return _of(self._read().get("order"), provider)
 
     def stats(self, profile: str) -> Stats:
         """Return what happened to a credential."""
@@ -219,14 +216,25 @@ def candidates(
     if not stored and len(last_resort) < 2:
         return tuple(last_resort)  # most homes: nothing to put in order
     now = epoch_ms(clock.now())
-    explicit = store.stored_order(provider) or settings.order.get(provider)
-    if not explicit:
-        named = [name for name, raw in settings.profiles.items() if raw.get("provider") == provider]
-        known = {item.id for item in stored}
-        explicit = [name for name in named if name in known] or None
+    known = {item.id for item in stored}
+    named = {
+        name for name, raw in settings.profiles.items() if normalize_provider(str(raw.get("provider"))) == provider
+    }
+    # The configuration may name which of the stored profiles are meant; their order is still the usual one.
+    meant = [item for item in stored if item.id in named] or stored
+    order = store.stored_order(provider) or _of(settings.order, provider) or []
+    explicit = [name for name in order if name in known]
     stats = {item.id: store.stats(item.id) for item in [*stored, *last_resort]}
-    first = ordered(stored, stats, model=model, now=now, explicit=explicit, pin=pin)
+    first = ordered(stored if explicit else meant, stats, model=model, now=now, explicit=explicit or None, pin=pin)
     return (*first, *ordered(last_resort, stats, model=model, now=now, explicit=[item.id for item in last_resort]))
+
+
+def _of(table: Any, provider: str) -> list[str] | None:
+    """Return a provider's list out of a table, however its name is written there."""
+    for name, listed in table.items() if isinstance(table, dict) else ():
+        if normalize_provider(name) == provider and isinstance(listed, list):
+            return [item for item in listed if isinstance(item, str)]
+    return None
 
 
 def _place(agent_dir: Path) -> Path:

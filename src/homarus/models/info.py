@@ -95,5 +95,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     quirks: Quirks = Quirks()
     idle_timeout: float = 120.0
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return what must not be shown, whoever says it."""
+        return (self.key, *(value for _, value in self.headers))
+
     def __repr__(self) -> str:
         return f"Endpoint({self.provider})"

@@ -184,29 +184,29 @@ def where(call: Call) -> str:
 
 
 def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
-    from homarus.config.redact import redact_text
-    from homarus.models.errors import CURES, body_text, failure
+    from homarus.models.errors import CURES, body_text, failure, hidden
 
+    place, secrets = where(call), call.endpoint.secrets
     if isinstance(problem, Rejected):
-        text, response = body_text(problem.body), problem.response
+        response = problem.response
         if 300 <= response.status < 400:
             text = f"{call.url} sends us to {response.headers.get('location', 'another address')}; check baseUrl"
             kind = ModelFailure.MODEL_NOT_FOUND
-            return ModelError(kind, f"{where(call)}: {text}", status=response.status, cure=CURES[kind])
-        return failure(response.status, text, where=where(call), headers=response.headers, now=clock.now())
+            return ModelError(kind, f"{place}: {hidden(text, secrets)}", status=response.status, cure=CURES[kind])
+        text = hidden(body_text(problem.body), secrets)
+        return failure(response.status, text, where=place, headers=response.headers, now=clock.now())
     if isinstance(problem, Fault):
+        text = hidden(problem.text, secrets)
         if problem.kind is None:
-            return failure(problem.status, problem.text, where=where(call), now=clock.now())
-        return ModelError(problem.kind, f"{where(call)}: {problem.text}", cure=CURES.get(problem.kind, ""))
+            return failure(problem.status, text, where=place, now=clock.now())
+        return ModelError(problem.kind, f"{place}: {text}", cure=CURES.get(problem.kind, ""))
+    said = hidden(str(problem), secrets) or type(problem).__name__
     if isinstance(problem, Refused):
-        text = f"{where(call)}: {redact_text(str(problem))}"
-        return ModelError(ModelFailure.UNREACHABLE, text, cure=problem.cure)
+        return ModelError(ModelFailure.UNREACHABLE, f"{place}: {said}", cure=problem.cure)
     if isinstance(problem, TimeoutError) and not problem.args:
         said = f"no data for {call.idle:g} s"
-    else:
-        said = str(problem) or type(problem).__name__
     kind = ModelFailure.TIMEOUT
-    return ModelError(kind, f"{where(call)} at {redact_text(call.endpoint.base_url)}: {said}", cure=CURES[kind])
+    return ModelError(kind, f"{place} at {hidden(call.endpoint.base_url, secrets)}: {said}", cure=CURES[kind])
 
 
 def _stop(call: Call, decoder: Decoder, reply: Reply | None, error: ModelError | None, clock: Clock) -> Stop:

@@ -115,7 +115,7 @@ class LibraryProvider:
                 yield streamed.get()
 
     def _failure(self, problem: Exception) -> ModelError:
-        from homarus.models.errors import error_text, failure
+        from homarus.models.errors import error_text, failure, hidden
 
         where = self._where
         if isinstance(problem, ConfigError | ImportError):
@@ -125,6 +125,7 @@ class LibraryProvider:
             return ModelError(ModelFailure.UNKNOWN, f"{where}: broken tool arguments: {problem}")
         body = getattr(problem, "body", None)
         text = error_text(body) if body else str(problem) or "no answer in time (timed out)"
+        text = hidden(text, self.endpoint.secrets)
         status = getattr(problem, "status_code", None)
         found = failure(status, text, where=where)
         found.retry_after = getattr(problem, "retry_after", None) or found.retry_after
