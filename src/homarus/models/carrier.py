@@ -35,6 +35,12 @@ class Carrier:
             else:
                 self._details.append(item)
 
+    @staticmethod
+    def words(items: Any) -> str:
+        """Return what details say in plain words."""
+        found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        return "".join(str(item.get("text") or item.get("summary") or "") for item in found)
+
     def hang(self, index: int, content: Any) -> None:
         """Take what a server hung on one tool call."""
         if content:

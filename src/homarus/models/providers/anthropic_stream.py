@@ -44,6 +44,9 @@ class AnthropicDecoder:
 
     def feed(self, event: SseEvent) -> Iterator[StreamEvent]:
         """Take one event of the stream."""
+        if event.data.strip() == b"[DONE]":
+            self.finished = bool(self._reason)
+            return
         value = json_object(event.data)
         match value.get("type") or event.event:
             case "content_block_start":
@@ -122,7 +125,7 @@ class AnthropicDecoder:
 
     def reply(self) -> Reply:
         """Return the complete reply, its parts in the order in which the model wrote them."""
-        if not self.finished:
+        if not self.finished and not self._reason:
             raise Fault("the stream ended before the reply did", kind=ModelFailure.TIMEOUT)
         # A window that filled up while the model wrote leaves a reply that is cut; one that was full leaves none.
         full = self._reason == "model_context_window_exceeded" and bool(self._blocks)

@@ -166,16 +166,18 @@ async def _events(response: Response, idle: float, decoder: Decoder, cancel: Can
 
 
 def _in_one_piece(body: bytes, decoder: Decoder) -> Iterator[StreamEvent]:
-    """Read a reply that is JSON: one object, or (as some servers stream) one to a line."""
-    lines = [line for line in body.splitlines() if line.strip()]
+    """Read a reply that is JSON: one object, or the events of a stream as a list or one to a line."""
     try:
-        _decode(body)
+        value = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if len(lines) > 1:
-            for line in lines:
-                yield from decoder.feed(SseEvent("", line.strip()))
-            return
-    yield from decoder.feed_whole(body)
+        events = [line.strip() for line in body.splitlines() if line.strip()]
+    else:
+        events = [msgspec.json.encode(item) for item in value] if isinstance(value, list) and value else []
+    if len(events) < 2 and not body.lstrip().startswith(b"["):
+        yield from decoder.feed_whole(body)
+        return
+    for event in events:
+        yield from decoder.feed(SseEvent("", event))
 
 
 def where(call: Call) -> str:

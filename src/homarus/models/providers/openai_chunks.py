@@ -58,8 +58,11 @@ class Delta(Struct):
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_text: str | None = None
+    thinking: str | None = None
     reasoning_details: Any = None
     tool_calls: list[Call] | None = None
+    # The form of a single call before there were several.
+    function_call: Any = None
 
 
 class Choice(Struct):
@@ -68,6 +71,9 @@ class Choice(Struct):
     delta: Delta | None = None
     finish_reason: str | None = None
     usage: Counts | None = None
+    # Where some servers say it instead: whole messages, and the words of a plain completion.
+    message: Any = None
+    text: Any = None
 
 
 class Chunk(Struct):
@@ -88,7 +94,12 @@ def decode_chunk(data: bytes) -> Chunk:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return read_chunk(data)
     # What holds neither words nor counts may tell of a failure in some other shape.
-    return read_chunk(data) if chunk.error or (not chunk.choices and chunk.usage is None) else chunk
+    if chunk.error or (not chunk.choices and chunk.usage is None):
+        return read_chunk(data)
+    for choice in chunk.choices or ():
+        if choice.message or choice.text or (choice.delta is not None and choice.delta.function_call):
+            return read_chunk(data)
+    return chunk
 
 
 def read_chunk(data: bytes, said: str = "delta") -> Chunk:
@@ -113,23 +124,41 @@ def _text(value: Any) -> str | None:
 
 
 def _choice(value: dict[str, Any], said: str) -> Choice:
-    return Choice(_delta(_fields(value.get(said))), _text(value.get("finish_reason")), _counts(value.get("usage")))
+    words = value.get(said) or value.get("delta") or value.get("message") or {"content": value.get("text")}
+    return Choice(_delta(_fields(words)), _text(value.get("finish_reason")), _counts(value.get("usage")))
 
 
 def _delta(value: dict[str, Any]) -> Delta:
-    content = value.get("content")
-    if isinstance(content, list):
-        content = "".join(str(block.get("text") or "") for block in content if isinstance(block, dict))
+    content, thought = _blocks(value.get("content"))
     calls = value.get("tool_calls")
+    if not calls and _fields(value.get("function_call")):
+        calls = [{"index": 0, "function": value["function_call"]}]
     return Delta(
         content=_text(content),
         refusal=_text(value.get("refusal")),
-        reasoning_content=_text(value.get("reasoning_content")),
+        reasoning_content=_text(value.get("reasoning_content")) or thought,
+        thinking=_text(value.get("thinking")),
         reasoning=_text(value.get("reasoning")),
         reasoning_text=_text(value.get("reasoning_text")),
         reasoning_details=value.get("reasoning_details"),
         tool_calls=[_call(_fields(call)) for call in calls] if isinstance(calls, list) else None,
     )
+
+
+def _blocks(content: Any) -> tuple[Any, str | None]:
+    """Return the words and the reasoning of content that comes in blocks (Mistral, Cohere); of a text, the text."""
+    if not isinstance(content, list):
+        return content, None
+    words: list[str] = []
+    thought: list[str] = []
+    for block in content:
+        if isinstance(block, dict):
+            inner = block.get("thinking") or block.get("reasoning")
+            if inner:
+                thought.append(str(_blocks(inner)[0] or ""))
+            else:
+                words.append(str(block.get("text") or block.get("refusal") or ""))
+    return "".join(words), "".join(thought) or None
 
 
 def _call(value: dict[str, Any]) -> Call:

@@ -11,7 +11,7 @@ from homarus.core.messages import Part, Text, Thinking, ToolCall, Usage
 from homarus.models.carrier import Carrier
 from homarus.models.info import Price
 from homarus.models.provider import StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault, Reply, stop_reason, was_cut
+from homarus.models.providers.base import Fault, Reply, json_object, no_reply, stop_reason, was_cut
 from homarus.models.providers.openai_chunks import Call, Chunk, Counts, Delta, decode_chunk, read_chunk
 from homarus.models.usage import priced
 from homarus.net.sse import SseEvent
@@ -56,6 +56,8 @@ class OpenAIDecoder:
         if data == b"[DONE]":
             self.finished = True
             return []
+        if data and event.event == "error":
+            raise no_reply(json_object(data))
         return self._take(decode_chunk(data)) if data else []
 
     def feed_whole(self, body: bytes) -> list[StreamEvent]:
@@ -79,11 +81,14 @@ class OpenAIDecoder:
 
     def _delta(self, delta: Delta) -> list[StreamEvent]:
         said: list[StreamEvent] = []
-        if text := delta.reasoning_content or delta.reasoning or delta.reasoning_text:
+        text = delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.thinking
+        if delta.reasoning_details:
+            # The same words stand there once more, or there alone.
+            text = text or self._carried().words(delta.reasoning_details)
+            self._carried().details(delta.reasoning_details)
+        if text:
             self._thinking.append(text)
             said.append(ThinkingDelta(text))
-        if delta.reasoning_details:
-            self._carried().details(delta.reasoning_details)
         if text := delta.content or delta.refusal:
             self._text.append(text)
             said.append(TextDelta(text))
