@@ -18,14 +18,34 @@ DATA = Path(__file__).with_name("catalog.json")
 # What a model that is said to reason is taken to understand when nobody says which levels.
 REASONING_LEVELS = ("off", "low", "medium", "high")
 CHAT = "openai-completions"
-# Names other programs use for protocols that the two adapters speak.
-_APIS = {
-    "openai-responses": CHAT,
-    "ollama": CHAT,
-    "openai": CHAT,
-    "openai-chat": CHAT,
-    "anthropic": "anthropic-messages",
-}
+
+
+class ProtocolInfo(Struct, frozen=True):
+    """A protocol that a module of `providers` speaks; without a module the library of the `providers` extra does."""
+
+    module: str = "pydantic_ai"
+    # Names that other programs have for it.
+    aliases: tuple[str, ...] = ()
+    # How a key is sent where a provider says nothing.
+    auth: str = "bearer"
+    needs_address: bool = True
+
+
+_LIBRARY = ProtocolInfo(needs_address=False)
+
+
+@functools.cache
+def _protocols() -> dict[str, ProtocolInfo]:
+    return msgspec.convert(_built_in()["protocols"], dict[str, ProtocolInfo])
+
+
+def protocol(api: str) -> ProtocolInfo:
+    """Return what is known about a protocol by its name."""
+    return _protocols().get(api, _LIBRARY)
+
+
+def _api(name: str) -> str:
+    return next((api for api, known in _protocols().items() if name in known.aliases), name)
 
 
 class ProviderInfo(Struct, frozen=True, rename="camel", kw_only=True):
@@ -90,9 +110,8 @@ class Catalog:
             raw["baseUrl"] = own.base_url
         if own.api:
             raw["api"] = own.api
-        raw["api"] = _APIS.get(raw.get("api", CHAT), raw.get("api", CHAT))
-        if raw["api"] == "anthropic-messages":
-            raw.setdefault("auth", "x-api-key")
+        raw["api"] = _api(raw.get("api", CHAT))
+        raw.setdefault("auth", protocol(raw["api"]).auth)
         if own.auth_header or own.auth in {"token", "oauth"}:
             raw["auth"] = "bearer"
         if own.api == "ollama" and own.base_url and not own.base_url.rstrip("/").endswith("/v1"):

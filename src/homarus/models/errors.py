@@ -161,8 +161,11 @@ def classify(status: int | None, text: str) -> ModelFailure:
         windowed = _WINDOWS.search(text) and status in {403, 429, 503, None}
         return F.RATE_LIMIT if (windowed or _LIMITED.search(text)) and not _MONEY.search(text) else F.BILLING
     small = bool(_SMALL_WINDOW.search(text))
-    windowed = status in {403, 503, None} and _WINDOWS.search(text)
-    if status == 429 or windowed or (status != 401 and _RATE.search(text)):
+    if (
+        status == 429
+        or (status in {403, 503, None} and _WINDOWS.search(text))
+        or (status != 401 and _RATE.search(text))
+    ):
         return F.RATE_LIMIT
     if not small and status not in {401, 403} and (status == 413 or _OVERFLOW.search(text)):
         return F.CONTEXT_OVERFLOW

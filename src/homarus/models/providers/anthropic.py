@@ -1,18 +1,32 @@
-"""Models behind Anthropic's messages protocol, at any base URL that speaks it."""
+"""Models behind Anthropic's messages protocol, at any base URL that speaks it: the provider, and the decoder of its streams."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from typing import Any
 
-from homarus.core.cancel import Cancel
-from homarus.core.clock import Clock
-from homarus.models.info import Endpoint, ModelInfo
-from homarus.models.provider import ModelRequest, StreamEvent
-from homarus.models.providers.anthropic_stream import AnthropicDecoder
-from homarus.models.providers.anthropic_wire import MessagesThread
-from homarus.models.providers.base import Call, run
-from homarus.models.wire import Threads
-from homarus.net.client import HttpClient
+import msgspec
+
+from homarus.core.errors import ModelFailure
+from homarus.core.events import TextDelta, ThinkingDelta
+from homarus.core.messages import Message, Part, Text, Thinking, ToolCall, Usage
+from homarus.models.info import Price
+from homarus.models.provider import ModelRequest, StreamEvent, ToolCallDelta
+from homarus.models.providers import anthropic_wire
+from homarus.models.providers.base import (
+    BrokenArguments,
+    Fault,
+    HttpProvider,
+    Reply,
+    json_object,
+    no_reply,
+    parse_arguments,
+    reported,
+    stop_reason,
+    was_cut,
+)
+from homarus.models.usage import priced
+from homarus.net.sse import SseEvent
 
 VERSION = "2023-06-01"
 # Tokens of a subscription go into another header than API keys, and the server wants to be told.
@@ -20,48 +34,187 @@ TOKEN_PREFIX = "sk-ant-oat"  # noqa: S105 - the public prefix, not a token
 TOKEN_BETA = "oauth-2025-04-20"  # noqa: S105 - a protocol name
 
 
-class AnthropicProvider:
+class AnthropicProvider(HttpProvider[anthropic_wire.Fragment]):
     """One model at one endpoint."""
 
-    def __init__(self, endpoint: Endpoint, info: ModelInfo, *, http: HttpClient, clock: Clock) -> None:
-        self.endpoint = endpoint
-        self.info = info
-        self._http = http
-        self._clock = clock
-        self._threads = Threads(lambda: MessagesThread(info))
-        self._url = _url(endpoint.base_url)
-        self._headers = _headers(endpoint)
+    def url(self) -> str:
+        """Return the address of the messages endpoint; people write the base with and without its version."""
+        base = self.endpoint.base_url.rstrip("/")
+        return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
 
-    def call(self, request: ModelRequest) -> Call:
-        """Return the request as it goes out."""
-        return Call(
-            endpoint=self.endpoint,
-            model=request.model,
-            url=self._url,
-            headers=self._headers,
-            body=self._threads.body(request),
-            idle=request.idle_timeout or self.endpoint.idle_timeout,
+    def headers(self) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": "text/event-stream", "anthropic-version": VERSION}
+        key = self.endpoint.key
+        if key.startswith(TOKEN_PREFIX):
+            headers |= {"authorization": f"Bearer {key}", "anthropic-beta": TOKEN_BETA}
+        elif key and self.endpoint.auth == "bearer":
+            headers["authorization"] = f"Bearer {key}"
+        elif key:
+            headers["x-api-key"] = key
+        return headers
+
+    def encode(self, message: Message) -> anthropic_wire.Fragment:
+        return anthropic_wire.encode_message(message, self.info)
+
+    def size_of(self, fragment: anthropic_wire.Fragment) -> int:
+        return sum(map(len, fragment.blocks))
+
+    def body(self, request: ModelRequest, fragments: list[anthropic_wire.Fragment]) -> list[bytes]:
+        return anthropic_wire.body(request, fragments, self.info)
+
+    def decoder(self, request: ModelRequest) -> AnthropicDecoder:
+        return AnthropicDecoder(self.info.price)
+
+
+open_provider = AnthropicProvider
+
+
+class _Block:
+    """A content block while it is being written."""
+
+    __slots__ = ("done", "id", "kind", "name", "signature", "text")
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.kind: str = start.get("type", "")
+        self.id: str = start.get("id", "")
+        self.name: str = start.get("name", "")
+        self.signature: str = start.get("signature") or start.get("data") or ""
+        self.text: list[str] = []
+        self.done = False
+
+
+class AnthropicDecoder:
+    """Collects one streamed message."""
+
+    def __init__(self, price: Price | None = None) -> None:
+        self.finished = False
+        self._price = price
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, int] = {}
+        self._reason = ""
+
+    def feed(self, event: SseEvent) -> Iterator[StreamEvent]:
+        """Take one event of the stream."""
+        if event.data.strip() == b"[DONE]":
+            self.finished = bool(self._reason)
+            return
+        value = json_object(event.data)
+        match value.get("type") or event.event:
+            case "content_block_start":
+                yield from self._start(value.get("index", 0), value.get("content_block") or {})
+            case "content_block_delta":
+                yield from self._delta(value.get("index", 0), value.get("delta") or {})
+            case "content_block_stop":
+                if value.get("index", 0) in self._blocks:
+                    self._blocks[value.get("index", 0)].done = True
+            case "message_start":
+                self._count((value.get("message") or {}).get("usage"))
+            case "message_delta":
+                self._reason = (value.get("delta") or {}).get("stop_reason") or self._reason
+                self._count(value.get("usage"))
+            case "message_stop":
+                self.finished = True
+            case _:
+                # `ping` and event types of the future carry nothing for us.
+                fault = no_reply(value) if event.event == "error" else reported(value)
+                if fault is not None:
+                    raise fault
+
+    def feed_whole(self, body: bytes) -> Iterator[StreamEvent]:
+        """Take a message that was not streamed."""
+        value = json_object(body)
+        fault = reported(value)
+        if fault is not None or not isinstance(value.get("content"), list):
+            raise fault or no_reply(value)
+        self._count(value.get("usage"))
+        self._reason = value.get("stop_reason") or "end_turn"
+        for index, block in enumerate(value.get("content") or ()):
+            yield from self._start(index, block)
+            self._blocks[index].done = True
+        self.finished = True
+
+    def _start(self, index: int, start: dict[str, Any]) -> Iterator[StreamEvent]:
+        block = self._blocks[index] = _Block(start)
+        if block.kind == "text" and start.get("text"):
+            yield from self._delta(index, {"type": "text_delta", "text": start["text"]})
+        elif block.kind == "thinking" and start.get("thinking"):
+            yield from self._delta(index, {"type": "thinking_delta", "thinking": start["thinking"]})
+        elif block.kind == "tool_use":
+            given = start.get("input")
+            fragment = msgspec.json.encode(given).decode() if given else ""
+            block.text += [fragment] if fragment else []
+            yield ToolCallDelta(index, block.id, block.name, fragment)
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        block = self._blocks.setdefault(index, _Block({"type": "text"}))
+        match delta.get("type"):
+            case "text_delta" if delta.get("text"):
+                block.text.append(delta["text"])
+                yield TextDelta(delta["text"])
+            case "thinking_delta" if delta.get("thinking"):
+                block.text.append(delta["thinking"])
+                yield ThinkingDelta(delta["thinking"])
+            case "signature_delta":
+                block.signature += delta.get("signature", "")
+            case "input_json_delta" if delta.get("partial_json"):
+                block.text.append(delta["partial_json"])
+                yield ToolCallDelta(index, block.id, block.name, delta["partial_json"])
+
+    def so_far(self) -> tuple[tuple[Part, ...], Usage]:
+        """Return text and finished reasoning that arrived; a thinking block without its signature cannot go back."""
+        parts: list[Part] = []
+        for index in sorted(self._blocks):
+            block = self._blocks[index]
+            text = "".join(block.text)
+            if block.kind == "text" and text:
+                parts.append(Text(text))
+            elif block.kind == "thinking" and (text or block.signature):
+                parts.append(Thinking(text, block.signature or None))
+            elif block.kind == "redacted_thinking" and block.signature:
+                parts.append(Thinking("", block.signature, redacted=True))
+        return tuple(parts), self._counted()
+
+    def reply(self) -> Reply:
+        """Return the complete reply, its parts in the order in which the model wrote them."""
+        if not self.finished and not self._reason:
+            raise Fault("the stream ended before the reply did", kind=ModelFailure.TIMEOUT)
+        # A window that filled up while the model wrote leaves a reply that is cut; one that was full leaves none.
+        full = self._reason == "model_context_window_exceeded" and bool(self._blocks)
+        cut = full or was_cut(self._reason, empty=not self._blocks)
+        parts: list[Part] = []
+        plain = iter(self.so_far()[0])
+        for index in sorted(self._blocks):
+            block = self._blocks[index]
+            if block.kind == "tool_use":
+                call = self._call(block, cut=cut)
+                parts += [call] if call else []
+            elif block.kind in {"text", "thinking", "redacted_thinking"} and ("".join(block.text) or block.signature):
+                parts.append(next(plain))
+        return Reply(tuple(parts), stop_reason(tuple(parts), cut), self._counted())
+
+    @staticmethod
+    def _call(block: _Block, *, cut: bool) -> ToolCall | None:
+        try:
+            if not block.name:
+                raise BrokenArguments("a call without a name")
+            return ToolCall(block.id or f"call_{block.name}", block.name, parse_arguments("".join(block.text)))
+        except BrokenArguments as problem:
+            if cut:
+                return None
+            text = f"broken arguments for tool '{block.name}': {problem}"
+            raise Fault(text, kind=ModelFailure.UNKNOWN) from problem
+
+    def _count(self, usage: Any) -> None:
+        """Keep the newest figures; those of the final event are totals."""
+        if isinstance(usage, dict):
+            self._usage |= {key: value for key, value in usage.items() if isinstance(value, int) and value >= 0}
+
+    def _counted(self) -> Usage:
+        usage = self._usage
+        counted = Usage(
+            input=usage.get("input_tokens", 0),
+            output=usage.get("output_tokens", 0),
+            cache_read=usage.get("cache_read_input_tokens", 0),
+            cache_write=usage.get("cache_creation_input_tokens", 0),
         )
-
-    def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
-        """Ask the model; see `ModelProvider`."""
-        decoder = AnthropicDecoder(self.info.price)
-        return run(self.call(request), decoder, http=self._http, clock=self._clock, cancel=cancel)
-
-
-def _url(base: str) -> str:
-    """Return the address of the messages endpoint; people write the base with and without its version."""
-    base = base.rstrip("/")
-    return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
-
-
-def _headers(endpoint: Endpoint) -> dict[str, str]:
-    headers = {"content-type": "application/json", "accept": "text/event-stream", "anthropic-version": VERSION}
-    key = endpoint.key
-    if key.startswith(TOKEN_PREFIX):
-        headers |= {"authorization": f"Bearer {key}", "anthropic-beta": TOKEN_BETA}
-    elif key and endpoint.auth == "bearer":
-        headers["authorization"] = f"Bearer {key}"
-    elif key:
-        headers["x-api-key"] = key
-    return headers | dict(endpoint.headers)
+        return priced(counted, self._price)

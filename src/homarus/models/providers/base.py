@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,9 +18,11 @@ from msgspec import Struct
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
-from homarus.core.messages import Assistant, Part, StopReason, ToolCall, Usage
-from homarus.models.info import Endpoint
-from homarus.models.provider import Stop, StreamEvent
+from homarus.core.messages import Assistant, Message, Part, StopReason, ToolCall, Usage
+from homarus.core.patterns import late
+from homarus.models.info import Endpoint, ModelInfo
+from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.models.wire import Fragments
 from homarus.net.client import HttpClient, Response
 from homarus.net.errors import HttpError, Refused
 from homarus.net.sse import SseError, SseEvent, SseParser
@@ -28,6 +31,8 @@ MAX_BODY = 32 * 1024 * 1024
 # How long the tail of a finished stream may take before its connection is given up instead of kept.
 DRAIN_SECONDS = 0.2
 _decode = msgspec.json.Decoder().decode
+_FENCE = late(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
+F = TypeVar("F")
 
 
 class Fault(Exception):
@@ -118,6 +123,50 @@ async def run(
     yield _stop(call, decoder, reply, error, clock)
 
 
+class HttpProvider(ABC, Generic[F]):
+    """One model at one endpoint. A protocol says where and how it is asked, and who reads the answer."""
+
+    def __init__(self, endpoint: Endpoint, info: ModelInfo, *, http: HttpClient, clock: Clock) -> None:
+        self.endpoint = endpoint
+        self.info = info
+        self._http = http
+        self._clock = clock
+        self._fragments = Fragments(self.encode, self.size_of)
+
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @abstractmethod
+    def headers(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def encode(self, message: Message) -> F: ...
+
+    @abstractmethod
+    def size_of(self, fragment: F) -> int: ...
+
+    @abstractmethod
+    def body(self, request: ModelRequest, fragments: list[F]) -> list[bytes]: ...
+
+    @abstractmethod
+    def decoder(self, request: ModelRequest) -> Decoder: ...
+
+    def call(self, request: ModelRequest) -> Call:
+        """Return the request as it goes out."""
+        return Call(
+            endpoint=self.endpoint,
+            model=request.model,
+            url=self.url(),
+            headers=self.headers() | dict(self.endpoint.headers),
+            body=self.body(request, self._fragments.of(request)),
+            idle=request.idle_timeout or self.endpoint.idle_timeout,
+        )
+
+    def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        """Ask the model; see `ModelProvider`."""
+        return run(self.call(request), self.decoder(request), http=self._http, clock=self._clock, cancel=cancel)
+
+
 @asynccontextmanager
 async def watchdog(cancel: Cancel, seconds: float) -> AsyncIterator[None]:
     """Break a wait that lasts too long (`TimeoutError`) or that somebody stops (`Cancelled`).
@@ -180,15 +229,10 @@ def _in_one_piece(body: bytes, decoder: Decoder) -> Iterator[StreamEvent]:
         yield from decoder.feed(SseEvent("", event))
 
 
-def where(call: Call) -> str:
-    """Return provider and model as they stand in messages to people."""
-    return f"{call.endpoint.provider}/{call.model}"
-
-
 def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
     from homarus.models.errors import CURES, body_text, failure, hidden
 
-    place, secrets = where(call), call.endpoint.secrets
+    place, secrets = f"{call.endpoint.provider}/{call.model}", call.endpoint.secrets
     if isinstance(problem, Rejected):
         response = problem.response
         if 300 <= response.status < 400:
@@ -309,3 +353,49 @@ def json_object(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Fault("an event that is no object", kind=ModelFailure.SERVER)
     return value
+
+
+class BrokenArguments(ValueError):
+    """The text is no JSON object and cannot be read as one without guessing."""
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a call. Nothing is completed or guessed: half a call must not run as a whole one."""
+    try:
+        value = _decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return _repaired(text.strip())
+    return value if type(value) is dict else _repaired(text.strip())
+
+
+def _repaired(text: str) -> dict[str, Any]:
+    if not text or text == "null":
+        return {}
+    try:
+        value = _decode(text.encode("utf-8", "surrogatepass"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        value = _lenient(text, problem)
+    if isinstance(value, str) and value.strip().startswith("{"):
+        # Encoded twice.
+        return parse_arguments(value)
+    if not isinstance(value, dict):
+        raise BrokenArguments(f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def _lenient(text: str, problem: Exception) -> Any:
+    """Read JSON5 (trailing commas, single quotes, bare line breaks in strings) or an object inside a code fence."""
+    import json
+
+    import pyjson5
+
+    fenced = _FENCE.match(text)
+    inner = fenced.group(1) if fenced else text
+    try:
+        return json.loads(inner, strict=False)
+    except ValueError:
+        pass
+    try:
+        return pyjson5.decode(inner)
+    except (pyjson5.Json5DecoderException, ValueError):
+        raise BrokenArguments(f"{problem} in {text[:80]!r}") from problem

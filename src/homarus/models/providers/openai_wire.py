@@ -16,9 +16,9 @@ from homarus.core.messages import Assistant, Image, Message, Text, Thinking, Too
 from homarus.core.patterns import late
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.carrier import unpack
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
+from homarus.models.reasoning_state import unpack
 from homarus.models.wire import closing, encode, wrote
 
 API = "openai-completions"
@@ -223,22 +223,16 @@ def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, An
             return {"reasoning_effort": effort}
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """What stands around the messages of the conversation; `told` says that the first of all is a system prompt."""
-
-    start: bytes
-    end: bytes
-    told: bool
-    marked: bool
-
-
-def frame(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> Frame:
-    """Return the bytes before the first message (settings, tools and the system prompt) and behind the last."""
-    names = endpoint.quirks.cache_markers_for
-    marked = request.cache and request.model.startswith(names or ("\0",))
-    system = _system(request.system, marks=marked)
-    start = encode(head(request, endpoint, info))[:-1] + b',"messages":[' + system
-    return Frame(start, closing(tail(request, endpoint.quirks, info)), bool(system), marked)
+def body(request: ModelRequest, fragments: list[Fragment], endpoint: Endpoint, info: ModelInfo) -> list[bytes]:
+    """Return a whole request: settings, tools and the system prompt, the messages, and what only this call asks for."""
+    marks = request.cache and request.model.startswith(endpoint.quirks.cache_markers_for or ("\0",))
+    messages = join_messages(fragments, endpoint.quirks)
+    if marks and messages:
+        messages[-1] = marked(messages[-1])
+    system = _system(request.system, marks=marks)
+    start = encode(head(request, endpoint, info))[:-1] + b',"messages":['
+    said = b",".join([*([system] if system else []), *messages])
+    return [start, said, closing(tail(request, endpoint.quirks, info))]
 
 
 def _system(system: SystemPrompt, *, marks: bool) -> bytes:

@@ -28,12 +28,12 @@ from homarus.core.messages import (  # fmt: skip
     Usage,
     User,
 )
-from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault, was_cut
+from homarus.models.providers.base import BrokenArguments, Fault, parse_arguments, was_cut
 from homarus.models.usage import priced
 from homarus.models.wire import inert, wrote
+from homarus.net.client import HttpClient
 
 # OpenClaw's names for protocols, and pydantic-ai's for the providers that speak them.
 _NAMES = {
@@ -51,7 +51,13 @@ class LibraryProvider:
     """One model of a provider that only the library speaks to."""
 
     def __init__(
-        self, endpoint: Endpoint, info: ModelInfo, *, clock: Clock, open_model: OpenModel | None = None
+        self,
+        endpoint: Endpoint,
+        info: ModelInfo,
+        *,
+        clock: Clock,
+        http: HttpClient | None = None,  # the library has its own
+        open_model: OpenModel | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.info = info
@@ -142,6 +148,9 @@ class LibraryProvider:
             stop_reason=reason,
             error=error,
         )
+
+
+open_provider = LibraryProvider
 
 
 def infer(endpoint: Endpoint, info: ModelInfo) -> Any:

@@ -16,7 +16,7 @@ from homarus.models.wire import encode
 _JOINED = ("text", "summary", "data")
 
 
-class Carrier:
+class ReasoningState:
     """Collects the opaque data of one reply."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Carrier:
                 continue
             last = self._details[-1] if self._details else None
             if last and (last.get("type"), last.get("index")) == (item.get("type"), item.get("index")):
-                joined = {key: last.get(key, "") + item[key] for key in _JOINED if isinstance(item.get(key), str)}
+                joined = {key: f"{last.get(key) or ''}{item[key]}" for key in _JOINED if isinstance(item.get(key), str)}
                 self._details[-1] = {**last, **{k: v for k, v in item.items() if v is not None}, **joined}
             else:
                 self._details.append(item)
