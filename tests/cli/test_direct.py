@@ -24,7 +24,7 @@ UNUSED = {
     *("homarus.context.compact", "homarus.context.summarize", "homarus.context.rewrite", "homarus.context.cut"),
     *("homarus.gateway.offers.peers", "homarus.gateway.offers.views", "homarus.gateway.offers.cards"),
     *("homarus.gateway.subagents.attic", "homarus.gateway.subagents.reports", "homarus.gateway.subagents.spawning"),
-    *("homarus.hooks.events", "homarus.models.failover", "homarus.skills.audit"),
+    *("homarus.hooks.events", "homarus.skills.audit"),
     *("homarus.prompt.kept", "homarus.prompt.report"),
     *("homarus.memory.memory", "homarus.memory.results", "homarus.memory.redact"),
     *("homarus.sandbox.process", "homarus.sandbox.docker", "homarus.sandbox.landlock", "homarus.sandbox.seccomp"),

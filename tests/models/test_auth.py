@@ -14,8 +14,18 @@ import pytest
 from homarus.core.clock import ManualClock, epoch_ms
 from homarus.core.errors import ModelFailure as F
 from homarus.models.auth import AuthStore, candidates, env_credentials
-from homarus.models.cooldown import DAY, HOUR, MINUTE, SECOND, Stats, after_failure, after_success
-from homarus.models.rotation import Credential, Pin, ordered
+from homarus.models.rotation import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Credential,
+    Pin,
+    Stats,
+    after_failure,
+    after_success,
+    ordered,
+)
 from homarus.models.settings import AuthSettings
 
 START = datetime(2026, 11, 15, 8, tzinfo=UTC)

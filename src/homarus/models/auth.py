@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,16 @@ import msgspec
 
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelFailure, StorageError
-from homarus.models.cooldown import Stats, after_failure, after_success
 from homarus.models.ref import normalize_provider
-from homarus.models.rotation import Credential, Pin, ordered
+from homarus.models.rotation import Credential, Pin, Stats, after_failure, after_success, ordered
 from homarus.models.settings import AuthSettings
+from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
+from homarus.storage.locks import OwnerLock
 
 FILE = "auth-profiles.json"
+VERSION = 1
+LOCK_SECONDS = 5.0
+DATABASE = "openclaw-agent.sqlite"
 # How often a successful use is written down; a failure is written at once.
 USED_EVERY_MS = 10 * 60 * 1000
 _SECRETS = {"api_key": ("key", "apiKey", "keyRef"), "token": ("token", "tokenRef"), "oauth": ("access",)}
@@ -35,7 +39,6 @@ class AuthStore:
         self, agent_dir: Path, *, clock: Clock, resolve: Resolve = str, parent: AuthStore | None = None
     ) -> None:
         self.path = _place(agent_dir)
-        self._name = str(self.path)
         self._clock = clock
         self.resolve = resolve
         self._parent = parent
@@ -46,16 +49,12 @@ class AuthStore:
         self._memory: dict[str, Stats] = {}
 
     def _read(self) -> dict[str, Any]:
-        if self._loaded and self._stamp is None and not os.access(self._name, os.F_OK):
-            return self._document  # most homes have no such file, and a failed `stat` costs ten times as much
         try:
-            found = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs with every call of a model
+            found = self.path.stat()
             stamp: tuple[int, int] | None = (found.st_mtime_ns, found.st_ino)
         except OSError:
             stamp = None
         if not self._loaded or stamp != self._stamp:
-            from homarus.models.auth_file import read_document
-
             self._document, self._stamp, self._loaded = read_document(self.path), stamp, True
         return self._document
 
@@ -143,8 +142,6 @@ class AuthStore:
         self._memory[profile] = stats
         if not write:
             return
-        from homarus.models.auth_file import update
-
         entry = msgspec.to_builtins(stats)
         fields = [field.encode_name for field in msgspec.structs.fields(Stats)]
 
@@ -163,7 +160,6 @@ class AuthStore:
 
     def put(self, profile: str, value: dict[str, Any]) -> None:
         """Store a profile; fields of an older one with the same id that are not given again survive."""
-        from homarus.models.auth_file import update
 
         def change(document: dict[str, Any]) -> None:
             profiles = document.setdefault("profiles", {})
@@ -174,8 +170,6 @@ class AuthStore:
 
     def remove(self, profile: str) -> bool:
         """Delete a profile and its history; say whether there was one."""
-        from homarus.models.auth_file import update
-
         if not self.holds(profile):
             return False
 
@@ -213,8 +207,6 @@ def candidates(
 ) -> tuple[Credential, ...]:
     """Return every credential for a model in the order in which to try them: profiles first, bare keys after them."""
     stored = store.credentials(provider)
-    if not stored and len(last_resort) < 2:
-        return tuple(last_resort)  # most homes: nothing to put in order
     now = epoch_ms(clock.now())
     known = {item.id for item in stored}
     named = {
@@ -241,3 +233,87 @@ def _place(agent_dir: Path) -> Path:
     """Return where the file is: in the agent's folder, or in the `agent` folder below an `agentDir` that was given short."""
     below = agent_dir / "agent" / FILE
     return below if below.is_file() and not (agent_dir / FILE).is_file() else agent_dir / FILE
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the credentials of an agent: the file, else what an older or a newer OpenClaw left beside it."""
+    found = _object(path)
+    if found is not None:
+        return found
+    if path.exists():
+        return {}
+    return _from_database(path.with_name(DATABASE)) or _from_older(path)
+
+
+def update(path: Path, change: Callable[[dict[str, Any]], None], now: datetime) -> None:
+    """Read, change and write the file under its lock; a damaged one is moved aside first, never overwritten."""
+    ensure_dir(path.parent)
+    with OwnerLock.acquire(path.with_suffix(".json.lock"), purpose="auth profiles", now=now, wait=LOCK_SECONDS):
+        if path.exists() and _object(path) is None:
+            move_aside(path, "corrupt", now)
+        document = read_document(path)
+        document.setdefault("version", VERSION)
+        document.setdefault("profiles", {})
+        change(document)
+        if path.exists():
+            # A file that others could read keeps its rights when it is replaced; this one must not.
+            path.chmod(0o600)
+        write_atomic(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", mode=0o600)
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _from_older(path: Path) -> dict[str, Any]:
+    """Read the two forms before profiles existed; they are never changed, the first write makes the new file."""
+    agent_dir = path.parent
+    profiles: dict[str, Any] = {}
+    for source in (agent_dir.parents[2] / "credentials" / "oauth.json" if len(agent_dir.parents) > 2 else None,
+                   agent_dir / "auth.json"):  # fmt: skip
+        for provider, raw in (_object(source) or {}).items() if source is not None else ():
+            if isinstance(raw, dict):
+                kind = raw.get("type") or ("oauth" if "access" in raw else "api_key")
+                profiles[f"{provider}:default"] = {**raw, "type": kind, "provider": provider}
+    return {"version": VERSION, "profiles": profiles} if profiles else {}
+
+
+def _from_database(path: Path) -> dict[str, Any]:
+    """Read profiles and state from the database of a 2026.7 or later OpenClaw, without changing a byte of it."""
+    if not path.is_file():
+        return {}
+    import sqlite3
+
+    from homarus.storage.sqlite import open_readonly
+
+    document: dict[str, Any] = {}
+    try:
+        connection = open_readonly(path)
+    except StorageError:
+        return {}
+    try:
+        for table in ("auth_profile_store", "auth_profile_state"):
+            for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - one of the two names above
+                if "primary" in row:
+                    document |= _largest_object(row)
+    except sqlite3.Error:
+        # No such table: a home without stored credentials.
+        return document
+    finally:
+        connection.close()
+    return document
+
+
+def _largest_object(row: tuple[Any, ...]) -> dict[str, Any]:
+    for value in sorted((item for item in row if isinstance(item, str | bytes)), key=len, reverse=True):
+        try:
+            found = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
