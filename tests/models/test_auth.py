@@ -91,7 +91,7 @@ def test_failures_are_forgotten_after_a_day_and_by_success():
     stats = after_failure(Stats(), F.SERVER, "m", NOW)
     later = after_failure(stats, F.SERVER, "m", NOW + DAY + MINUTE)
     assert later.resting_until("m", NOW + DAY + MINUTE) == NOW + DAY + MINUTE + 30 * SECOND
-    assert after_success(stats, NOW) == Stats(last_used=NOW)
+    assert after_success(NOW) == Stats(last_used=NOW)
 
 
 # --- order -----------------------------------------------------------------------------------------------------------

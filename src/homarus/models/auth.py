@@ -83,11 +83,9 @@ class AuthStore:
         return found
 
     def stored_order(self, provider: str) -> list[str] | None:
-        """Return the order that the file itself gives."""
         return _of(self._read().get("order"), provider)
 
     def stats(self, profile: str) -> Stats:
-        """Return what happened to a credential."""
         if profile in self._memory:
             return self._memory[profile]
         raw = self._read().get("usageStats")
@@ -100,7 +98,6 @@ class AuthStore:
         return self._parent.stats(profile) if self._parent is not None and not self.holds(profile) else Stats()
 
     def holds(self, profile: str) -> bool:
-        """Say whether this agent's own file has a profile."""
         profiles = self._read().get("profiles")
         return isinstance(profiles, dict) and profile in profiles
 
@@ -115,26 +112,21 @@ class AuthStore:
         return found if isinstance(found, dict) else {}
 
     def failed(self, credential: Credential, kind: ModelFailure, model: str) -> None:
-        """Note a failure that was not cured by trying again."""
         before = self.stats(credential.id)
         after = after_failure(before, kind, model, epoch_ms(self._clock.now()))
         if after != before:
             self.note(credential.id, after, write=True)
 
-    def succeeded(self, credential: Credential, now: int | None = None) -> None:
+    def succeeded(self, credential: Credential) -> None:
         """Note a success; it clears every rest."""
-        before = self.stats(credential.id)
-        now = epoch_ms(self._clock.now()) if now is None else now
+        before, now = self.stats(credential.id), epoch_ms(self._clock.now())
         rested = before.error_count or before.cooldown_until or before.disabled_until
         write = bool(rested) or now - before.last_used > USED_EVERY_MS
-        if write or credential.id not in self._memory:
-            self.note(credential.id, after_success(before, now), write=write)
-        else:
-            self._memory[credential.id] = after_success(before, now)
+        self.note(credential.id, after_success(now), write=write)
 
     def note(self, profile: str, stats: Stats, *, write: bool) -> None:
         """Remember stats, on disk if asked to; a disk that refuses does not fail the turn, memory then has to do."""
-        if (write or profile not in self._memory) and not self.holds(profile):
+        if not self.holds(profile):
             if self._parent is not None and self._parent.holds(profile):
                 self._parent.note(profile, stats, write=write)
                 return

@@ -40,7 +40,6 @@ def _protocols() -> dict[str, ProtocolInfo]:
 
 
 def protocol(api: str) -> ProtocolInfo:
-    """Return what is known about a protocol by its name."""
     return _protocols().get(api, _LIBRARY)
 
 
@@ -49,8 +48,6 @@ def _api(name: str) -> str:
 
 
 class ProviderInfo(Struct, frozen=True, rename="camel", kw_only=True):
-    """One provider: where it is and how it wants to be spoken to."""
-
     name: str = ""
     api: str = CHAT
     base_url: str = ""
@@ -69,8 +66,6 @@ def _built_in() -> dict[str, Any]:
 
 
 class Catalog:
-    """Models and providers of one configuration."""
-
     def __init__(self, settings: ModelsSettings | None = None) -> None:
         self.settings = settings or ModelsSettings()
         self._own = {normalize_provider(name): value for name, value in self.settings.providers.items()}
@@ -80,7 +75,6 @@ class Catalog:
 
     @property
     def updated(self) -> str:
-        """Return the month of the built-in list."""
         return str(_built_in()["updated"])
 
     def _known(self, provider: str) -> dict[str, Any]:
@@ -98,7 +92,6 @@ class Catalog:
         return list(dict.fromkeys([*known, *self._own]))
 
     def own_settings(self, provider: str) -> ProviderSettings:
-        """Return what the user's configuration says about a provider."""
         return self._own.get(normalize_provider(provider), ProviderSettings())
 
     def provider(self, provider: str) -> ProviderInfo:
@@ -158,7 +151,6 @@ class Catalog:
         return next((item for item in self.own_settings(ref.provider).models if item.id == ref.model), None)
 
     def models(self, provider: str | None = None) -> Iterator[ModelInfo]:
-        """Yield every known model, the user's own first."""
         for name in [normalize_provider(provider)] if provider else self.providers():
             own = [item.id for item in self.own_settings(name).models]
             for model in dict.fromkeys([*own, *self._known(name)]):

@@ -56,7 +56,6 @@ class ModelClient:
         self._answered: BoundedCache[str, str] = BoundedCache(256)
 
     def info(self, ref: ModelRef) -> ModelInfo:
-        """Return what is known about a model."""
         return self.registry.info(ref)
 
     def credentials(self, ref: ModelRef, pin: Pin | None = None) -> tuple[Credential, ...]:
@@ -107,7 +106,7 @@ class ModelClient:
                     raise
             assert stop is not None, "a provider's stream ends with one Stop"
             if stop.error is None:
-                state.succeeded(stop.message.timestamp or None)
+                state.succeeded()
                 if notice := self._settled(request.session_id, chain, state):
                     yield notice
                 yield stop

@@ -38,8 +38,6 @@ class Tried(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """One failed call, as far as the decision needs it."""
-
     kind: F
     retry_after: float | None = None
     # A used-up day, week or month: trying again within minutes is pointless.
@@ -60,14 +58,10 @@ class Left(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """Ask the same model with the same credential again after a wait."""
-
     delay: float
 
 
 class LowerLevel(Struct, frozen=True):
-    """Ask again at once, with a lower thinking level."""
-
     level: str
 
 

@@ -26,8 +26,6 @@ NEARLY_AWAKE_MS = 10_000
 
 
 class Lookups(Struct, frozen=True):
-    """What the state of a request looks things up with."""
-
     auth: AuthStore
     clock: Clock
     info: Callable[[ModelRef], ModelInfo]
@@ -63,12 +61,10 @@ class FailoverState:
 
     @property
     def credential(self) -> Credential:
-        """Return what the current model is called with."""
         return self._credentials[self._index]
 
     @property
     def models_left(self) -> int:
-        """Return how many models of the chain come after this one."""
         return len(self._chain.models) - self._position - 1
 
     def _fitting(self) -> str:
@@ -90,9 +86,8 @@ class FailoverState:
         now = epoch_ms(self._lookups.clock.now())
         return self._lookups.auth.stats(credential.id).resting_until(self.ref.model, now) > now + NEARLY_AWAKE_MS
 
-    def succeeded(self, now: int | None = None) -> None:
-        """Note that the current credential works; `now` spares asking the clock."""
-        self._lookups.auth.succeeded(self._credentials[self._index], now)
+    def succeeded(self) -> None:
+        self._lookups.auth.succeeded(self.credential)
 
     def failed(self, error: ModelError, *, called: bool, shown: bool) -> tuple[failover.Step, list[Notice]]:
         """Decide what follows a failure and move there; return the step and what people should know about it.
@@ -142,7 +137,6 @@ class FailoverState:
         return notices
 
     def stop(self, error: ModelError) -> Stop:
-        """Return an end that no provider made."""
         aborted = error.kind is ModelFailure.ABORTED
         message = Assistant(
             parts=(),

@@ -68,17 +68,14 @@ class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def window(self) -> int:
-        """Return how many tokens may be filled."""
         return min(self.context_tokens, self.context_window) if self.context_tokens else self.context_window
 
     @property
     def sees(self) -> bool:
-        """Say whether the model takes images."""
         return "image" in self.input
 
     @property
     def reasons(self) -> bool:
-        """Say whether the model has thinking levels."""
         return any(level != "off" for level in self.levels)
 
 

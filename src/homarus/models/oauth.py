@@ -33,7 +33,6 @@ MAX_BODY = 1 << 20
 
 
 def is_due(credential: Credential, now: int) -> bool:
-    """Say whether a login must be renewed before it is used."""
     return credential.kind == "oauth" and bool(credential.expires) and credential.expires - EARLY_MS <= now
 
 

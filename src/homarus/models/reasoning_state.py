@@ -17,8 +17,6 @@ _JOINED = ("text", "summary", "data")
 
 
 class ReasoningState:
-    """Collects the opaque data of one reply."""
-
     def __init__(self) -> None:
         self._details: list[dict[str, Any]] = []
         self._extra: dict[int, Any] = {}
@@ -37,7 +35,6 @@ class ReasoningState:
 
     @staticmethod
     def words(items: Any) -> str:
-        """Return what details say in plain words."""
         found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
         return "".join(str(item.get("text") or item.get("summary") or "") for item in found)
 

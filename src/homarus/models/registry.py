@@ -96,7 +96,6 @@ class Registry:
         return NotebookProvider(clock=self.clock)
 
     def endpoint(self, ref: ModelRef, credential: Credential) -> Endpoint:
-        """Return where and how a model is called."""
         provider, own = self.catalog.provider(ref.provider), self.catalog.own_settings(ref.provider)
         if not provider.base_url and protocol(provider.api).needs_address:
             raise ConfigError(

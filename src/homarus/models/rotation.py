@@ -73,7 +73,7 @@ def after_failure(stats: Stats, kind: F, model: str, now: int) -> Stats:
     return replace(noted, cooldown_until=until, cooldown_reason=kind.value, cooldown_model=scope)
 
 
-def after_success(stats: Stats, now: int) -> Stats:
+def after_success(now: int) -> Stats:
     """Return clean stats: a success forgives everything."""
     return Stats(last_used=now)
 

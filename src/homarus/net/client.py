@@ -50,7 +50,6 @@ class Response:
         return await anext(self._pieces, b"")
 
     async def read(self, limit: int) -> bytes:
-        """Return the body, cut at `limit` bytes."""
         parts, size = [], 0
         while size < limit and (piece := await self.next()):
             parts.append(piece)

@@ -55,13 +55,11 @@ class Chosen(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Choose and connect."""
         address = await self._address(host, port)
         return await super().connect_tcp(address, port, timeout, local_address, socket_options)
 
 
 def make_pool(proxy: str, context: ssl.SSLContext | None, choose: Choose | None) -> httpcore2.AsyncConnectionPool:
-    """Return a pool of connections, directly or through a proxy."""
     return httpcore2.AsyncConnectionPool(
         ssl_context=context,
         proxy=_proxy(proxy, context) if proxy else None,
@@ -89,7 +87,6 @@ def _proxy(text: str, context: ssl.SSLContext | None) -> httpcore2.Proxy:
 def asked(
     method: str, target: SplitResult, host: bytes, headers: list[tuple[bytes, bytes]], body: bytes
 ) -> httpcore2.Request:
-    """Return a request in the transport's own form."""
     path = (target.path or "/") + (f"?{target.query}" if target.query else "")
     url = httpcore2.URL(
         scheme=target.scheme.encode(),
@@ -102,7 +99,6 @@ def asked(
 
 
 async def exchange(pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> httpcore2.Response:
-    """Send one request and return the reply when its head is there."""
     fresh = False
 
     async def trace(name: str, _info: Any) -> None:
@@ -119,7 +115,6 @@ async def exchange(pool: httpcore2.AsyncConnectionPool, request: httpcore2.Reque
 
 
 def is_lookup(problem: BaseException) -> bool:
-    """Say whether a name was not found."""
     return any(isinstance(cause, socket.gaierror) for cause in _causes(problem))
 
 

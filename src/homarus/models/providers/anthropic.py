@@ -13,16 +13,18 @@ from homarus.core.messages import Message, Part, Text, Thinking, ToolCall, Usage
 from homarus.models.info import Price
 from homarus.models.provider import ModelRequest, StreamEvent, ToolCallDelta
 from homarus.models.providers import anthropic_wire
-from homarus.models.providers.base import (
+from homarus.models.providers.base import (  # fmt: skip
     BrokenArguments,
     Fault,
     HttpProvider,
     Reply,
+    fields,
     json_object,
     no_reply,
     parse_arguments,
     reported,
     stop_reason,
+    text_of,
     was_cut,
 )
 from homarus.models.usage import priced
@@ -35,8 +37,6 @@ TOKEN_BETA = "oauth-2025-04-20"  # noqa: S105 - a protocol name
 
 
 class AnthropicProvider(HttpProvider[anthropic_wire.Fragment]):
-    """One model at one endpoint."""
-
     def url(self) -> str:
         """Return the address of the messages endpoint; people write the base with and without its version."""
         base = self.endpoint.base_url.rstrip("/")
@@ -72,20 +72,27 @@ open_provider = AnthropicProvider
 class _Block:
     """A content block while it is being written."""
 
-    __slots__ = ("done", "id", "kind", "name", "signature", "text")
-
     def __init__(self, start: dict[str, Any]) -> None:
-        self.kind: str = start.get("type", "")
-        self.id: str = start.get("id", "")
-        self.name: str = start.get("name", "")
-        self.signature: str = start.get("signature") or start.get("data") or ""
-        self.text: list[str] = []
-        self.done = False
+        self.kind, self.id, self.name = (text_of(start.get(key)) for key in ("type", "id", "name"))
+        self.signature = text_of(start.get("signature")) or text_of(start.get("data"))
+        self.pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def part(self) -> Part | None:
+        """Return what the block says; a thinking block without its signature cannot go back."""
+        if self.kind == "text" and self.text:
+            return Text(self.text)
+        if self.kind == "thinking" and (self.text or self.signature):
+            return Thinking(self.text, self.signature or None)
+        if self.kind == "redacted_thinking" and self.signature:
+            return Thinking("", self.signature, redacted=True)
+        return None
 
 
 class AnthropicDecoder:
-    """Collects one streamed message."""
-
     def __init__(self, price: Price | None = None) -> None:
         self.finished = False
         self._price = price
@@ -94,85 +101,69 @@ class AnthropicDecoder:
         self._reason = ""
 
     def feed(self, event: SseEvent) -> Iterator[StreamEvent]:
-        """Take one event of the stream."""
         if event.data.strip() == b"[DONE]":
             self.finished = bool(self._reason)
             return
         value = json_object(event.data)
+        index = value.get("index")
+        index = index if isinstance(index, int) else 0
         match value.get("type") or event.event:
             case "content_block_start":
-                yield from self._start(value.get("index", 0), value.get("content_block") or {})
+                yield from self._start(index, fields(value.get("content_block")))
             case "content_block_delta":
-                yield from self._delta(value.get("index", 0), value.get("delta") or {})
-            case "content_block_stop":
-                if value.get("index", 0) in self._blocks:
-                    self._blocks[value.get("index", 0)].done = True
+                yield from self._delta(index, fields(value.get("delta")))
             case "message_start":
-                self._count((value.get("message") or {}).get("usage"))
+                self._count(fields(value.get("message")).get("usage"))
             case "message_delta":
-                self._reason = (value.get("delta") or {}).get("stop_reason") or self._reason
+                self._reason = text_of(fields(value.get("delta")).get("stop_reason")) or self._reason
                 self._count(value.get("usage"))
             case "message_stop":
                 self.finished = True
             case _:
-                # `ping` and event types of the future carry nothing for us.
+                # `content_block_stop`, `ping` and event types of the future carry nothing for us.
                 fault = no_reply(value) if event.event == "error" else reported(value)
                 if fault is not None:
                     raise fault
 
     def feed_whole(self, body: bytes) -> Iterator[StreamEvent]:
-        """Take a message that was not streamed."""
         value = json_object(body)
         fault = reported(value)
         if fault is not None or not isinstance(value.get("content"), list):
             raise fault or no_reply(value)
         self._count(value.get("usage"))
-        self._reason = value.get("stop_reason") or "end_turn"
-        for index, block in enumerate(value.get("content") or ()):
-            yield from self._start(index, block)
-            self._blocks[index].done = True
+        self._reason = text_of(value.get("stop_reason")) or "end_turn"
+        for index, block in enumerate(value["content"]):
+            yield from self._start(index, fields(block))
         self.finished = True
 
     def _start(self, index: int, start: dict[str, Any]) -> Iterator[StreamEvent]:
         block = self._blocks[index] = _Block(start)
-        if block.kind == "text" and start.get("text"):
-            yield from self._delta(index, {"type": "text_delta", "text": start["text"]})
-        elif block.kind == "thinking" and start.get("thinking"):
-            yield from self._delta(index, {"type": "thinking_delta", "thinking": start["thinking"]})
-        elif block.kind == "tool_use":
+        if block.kind == "tool_use":
             given = start.get("input")
             fragment = msgspec.json.encode(given).decode() if given else ""
-            block.text += [fragment] if fragment else []
+            block.pieces += [fragment] if fragment else []
             yield ToolCallDelta(index, block.id, block.name, fragment)
+        else:
+            yield from self._delta(index, {**start, "signature": "", "type": f"{block.kind}_delta"})
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         block = self._blocks.setdefault(index, _Block({"type": "text"}))
         match delta.get("type"):
-            case "text_delta" if delta.get("text"):
-                block.text.append(delta["text"])
-                yield TextDelta(delta["text"])
-            case "thinking_delta" if delta.get("thinking"):
-                block.text.append(delta["thinking"])
-                yield ThinkingDelta(delta["thinking"])
+            case "text_delta" if text := text_of(delta.get("text")):
+                block.pieces.append(text)
+                yield TextDelta(text)
+            case "thinking_delta" if text := text_of(delta.get("thinking")):
+                block.pieces.append(text)
+                yield ThinkingDelta(text)
             case "signature_delta":
-                block.signature += delta.get("signature", "")
-            case "input_json_delta" if delta.get("partial_json"):
-                block.text.append(delta["partial_json"])
-                yield ToolCallDelta(index, block.id, block.name, delta["partial_json"])
+                block.signature += text_of(delta.get("signature"))
+            case "input_json_delta" if text := text_of(delta.get("partial_json")):
+                block.pieces.append(text)
+                yield ToolCallDelta(index, block.id, block.name, text)
 
     def so_far(self) -> tuple[tuple[Part, ...], Usage]:
-        """Return text and finished reasoning that arrived; a thinking block without its signature cannot go back."""
-        parts: list[Part] = []
-        for index in sorted(self._blocks):
-            block = self._blocks[index]
-            text = "".join(block.text)
-            if block.kind == "text" and text:
-                parts.append(Text(text))
-            elif block.kind == "thinking" and (text or block.signature):
-                parts.append(Thinking(text, block.signature or None))
-            elif block.kind == "redacted_thinking" and block.signature:
-                parts.append(Thinking("", block.signature, redacted=True))
-        return tuple(parts), self._counted()
+        parts = (block.part() for _, block in sorted(self._blocks.items()))
+        return tuple(part for part in parts if part is not None), self._counted()
 
     def reply(self) -> Reply:
         """Return the complete reply, its parts in the order in which the model wrote them."""
@@ -181,23 +172,19 @@ class AnthropicDecoder:
         # A window that filled up while the model wrote leaves a reply that is cut; one that was full leaves none.
         full = self._reason == "model_context_window_exceeded" and bool(self._blocks)
         cut = full or was_cut(self._reason, empty=not self._blocks)
-        parts: list[Part] = []
-        plain = iter(self.so_far()[0])
-        for index in sorted(self._blocks):
-            block = self._blocks[index]
-            if block.kind == "tool_use":
-                call = self._call(block, cut=cut)
-                parts += [call] if call else []
-            elif block.kind in {"text", "thinking", "redacted_thinking"} and ("".join(block.text) or block.signature):
-                parts.append(next(plain))
-        return Reply(tuple(parts), stop_reason(tuple(parts), cut), self._counted())
+        made = [
+            self._call(block, cut=cut) if block.kind == "tool_use" else block.part()
+            for _, block in sorted(self._blocks.items())
+        ]
+        parts = tuple(part for part in made if part is not None)
+        return Reply(parts, stop_reason(parts, cut), self._counted())
 
     @staticmethod
     def _call(block: _Block, *, cut: bool) -> ToolCall | None:
         try:
             if not block.name:
                 raise BrokenArguments("a call without a name")
-            return ToolCall(block.id or f"call_{block.name}", block.name, parse_arguments("".join(block.text)))
+            return ToolCall(block.id or f"call_{block.name}", block.name, parse_arguments(block.text))
         except BrokenArguments as problem:
             if cut:
                 return None
@@ -206,15 +193,9 @@ class AnthropicDecoder:
 
     def _count(self, usage: Any) -> None:
         """Keep the newest figures; those of the final event are totals."""
-        if isinstance(usage, dict):
-            self._usage |= {key: value for key, value in usage.items() if isinstance(value, int) and value >= 0}
+        self._usage |= {key: value for key, value in fields(usage).items() if isinstance(value, int) and value >= 0}
 
     def _counted(self) -> Usage:
-        usage = self._usage
-        counted = Usage(
-            input=usage.get("input_tokens", 0),
-            output=usage.get("output_tokens", 0),
-            cache_read=usage.get("cache_read_input_tokens", 0),
-            cache_write=usage.get("cache_creation_input_tokens", 0),
-        )
-        return priced(counted, self._price)
+        read, write = (self._usage.get(f"cache_{name}_input_tokens", 0) for name in ("read", "creation"))
+        fresh, output = (self._usage.get(f"{name}_tokens", 0) for name in ("input", "output"))
+        return priced(Usage(fresh, output, read, write), self._price)

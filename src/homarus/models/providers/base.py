@@ -152,7 +152,6 @@ class HttpProvider(ABC, Generic[F]):
     def decoder(self, request: ModelRequest) -> Decoder: ...
 
     def call(self, request: ModelRequest) -> Call:
-        """Return the request as it goes out."""
         return Call(
             endpoint=self.endpoint,
             model=request.model,
@@ -163,7 +162,6 @@ class HttpProvider(ABC, Generic[F]):
         )
 
     def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
-        """Ask the model; see `ModelProvider`."""
         return run(self.call(request), self.decoder(request), http=self._http, clock=self._clock, cancel=cancel)
 
 
@@ -318,13 +316,12 @@ def was_cut(reason: str, *, empty: bool) -> bool:
 
 def reported(value: dict[str, Any]) -> Fault | None:
     """Return the failure that an object tells of, in one of the shapes that servers have for it under status 200."""
-    base = value.get("base_resp")
     bare = not value.keys() & {"choices", "content", "usage", "delta", "message_id"}
     if (
         value.get("error")
         or value.get("errors")
         or "error" in (value.get("object"), value.get("type"))
-        or (isinstance(base, dict) and base.get("status_code"))
+        or fields(value.get("base_resp")).get("status_code")
         or value.get("success") is False
         or (bare and value.keys() & {"detail", "message", "msg", "status_msg", "error_msg"} and "type" not in value)
     ):
@@ -336,10 +333,19 @@ def no_reply(value: dict[str, Any]) -> Fault:
     """Return the failure of a body that is no reply, in its own words."""
     from homarus.models.errors import error_text
 
-    inner = value.get("error")
-    codes = [(inner if isinstance(inner, dict) else {}).get("code"), value.get("code"), value.get("status")]
+    codes = [fields(value.get("error")).get("code"), value.get("code"), value.get("status")]
     status = next((code for code in codes if isinstance(code, int) and 400 <= code < 600), None)
     return Fault(error_text(value), status=status)
+
+
+def fields(value: Any) -> dict[str, Any]:
+    """Return an object that a server sent, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: Any) -> str:
+    """Return a text that a server sent, and an empty one for anything else."""
+    return value if isinstance(value, str) else ""
 
 
 def json_object(data: bytes) -> dict[str, Any]:

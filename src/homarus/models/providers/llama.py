@@ -100,7 +100,6 @@ class LlamaProvider:
             self._server.handle_chat_completions(body, give)
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the request in the form that llama.cpp takes."""
         tools = () if request.tool_choice == "none" else request.tools
         system = f"{request.system.text}\n\n{instructions(tools)}" if tools else request.system.text
         body: dict[str, Any] = {

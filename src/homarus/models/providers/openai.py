@@ -15,16 +15,18 @@ from homarus.core.messages import Message, Part, Text, Thinking, ToolCall, Usage
 from homarus.models.info import Price
 from homarus.models.provider import ModelRequest, StreamEvent, ToolCallDelta
 from homarus.models.providers import openai_wire
-from homarus.models.providers.base import (
+from homarus.models.providers.base import (  # fmt: skip
     BrokenArguments,
     Fault,
     HttpProvider,
     Reply,
+    fields,
     json_object,
     no_reply,
     parse_arguments,
     reported,
     stop_reason,
+    text_of,
     was_cut,
 )
 from homarus.models.reasoning_state import ReasoningState
@@ -33,8 +35,6 @@ from homarus.net.sse import SseEvent
 
 
 class OpenAIProvider(HttpProvider[openai_wire.Fragment]):
-    """One model at one endpoint."""
-
     def url(self) -> str:
         return f"{self.endpoint.base_url.rstrip('/')}/chat/completions"
 
@@ -72,8 +72,6 @@ class _Pending:
 
 
 class OpenAIDecoder:
-    """Collects one streamed chat completion."""
-
     def __init__(self, price: Price | None = None, *, fallback_id: str = "call") -> None:
         self.finished = False
         self._price = price
@@ -90,7 +88,6 @@ class OpenAIDecoder:
         self._state = ReasoningState()
 
     def feed(self, event: SseEvent) -> list[StreamEvent]:
-        """Take one event of the stream."""
         data = event.data.strip()
         if data == b"[DONE]":
             self.finished = True
@@ -103,7 +100,6 @@ class OpenAIDecoder:
         return self._take(value)
 
     def feed_whole(self, body: bytes) -> list[StreamEvent]:
-        """Take a completion that was not streamed."""
         value = json_object(body)
         said = self._take(value)
         if not self._answered:
@@ -116,20 +112,20 @@ class OpenAIDecoder:
         if fault is not None:
             raise fault
         choices = value.get("choices")
-        choice = _fields(choices[0]) if isinstance(choices, list) and choices else {}
-        self._usage = _fields(choice.get("usage")) or _fields(value.get("usage")) or self._usage
+        choice = fields(choices[0]) if isinstance(choices, list) and choices else {}
+        self._usage = fields(choice.get("usage")) or fields(value.get("usage")) or self._usage
         if not choice:
             return []
         self._answered = True
-        self._reason = _text(choice.get("finish_reason")) or self._reason
+        self._reason = text_of(choice.get("finish_reason")) or self._reason
         # Some servers stream whole messages, and some the words of a plain completion.
-        return self._delta(_fields(choice.get("delta") or choice.get("message") or {"content": choice.get("text")}))
+        return self._delta(fields(choice.get("delta") or choice.get("message") or {"content": choice.get("text")}))
 
     def _delta(self, delta: dict[str, Any]) -> list[StreamEvent]:
         said: list[StreamEvent] = []
         words, thought = _blocks(delta.get("content"))
         for name in ("reasoning_content", "reasoning", "reasoning_text", "thinking"):
-            thought = thought or _text(delta.get(name))
+            thought = thought or text_of(delta.get(name))
         if details := delta.get("reasoning_details"):
             # The same words stand there once more, or there alone.
             thought = thought or self._state.words(details)
@@ -137,24 +133,26 @@ class OpenAIDecoder:
         if thought:
             self._thinking.append(thought)
             said.append(ThinkingDelta(thought))
-        if words := words or _text(delta.get("refusal")):
+        if words := words or text_of(delta.get("refusal")):
             self._text.append(words)
             said.append(TextDelta(words))
         calls = delta.get("tool_calls")
-        if not calls and _fields(delta.get("function_call")):
+        if not calls and fields(delta.get("function_call")):
             calls = [{"index": 0, "function": delta["function_call"]}]  # the form before there were several
         for position, call in enumerate(calls if isinstance(calls, list) else ()):
-            said.append(self._call(_fields(call), position))
+            said.append(self._call(fields(call), position))
         return said
 
     def _call(self, call: dict[str, Any], position: int) -> ToolCallDelta:
         index = self._slot(call, position)
-        pending, function = self._calls[index], _fields(call.get("function"))
-        pending.id = _text(call.get("id")) or pending.id
-        pending.name = pending.name or _text(function.get("name"))
+        pending, function = self._calls[index], fields(call.get("function"))
+        pending.id = text_of(call.get("id")) or pending.id
+        pending.name = pending.name or text_of(function.get("name"))
         arguments = function.get("arguments")
         fragment = (
-            _text(arguments) if not arguments or isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+            text_of(arguments)
+            if not arguments or isinstance(arguments, str)
+            else msgspec.json.encode(arguments).decode()
         )
         pending.arguments.append(fragment)
         self._state.hang(index, call.get("extra_content"))
@@ -162,7 +160,7 @@ class OpenAIDecoder:
 
     def _slot(self, call: dict[str, Any], position: int) -> int:
         """Return which call a fragment belongs to. Some servers leave out the index, some give every call the same one."""
-        ident, calls, given = _text(call.get("id")), self._calls, call.get("index")
+        ident, calls, given = text_of(call.get("id")), self._calls, call.get("index")
         for slot, pending in enumerate(calls if ident else ()):
             if pending.id == ident:
                 return slot
@@ -211,21 +209,13 @@ class OpenAIDecoder:
         return self._calls[index].id or f"{self._fallback_id}_{index}"
 
     def _counted(self) -> Usage:
-        usage, details = self._usage, _fields(self._usage.get("prompt_tokens_details"))
+        usage, details = self._usage, fields(self._usage.get("prompt_tokens_details"))
         read, write = _count(details, "cached_tokens"), _count(details, "cache_write_tokens")
         read = read or _count(usage, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens")
         fresh = max(0, _count(usage, "prompt_tokens") - read - write)
         cost = usage.get("cost")
         counted = Usage(fresh, _count(usage, "completion_tokens"), read, write)
         return priced(counted, self._price, float(cost) if isinstance(cost, int | float) else None)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _count(value: dict[str, Any], key: str) -> int:
@@ -238,9 +228,9 @@ def _blocks(content: Any) -> tuple[str, str]:
     words: list[str] = []
     thought: list[str] = []
     for block in content if isinstance(content, list) else ():
-        inner = _fields(block).get("thinking") or _fields(block).get("reasoning")
+        inner = fields(block).get("thinking") or fields(block).get("reasoning")
         if inner:
             thought.append(_blocks(inner)[0])
         else:
-            words.append(_text(_fields(block).get("text")))
-    return (_text(content) or "".join(words)), "".join(thought)
+            words.append(text_of(fields(block).get("text")))
+    return (text_of(content) or "".join(words)), "".join(thought)

@@ -29,13 +29,9 @@ MARK = {"type": "ephemeral"}
 
 # Settings of the user that go into the request under the same name.
 _PASSED = {
-    "temperature": "temperature",
-    "topP": "top_p",
-    "seed": "seed",
-    "provider": "provider",
-    "frequencyPenalty": "frequency_penalty",
-    "presencePenalty": "presence_penalty",
-}
+    "temperature": "temperature", "topP": "top_p", "seed": "seed", "provider": "provider",
+    "frequencyPenalty": "frequency_penalty", "presencePenalty": "presence_penalty",
+}  # fmt: skip
 _ANY = late(r"[A-Za-z0-9_.:|-]{1,64}")
 
 
@@ -154,7 +150,6 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
-    """Return two user messages as one."""
     one, other = (msgspec.json.decode(message)["content"] for message in (first, second))
     if isinstance(one, str) and isinstance(other, str):
         return encode({"role": "user", "content": f"{one}\n\n{other}"})

@@ -48,8 +48,6 @@ OpenModel = Callable[[Endpoint, ModelInfo], Any]
 
 
 class LibraryProvider:
-    """One model of a provider that only the library speaks to."""
-
     def __init__(
         self,
         endpoint: Endpoint,
@@ -67,7 +65,6 @@ class LibraryProvider:
         self._where = f"{endpoint.provider}/{info.id}"
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
-        """Ask the model; see `ModelProvider`."""
         error: ModelError | None = None
         response: Any = None
         try:
@@ -173,7 +170,6 @@ def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
 
 
 def messages(request: ModelRequest, api: str, info: ModelInfo) -> list[Any]:
-    """Return the conversation in the library's types."""
     from pydantic_ai.messages import ModelRequest as Asked
     from pydantic_ai.messages import ModelResponse, SystemPromptPart, TextPart, ThinkingPart, ToolCallPart
 
@@ -213,7 +209,6 @@ def _asked(message: Message) -> list[Any]:
 
 
 def parameters(request: ModelRequest) -> Any:
-    """Return the offered tools in the library's types."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
 
@@ -225,7 +220,6 @@ def parameters(request: ModelRequest) -> Any:
 
 
 def settings(request: ModelRequest, info: ModelInfo) -> Any:
-    """Return the request's settings under the library's names."""
     given: dict[str, Any] = {"max_tokens": request.max_tokens or info.max_output}
     if request.thinking and info.reasons:
         given["thinking"] = _THINKING.get(request.thinking, request.thinking)

@@ -1,4 +1,4 @@
-"""Events of a chat stream that are not of the types that the protocol names."""
+"""Events of a stream that are not of the types that the protocol names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.models.providers.anthropic import AnthropicDecoder
 from homarus.models.providers.base import Fault
 from homarus.models.providers.openai import OpenAIDecoder
 from homarus.net.sse import SseEvent
@@ -19,15 +20,27 @@ def test_any_event_is_read_or_is_a_failure_of_the_server() -> None:
 
     @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), nested, max_leaves=12))
     def check(value: Any) -> None:
-        decoder = OpenAIDecoder()
-        try:
-            decoder.feed(SseEvent("", json.dumps({"choices": [value]}).encode()))
-            decoder.feed(SseEvent("", json.dumps({"choices": [{"delta": value, "usage": value}]}).encode()))
-            decoder.feed(SseEvent("", json.dumps(value).encode()))
-            decoder.reply()
-        except Fault:
-            pass
-        decoder.so_far()
+        for decoder in (OpenAIDecoder(), AnthropicDecoder()):
+            for event in (
+                {"choices": [value]},
+                {"choices": [{"delta": value, "usage": value}]},
+                {"type": "content_block_start", "content_block": value, "index": value},
+                {"type": "content_block_start", "content_block": {"type": "tool_use", "input": value, "name": value}},
+                {"type": "content_block_delta", "delta": value},
+                {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": value}},
+                {"type": "message_delta", "delta": value, "usage": value},
+                {"type": "message_start", "message": value},
+                value,
+            ):
+                try:
+                    list(decoder.feed(SseEvent("", json.dumps(event).encode())))
+                except Fault:
+                    pass
+            try:
+                decoder.reply()
+            except Fault:
+                pass
+            decoder.so_far()
 
     check()
 
