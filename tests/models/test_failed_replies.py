@@ -10,8 +10,8 @@ from homarus.core.errors import ModelFailure as F
 from homarus.core.messages import StopReason
 from homarus.models.errors import failure
 from homarus.models.providers.anthropic import AnthropicDecoder
-from homarus.models.providers.base import Fault
 from homarus.models.providers.openai import OpenAIDecoder
+from homarus.models.providers.reading import Fault
 from homarus.net.sse import SseEvent
 
 NO_REPLIES = [

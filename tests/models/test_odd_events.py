@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.models.providers.anthropic import AnthropicDecoder
-from homarus.models.providers.base import Fault
 from homarus.models.providers.openai import OpenAIDecoder
+from homarus.models.providers.reading import Fault
 from homarus.net.sse import SseEvent
 
 

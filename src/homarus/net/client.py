@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PIECE = 65536
 LOOKUP_PAUSE = 1.0
+MAX_ANSWER = 1 << 30  # a batch of 50,000 vectors
 # Control characters in a header would smuggle in another one.
 _UNFIT = late(r"[\x00-\x08\x0a-\x1f\x7f]")
 # Chooses the address that a connection to a host and port goes to, and may refuse to.
@@ -149,7 +150,7 @@ class HttpClient:
 
 
 def ask(
-    client: HttpClient, method: str, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float, limit: int
+    client: HttpClient, method: str, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float
 ) -> tuple[int, bytes]:
     """Return status and body of one exchange, for code that runs in a thread of its own. Raises `HttpError`."""
 
@@ -158,7 +159,7 @@ def ask(
             async with asyncio.timeout(seconds):
                 response = await client.request(method, url, headers=headers, body=[body])
                 try:
-                    return response.status, await response.read(limit)
+                    return response.status, await response.read(MAX_ANSWER)
                 finally:
                     await response.close()
         except TimeoutError:

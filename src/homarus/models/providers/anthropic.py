@@ -13,17 +13,15 @@ from homarus.core.messages import Message, Part, Text, Thinking, ToolCall, Usage
 from homarus.models.info import Price
 from homarus.models.provider import ModelRequest, StreamEvent, ToolCallDelta
 from homarus.models.providers import anthropic_wire
-from homarus.models.providers.base import (  # fmt: skip
+from homarus.models.providers.base import HttpProvider, Reply, stop_reason
+from homarus.models.providers.reading import (  # fmt: skip
     BrokenArguments,
     Fault,
-    HttpProvider,
-    Reply,
     fields,
     json_object,
     no_reply,
     parse_arguments,
     reported,
-    stop_reason,
     text_of,
     was_cut,
 )

@@ -23,8 +23,8 @@ from homarus.models.constrained import Reader, instructions, output_schema, plai
 from homarus.models.gguf import NotGguf, locate, read_info
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault
 from homarus.models.providers.openai import OpenAIDecoder
+from homarus.models.providers.reading import Fault
 from homarus.models.wire import encode
 from homarus.net.sse import SseEvent
 
