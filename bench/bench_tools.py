@@ -74,7 +74,7 @@ def _turns(ctx: Ctx, port: int, name: str, marker: str, defaults: dict[str, Any]
 async def _measured(env: dict[str, str], marker: str, runs: int) -> float:
     runtime = Runtime.open(resolve_paths(env), env)
     taken = []
-    agent = Agent(runtime, runtime.home.store("main").key("bench"))
+    agent = Agent(runtime, runtime.store("main").key("bench"))
     for number in range(runs + 1):
         before = _cpu()
         calls = [

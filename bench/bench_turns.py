@@ -68,7 +68,7 @@ def home(folder: Path, provider: dict[str, Any] | None, *, compacted: bool = Fal
 def open_agent(env: dict[str, str], *, model: Instant | None = None) -> Agent:
     runtime = Runtime.open(resolve_paths(env), env)
     if model is not None:
-        runtime.home.models.registry.register("instant", lambda _ref, _key: model)
+        runtime.models.registry.register("instant", lambda _ref, _key: model)
     return Agent(runtime, main_session("main"))
 
 

@@ -11,7 +11,7 @@ from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
-from homarus.gateway.estimate import sandbox_for, window_of
+from homarus.gateway.estimate import sandbox_of, window_of
 
 
 def agent(root: Path, config: dict):
@@ -23,7 +23,7 @@ def agent(root: Path, config: dict):
 
 def sandboxed(root: Path, sandbox: dict, key: str = "main") -> bool:
     config = {"agents": {"defaults": {"sandbox": sandbox}}}
-    return sandbox_for(agent(root, config), SessionKey.parse(key), root).enforced
+    return sandbox_of(agent(root, config), SessionKey.parse(key), root).enforced
 
 
 def test_the_sandbox_follows_the_configuration(tmp_path):

@@ -110,7 +110,7 @@ def open_runtime(home: Path) -> Runtime:
     def scripted(_ref: ModelRef, _credential: Credential) -> Scripted:
         return Scripted(home)
 
-    runtime.home.models.registry.register("script", scripted)  # type: ignore[arg-type]
+    runtime.models.registry.register("script", scripted)  # type: ignore[arg-type]
     return runtime
 
 

@@ -93,8 +93,8 @@ def open_runtime(home: Path) -> Runtime:
     def scripted(_ref: ModelRef, _credential: Credential) -> Scripted:
         return Scripted()
 
-    runtime.home.models.registry.register("script", scripted)  # type: ignore[arg-type]
-    runtime.home.toolkit.add(*tools(home / "ledger").values())
+    runtime.models.registry.register("script", scripted)  # type: ignore[arg-type]
+    runtime.toolkit.add(*tools(home / "ledger").values())
     return runtime
 
 

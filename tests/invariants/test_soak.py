@@ -40,7 +40,7 @@ class Soak:
         (folder / ".openclaw" / "openclaw.json").write_text('{"agents": {"defaults": {"model": "s/m"}}}')
         env = {"HOME": str(folder), "PATH": os.environ["PATH"], "TZ": "UTC"}
         self.runtime = Runtime.open(resolve_paths(env), env)
-        self.runtime.home.models.registry.register("s", lambda _ref, _key: Chatty())
+        self.runtime.models.registry.register("s", lambda _ref, _key: Chatty())
         self.keys: list[SessionKey] = [
             named_session("main", SessionKind.EXPLICIT, f"talk-{number}") for number in range(sessions)
         ]

@@ -117,7 +117,7 @@ class Family(House):
 
     def open(self, session: str = "main") -> Agent:
         agent = Agent.open(env=self.env, session=session, clock=SystemClock())
-        agent.client.runtime.home.models.registry.register("script", lambda _ref, _credential: self.cast)
+        agent.runtime.models.registry.register("script", lambda _ref, _credential: self.cast)
         return agent
 
     def users(self, key: str = "agent:main:main") -> list[str]:

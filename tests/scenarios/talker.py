@@ -96,4 +96,4 @@ def make_home(folder: Path, url: str, *, dialect: str = OPENAI, window: int = 20
 def open_agent(env: dict[str, str], *, clock: Clock | None = None, session: str = "main") -> Agent:
     """Open the home in this process, as a restart would."""
     runtime = Runtime.open(resolve_paths(env), env, clock=clock)
-    return Agent(runtime, runtime.home.store("main").key(session))
+    return Agent(runtime, runtime.store("main").key(session))

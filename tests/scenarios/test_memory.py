@@ -70,7 +70,7 @@ async def test_recalled_text_is_not_learned_as_a_saying(tmp_path):
     async with house.agent() as agent:
         await agent.ask("What is the boat called?")
         assert "Marlene" in contexts(house)[-1]
-        hits = agent.client.runtime.home.memory("main").search("Marlene")
+        hits = agent.runtime.memory("main").search("Marlene")
         assert [hit.path for hit in hits if "Marlene" in hit.text] == ["memory/boat.md"]
 
 
@@ -101,7 +101,7 @@ async def test_memory_that_cannot_be_asked_delays_nobody(tmp_path):
     house = House(tmp_path, config=slow)
     note(house, "boat.md", "The boat is called Marlene.\n")
     async with house.agent() as agent:
-        memory = agent.client.runtime.home.memory("main")
+        memory = agent.runtime.memory("main")
         with memory._lock:  # somebody rebuilds
             reply = await agent.ask("What is the boat called?")
         assert reply.ok
@@ -129,9 +129,9 @@ async def test_a_process_that_stays_follows_the_notes_once_its_memory_was_asked(
     async with house.agent(clock=SystemClock()) as agent:
         await agent.ask("hello")
         await agent.ask("hello again")
-        assert agent.client.runtime.memory_watchers._running == {}
+        assert agent.runtime.followers._running == {}
         assert not (house.state / "state/memory").exists()
-        agent.client.runtime.home.memory("main").search("one")
+        agent.runtime.memory("main").search("one")
         await agent.ask("and again")
         await until(lambda: files_indexed(house) >= 1)
         before = files_indexed(house)
@@ -139,7 +139,7 @@ async def test_a_process_that_stays_follows_the_notes_once_its_memory_was_asked(
         await until(lambda: files_indexed(house) == before + 1)
         note(house, "new/c.md", "three\n")
         await until(lambda: files_indexed(house) == before + 2)
-        (task,) = agent.client.runtime.memory_watchers._running.values()
+        (task,) = agent.runtime.followers._running.values()
     assert task.done()
 
 
@@ -147,7 +147,7 @@ async def test_an_idle_watch_does_nothing(tmp_path):
     house = House(tmp_path, config=WATCH)
     note(house, "a.md", "one\n")
     async with house.agent(clock=SystemClock()) as agent:
-        agent.client.runtime.memory_watchers.watch("main")
+        agent.runtime.followers.follow("main")
         await until(lambda: files_indexed(house) >= 1)
         await asyncio.sleep(0.2)
         spent = os.times()
@@ -160,12 +160,12 @@ async def test_the_settings_switch_the_watch_off(tmp_path):
     house = House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"sync": {"watch": False}}}}})
     note(house, "a.md", "one\n")
     async with house.agent(clock=SystemClock()) as agent:
-        agent.client.runtime.home.memory("main")
+        agent.runtime.memory("main")
         await agent.ask("one")
         await agent.ask("two")
-        await until(lambda: all(task.done() for task in agent.client.runtime.memory_watchers._running.values()))
+        await until(lambda: all(task.done() for task in agent.runtime.followers._running.values()))
         assert files_indexed(house) == -1
-        assert agent.client.runtime.home.memory("main").status().watch == "off"
+        assert agent.runtime.memory("main").status().watch == "off"
 
 
 async def test_the_tools_use_the_store_path_and_the_older_switch_for_sessions(tmp_path):

@@ -70,11 +70,9 @@ class World:
             world.ran.append(context.call_id)
             return said("seen")
 
-        runtime.home.models.registry.register("script", lambda _ref, _key: Model())
-        runtime.home.toolkit.add(tool("together", act, risk=Risk.WRITE))
-        runtime.home.toolkit.add(
-            tool("act", act, risk=Risk.WRITE, sequential=True), tool("look", look, sequential=True)
-        )
+        runtime.models.registry.register("script", lambda _ref, _key: Model())
+        runtime.toolkit.add(tool("together", act, risk=Risk.WRITE))
+        runtime.toolkit.add(tool("act", act, risk=Risk.WRITE, sequential=True), tool("look", look, sequential=True))
         return runtime
 
     def crash(self, name: str) -> World:
@@ -91,7 +89,7 @@ def message(text: str) -> Inbound:
 
 
 def story(runtime: Runtime) -> list[str]:
-    with runtime.home.opened(KEY) as live:
+    with runtime.opened(KEY) as live:
         return [tell(one) for one in live.writer.history(APART)]
 
 

@@ -33,7 +33,7 @@ async def test_the_shown_prompt_is_the_sent_prompt(tmp_path: Path, capfdbinary: 
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TZ": "UTC"}
     recorder = Recorder()
     async with Agent.open(env=env) as agent:
-        agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: recorder)
+        agent.runtime.models.registry.register("test", lambda _ref, _credential: recorder)
         for text in ("one", "two"):
             assert (await agent.ask(text, model="test/model")).ok
     first, second = recorder.requests
@@ -60,7 +60,7 @@ async def test_a_run_leaves_its_figures_with_the_session(tmp_path: Path) -> None
     async with house.agent() as agent:
         assert "System prompt (estimate):" in (await agent.ask("/context list")).text
         await agent.ask("hello")
-        agent.client.runtime.index_flusher.close()  # else it is written a moment later
+        agent.runtime.rows.close()  # else it is written a moment later
         kept = house.row()["systemPromptReport"]
         assert kept["source"] == "run"
         assert (kept["provider"], kept["model"]) == ("script", "model")
@@ -71,7 +71,7 @@ async def test_a_run_leaves_its_figures_with_the_session(tmp_path: Path) -> None
         ]
         house.clock.advance(3600)
         await agent.ask("again")
-        agent.client.runtime.index_flusher.close()
+        agent.runtime.rows.close()
         assert house.row()["systemPromptReport"] == kept
         shown = (await agent.ask("/context detail")).text
         assert f"System prompt (run): {kept['systemPrompt']['chars']:,} chars" in shown

@@ -132,7 +132,7 @@ async def context_of(runtime: Runtime, key: SessionKey, trust: Trust, taint: tup
 
 
 def check(runtime: Runtime, parent: ToolContext, child: ToolContext) -> None:
-    gate = runtime.home.toolkit._gate
+    gate = runtime.toolkit._gate
     assert set(child.tools) <= set(parent.tools), "a tool that its parent lacks"
     assert not set(child.tools) & {"sessions_send", "gateway", "agents_list", "session_status", "cron", "message"}
     assert parent.sandbox.contains(child.sandbox), "a wider sandbox"
@@ -228,7 +228,7 @@ async def test_an_agent_with_wider_settings_is_held_to_its_parents(tmp_path: Pat
     assert "web_fetch" not in wish.run.tools and not [name for name in wish.run.tools if name.startswith("memory_")]
     runtime.children._at_work[wish.key] = AtWork(wish.run, ())
     child = await context_of(runtime, wish.key, Trust.OWNER)
-    assert runtime.home.toolkit._gate._mode(child) == "deny"
+    assert runtime.toolkit._gate._mode(child) == "deny"
     assert "web_fetch" not in child.tools
     with pytest.raises(Denied, match="no sub-agent may run as 'c'"):
         runtime.children.planner.plan(parent, {"task": "x", "agentId": "c"}, "builtin/notebook", 0)

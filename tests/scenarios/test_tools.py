@@ -48,7 +48,7 @@ async def run(home: Path, model: Caller, config: str = "{}", trust: Trust = Trus
     (state / "openclaw.json").write_text(config)
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "SECRET": "s3cr3t"}
     async with Agent.open(env=env) as agent:
-        agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: model)
+        agent.runtime.models.registry.register("test", lambda _ref, _credential: model)
         events = [event async for event in agent.run("go", model="test/model", trust=trust)]
     (ended,) = [event for event in events if isinstance(event, ToolEnded)]
     return ended.result.text, events
@@ -77,8 +77,8 @@ async def test_a_person_can_allow_exactly_this_command(tmp_path: Path) -> None:
     model = Caller("exec", command="touch made")
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     async with Agent.open(env=env) as agent:
-        toolkit = agent.client.runtime.home.toolkit
-        agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: model)
+        toolkit = agent.runtime.toolkit
+        agent.runtime.models.registry.register("test", lambda _ref, _credential: model)
         asked: list[ApprovalAsked] = []
 
         def person(event: RunEvent) -> None:
@@ -130,11 +130,11 @@ async def test_no_junk_is_taken_for_a_bug_of_ours(tmp_path: Path, seed: int, cou
     choice = random.Random(seed)
     house = House(tmp_path, config={"agents": {"defaults": {"sandbox": {"mode": "off"}, "imageModel": "script/model"}}})
     async with house.agent(clock=SystemClock()) as agent:
-        runtime = agent.client.runtime
+        runtime = agent.runtime
         left_out = {"exec", "process", "sessions_spawn", "sessions_send", "web_fetch", "web_search"}
-        names = [name for name in runtime.home.toolkit.box().tools if name not in left_out]
+        names = [name for name in runtime.toolkit.box().tools if name not in left_out]
         for _ in range(count):
-            tool = runtime.home.toolkit.box().tools[choice.choice(names)]
+            tool = runtime.toolkit.box().tools[choice.choice(names)]
             schema = tool.schema or tool.spec.parameters
             arguments = {
                 name: choice.choice(part.get("enum") or JUNK if choice.random() < 0.6 else JUNK)

@@ -24,7 +24,7 @@ CONFIG = {
 async def act(house: House, answer: str = "", trust: Trust = Trust.OWNER, **arguments: Any) -> ToolResult:
     """Call the tool with somebody there who answers questions so; without an answer nobody is there."""
     async with house.agent() as agent:
-        toolkit = agent.client.runtime.home.toolkit
+        toolkit = agent.runtime.toolkit
 
         def person(event: RunEvent) -> None:
             assert isinstance(event, ApprovalAsked)
@@ -32,7 +32,7 @@ async def act(house: House, answer: str = "", trust: Trust = Trust.OWNER, **argu
 
         if answer:
             toolkit.people.arrive(KEY, person)
-        return await call_tool(agent.client.runtime, KEY, "gateway", arguments, trust)
+        return await call_tool(agent.runtime, KEY, "gateway", arguments, trust)
 
 
 def written(house: House) -> Any:

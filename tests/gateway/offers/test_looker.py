@@ -28,7 +28,7 @@ async def look(made: House, **arguments: Any) -> ToolResult:
         made.workspace.mkdir(parents=True, exist_ok=True)
         (made.workspace / "p.png").write_bytes(PNG)
         (made.workspace / "t.png").write_text("no picture")
-        return await call_tool(agent.client.runtime, main_session("main"), "image", arguments, Trust.OWNER)
+        return await call_tool(agent.runtime, main_session("main"), "image", arguments, Trust.OWNER)
 
 
 async def test_the_image_model_looks(tmp_path: Path) -> None:
