@@ -51,7 +51,8 @@ def test_a_key_that_a_server_repeats_is_hidden(said: str, form: str):
 
 
 def test_what_looks_like_a_key_is_hidden_too():
-    assert "sk-proj-1234567890abcdef" not in hidden('Incorrect API key provided: "sk-proj-1234567890abcdef".', [])
+    for said in ('"sk-proj-1234567890abcdef".', "sk-proj-1234567890abcdef,", "https://x.example/?key=1234567890abcdef"):
+        assert "1234567890abcdef" not in hidden(f"Incorrect API key provided: {said}", [])
 
 
 @pytest.mark.parametrize(

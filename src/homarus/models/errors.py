@@ -162,6 +162,7 @@ def failure(
 
 
 _PAGE = late(r"\s*(?:<!doctype html|<html|<head|<body|<\?xml)", re.IGNORECASE)
+_WORD = late(r"\S{12,}")
 _KEY_LIKE = late(r"[\w.:+/=-]{12,}")
 
 
@@ -185,7 +186,9 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
         if len(secret) >= 6:
             for form in {secret, quote(secret, safe=""), b64encode(secret.encode()).decode()}:
                 text = text.replace(form, MARKER)
-    return _KEY_LIKE.sub(lambda found: redact_text(found[0]), text)
+    for pattern in (_WORD, _KEY_LIKE):  # with what is written around a key, and without
+        text = pattern.sub(lambda found: redact_text(found[0]), text)
+    return text
 
 
 def body_text(body: bytes) -> str:
