@@ -1,7 +1,7 @@
 """What kind of failure a model call ended with, read from status, headers and body. Pure; the order of the rules matters.
 
-A kind decides who acts next (wait, rotate, compact, stop), so a wrong one costs money or loses a turn: every rule has its
-real-world messages in the table test.
+A kind decides who acts next (wait, rotate, compact, stop), so a wrong one costs money or loses a turn. The words are data
+(`failures.toml`), and each has the messages of real servers in the tests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from homarus.core.text import single_line
 
 F = ModelFailure
 TIMEOUT_STATUSES = frozenset({408, 409, 410, 425, 499, 504, 522, 524})
-# A body longer than this talks about something; only one that names a code is taken at its word about money.
+# A longer text is a reply or a page that mentions money, not a complaint about it; a status that it names still counts.
 LONG = 512
 _LEADING = late(
     r"\s*(?:error:?\s+)?(?:http\s*)?(?:status(?: code)?[:= ]+)?([45]\d\d)\b(?!\s*(?:tokens|items|records))",

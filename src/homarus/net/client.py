@@ -97,7 +97,7 @@ class HttpClient:
     ) -> Response:
         """Send a request and return the reply when its head is there. Raises `HttpError`.
 
-        A kept connection that the server had closed in the meantime is replaced once, and a name that is not found is looked up
+        A kept connection that the server had closed in the meantime is replaced, and a name that is not found is looked up
         once more; nothing else is ever sent twice.
         """
         from homarus.net import transport
@@ -110,15 +110,13 @@ class HttpClient:
         place = b"[%b]" % host if proxy and b":" in host else host
         sent = _headers(target, headers or {}, len(content) if content or method == "POST" else None)
         pool = self._pool(target, proxy)
-        looked_up = replaced = False
+        looked_up = False
         while True:
             try:
                 reply = await transport.exchange(pool, transport.asked(method, target, place, sent, content))
                 break
             except transport.Stale:
-                if replaced:
-                    raise HttpError(f"{target.netloc} closed the connection without a reply") from None
-                replaced = True
+                continue  # with another kept connection, and with a new one when none is left
             except transport.FAILURES as problem:
                 if looked_up or not transport.is_lookup(problem):
                     raise transport.explain(problem, target, proxy) from problem
