@@ -81,7 +81,7 @@ def test_what_stands_around_a_value_decides_whether_it_is_shown(config: Path, ca
 
 def test_get_says_when_something_else_stands_in(config: Path, capsys) -> None:
     config.write_text("{ broken")
-    config.with_name("openclaw.json.bak").write_text("{ a: 5 }")
+    config.with_name("openclaw.json.last-good").write_text("{ a: 5 }")
     assert run(["config", "get", "a"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "5\n"

@@ -58,8 +58,10 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
     if reveal and not yes and not app.out.out.isatty():
         raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
     config = _load(app)
+    if config.unusable is not None:
+        raise ConfigError(str(config.unusable))
     for problem in config.problems:
-        if problem.severity == "error":
+        if problem.severity == "error" or config.fallback:
             app.out.warn(str(problem))
     value = _shown(config, steps, effective=effective, show=(lambda document: document) if reveal else redact)
     if value is _MISSING:
@@ -255,9 +257,9 @@ _MISSING: Any = object()
 
 
 def _load(app: App) -> Config:
-    from homarus.config.load import load_config
+    from homarus.config.load import inspect_config
 
-    return load_config(app.paths, app.env)
+    return inspect_config(app.paths, app.env)
 
 
 def _path(text: str, *, whole: bool = True) -> tuple[str | int, ...]:
@@ -304,17 +306,20 @@ def parse_value(text: str, *, strict: bool = False) -> Any:
 
 
 def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: bool, as_json: bool) -> None:
-    from homarus.config.write import Planner, introduced, write
+    from contextlib import nullcontext
+
+    from homarus.config.write import Planner, alone, introduced, write_alone
 
     config = _load(app)
-    changes = Planner(config, app.env).changes(operations)
-    wrong = introduced(config, app.env, changes) if changes else []
-    if wrong and not force:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise ConfigError(
-            f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
-        )
-    backups = write(config, app.env, changes) if changes and not dry_run else []
+    with nullcontext() if dry_run else alone(config):
+        changes = Planner(config, app.env).changes(operations)
+        wrong = introduced(config, app.env, changes) if changes else []
+        if wrong and not force:
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            raise ConfigError(
+                f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
+            )
+        backups = write_alone(config, app.env, changes) if changes and not dry_run else []
     report(app, changes, backups, dry_run=dry_run, as_json=as_json)
 
 

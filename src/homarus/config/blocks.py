@@ -7,7 +7,6 @@ two packages read one object, each has its line, told apart by a word after `#`.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import msgspec
 
 from homarus.config.keypath import KeyPath, format_path, lookup
-from homarus.config.redact import MARKER
 from homarus.config.report import Problem
 from homarus.config.view import Config
 
@@ -34,9 +32,9 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.models.*": "homarus.models.settings:ModelEntry",
     "skills": "homarus.skills.settings:SkillSettings",
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
-    "agents.defaults.subagents": "homarus.agent.subagents:SubagentSettings",
+    "agents.defaults.subagents": "homarus.subagents.child:SubagentSettings",
     "session": "homarus.sessions.settings:SessionSettings",
-    "commands": "homarus.agent.commands.settings:CommandSettings",
+    "commands": "homarus.commands.settings:CommandSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",
     "agents.defaults.compaction": "homarus.context.settings:CompactionSettings",
     "agents.defaults.contextPruning": "homarus.context.settings:PruningSettings",
@@ -44,11 +42,12 @@ BLOCKS: dict[str, str] = {
     "tools": "homarus.tools.policy:PolicySettings",
     "tools.exec": "homarus.tools.gate:ExecSettings",
     "tools.exec#processes": "homarus.tools.processes:ProcessSettings",
+    "tools.exec#patch": "homarus.tools.settings:PatchSwitch",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.settings:WebSettings",
     "tools.elevated": "homarus.tools.wish:ElevatedSettings",
-    "tools.sessions": "homarus.gateway.offers.visible:VisibilitySettings",
-    "tools.agentToAgent": "homarus.gateway.offers.visible:PeerSettings",
+    "tools.sessions": "homarus.runtime.tool_backends.visibility:VisibilitySettings",
+    "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
 }
@@ -57,7 +56,7 @@ _DEFAULTS = ("agents", "defaults")
 
 
 # What holds blocks, or is read by hand, and must have this shape for anything below it to count.
-_SHAPES: dict[str, tuple[type, str]] = {
+SHAPES: dict[str, tuple[type, str]] = {
     **{
         ".".join(path.split(".")[:size]): (dict, "an object")
         for path in BLOCKS
@@ -96,15 +95,13 @@ def validate(config: Config) -> list[Problem]:
                 agent.block(format_path(steps[len(_DEFAULTS) :]), into)
     for path, keys in known.items():
         _misspelt(config, path, keys)
-    for name, (kind, words) in _SHAPES.items():
-        value = lookup(config.raw, tuple(name.split(".")))
-        if value is not None and not isinstance(value, kind):
-            config.report("error", tuple(name.split(".")), f"must be {words}", "nothing in it counts until then")
     for source in config.source.all() if config.source else ():
         for line, key in source.written_twice():
             cure = "keep one of them; the last one counts"
             config.record(Problem("warning", str(source.path), line, key, "is written twice", cure))
-    for path in _markers(config.document, ()):
+    from homarus.config.redact import MARKER
+
+    for path in _markers(config.document, (), MARKER):
         config.report("error", path, "holds the marker that stands for a hidden secret", "write the real value here")
     return config.problems
 
@@ -121,22 +118,25 @@ def _instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyP
 
 
 def _misspelt(config: Config, path: KeyPath, known: set[str]) -> None:
+    import difflib
+
     # Unknown keys are somebody else's and stay unmentioned, unless one is nearly a key of ours.
     value = lookup(config.document, path)
     if not isinstance(value, dict):
         return
     for key in value.keys() - known:
         near = difflib.get_close_matches(key, known - value.keys(), n=1, cutoff=0.85)
-        if near:
+        told = format_path(config.written((*path, key)))
+        if near and not any(problem.key == told for problem in config.problems):
             config.report("warning", (*path, key), "is no key that is used here", f"did you mean '{near[0]}'?")
 
 
-def _markers(value: Any, path: KeyPath) -> Iterator[KeyPath]:
+def _markers(value: Any, path: KeyPath, marker: str) -> Iterator[KeyPath]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _markers(inner, (*path, key))
+            yield from _markers(inner, (*path, key), marker)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _markers(inner, (*path, index))
-    elif value == MARKER:
+            yield from _markers(inner, (*path, index), marker)
+    elif value == marker:
         yield path

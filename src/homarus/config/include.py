@@ -38,8 +38,7 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """Return the text, in which bytes that are no UTF-8 survive a round trip."""
-        return self.data.decode("utf-8", "surrogateescape")
+        return self.data.decode("utf-8")
 
     @cached_property
     def tree(self) -> Node | None:
@@ -134,13 +133,16 @@ class Reader:
             return None
         source = Source(path, found.data)
         try:
-            text = found.data.decode("utf-8")
+            text = source.text
         except UnicodeDecodeError as problem:
             line = found.data[: problem.start].count(b"\n") + 1
-            self._problem(path, line, "", "holds bytes that are no UTF-8", "save it as UTF-8", severity="warning")
-            text = found.data.decode("utf-8", "replace")
+            self._problem(path, line, "", "holds bytes that are no UTF-8", "save it as UTF-8")
+            return None
+        if is_blank(text):
+            self._problem(path, 1, "", "is empty", "write { } into it if no setting is meant")
+            return None
         try:
-            source.document = {} if is_blank(text) else parse(text)
+            source.document = parse(text)
         except ScanError as problem:
             line, column = line_and_column(text, problem.offset)
             self._problem(path, line, "", f"{problem.message} (column {column})", "correct that line")
@@ -203,8 +205,8 @@ class Reader:
         where = (*path, INCLUDE)
         self._problem(source.path, source.line(where), format_path(where), message, cure)
 
-    def _problem(self, path: Path, line: int, key: str, message: str, cure: str, *, severity: Any = "error") -> None:
-        self.problems.append(Problem(severity, str(path), line, key, message, cure))
+    def _problem(self, path: Path, line: int, key: str, message: str, cure: str) -> None:
+        self.problems.append(Problem("error", str(path), line, key, message, cure))
 
 
 _NOTHING: Any = object()

@@ -70,7 +70,7 @@ class AgentConfig:
 class Config:
     """A loaded configuration. `raw` is what the user wrote; everything else reads the canonical `document`."""
 
-    def __init__(self, content: Content, *, notify: Notify | None = None) -> None:
+    def __init__(self, content: Content) -> None:
         self.paths = content.paths
         self.authored = content.authored
         self.raw = content.raw
@@ -78,7 +78,9 @@ class Config:
         self.source = content.source
         self.fallback = content.fallback
         self.problems: list[Problem] = []
-        self._notify = notify
+        # What must be mended before anything may run on this; set by `inspect_config`.
+        self.unusable: Problem | None = None
+        self._notify: Notify | None = None
         self._programs: dict[str, str] = {}
         self._blocks: dict[tuple[KeyPath, type], tuple[Any, Any]] = {}
         for problem in content.problems:
@@ -240,6 +242,13 @@ class Config:
         written = self.written(path)
         file, line = self.locate(written)
         self.record(Problem(severity, file, line, format_path(written), message, cure))
+
+    def listen(self, notify: Notify | None) -> None:
+        """Tell `notify` of every problem that is known, and of each that is found from now on."""
+        self._notify = notify
+        if notify:
+            for problem in self.problems:
+                notify(problem)
 
     def record(self, problem: Problem) -> None:
         """Record a problem whose place is known already."""

@@ -6,8 +6,6 @@ was asked for, where it would add an error, and, at the moment of writing, where
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +16,12 @@ import msgspec
 from homarus.config.edit import apply_data, parse_text, same, set_value, unset_value
 from homarus.config.include import INCLUDE, Source
 from homarus.config.keypath import KeyPath, as_index, format_path, lookup
-from homarus.config.load import Config, load_config, reader_for, remember_good
+from homarus.config.load import Config, inspect_config, reader_for, refuse_lost, remember_good
 from homarus.config.migrate import canonical
 from homarus.config.redact import restore
 from homarus.config.report import Problem
 from homarus.config.scan import find
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.storage.faults import explained
 
 _NOTHING: Any = object()
 
@@ -91,6 +88,8 @@ class Planner:
                 f"{broken.where}: {broken.message}; nothing was written",
                 cure=broken.cure or "correct it with 'homarus config edit' first",
             )
+        if source is None:
+            refuse_lost(self.config.paths, self.env)
         return source, document
 
     def _simple(self, operation: Operation) -> Iterator[Operation]:
@@ -144,7 +143,7 @@ class Planner:
             changed = set_value(text, local, value)
             self.document = apply_data(self.document, step.path, value)
         self.before.setdefault(path, owner.data if owner else None)
-        self.overlay[path] = changed.encode("utf-8", "surrogateescape")
+        self.overlay[path] = changed.encode()
 
 
 def choose(source: Source, path: KeyPath) -> tuple[Source, KeyPath]:
@@ -170,57 +169,61 @@ def introduced(config: Config, env: Mapping[str, str], changes: Sequence[FileCha
     def key(problem: Problem) -> tuple[str, str, str]:
         return problem.severity, problem.key, problem.message
 
-    known = {key(problem) for problem in validate(load_config(config.paths, env))}
+    known = {key(problem) for problem in validate(inspect_config(config.paths, env))}
     overlay = {change.path: change.after for change in changes}
-    after = validate(load_config(config.paths, env, overlay=overlay))
+    after = validate(inspect_config(config.paths, env, overlay=overlay))
     return [problem for problem in after if problem.severity == "error" and key(problem) not in known]
 
 
 def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> list[Path]:
     """Write the changes, each file atomically and with a backup, and return the backups. All or nothing is checked first."""
-    from homarus.storage.atomic import backup, create_new, ensure_dir, write_atomic
-
-    backups = []
-    ensure_dir(config.paths.config_path.parent)
-    with _alone(config.paths.config_path.parent):
-        for change in changes:
-            if read_or_none(change.path) != change.before:
-                raise _changed(change.path)
-        for change in changes:
-            if change.before is None:
-                if not create_new(change.path, change.after):
-                    raise _changed(change.path)
-                continue
-            kept = backup(change.path)
-            if kept is not None:
-                backups.append(kept)
-            write_atomic(change.path, change.after)
-    remember_good(load_config(config.paths, env), env, explicit=True)
-    return backups
+    with alone(config):
+        return write_alone(config, env, changes)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other writers of ours out between the last look and the write; the lock is the folder itself and leaves no file."""
-    with explained("lock", folder):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+def alone(config: Config) -> Iterator[None]:
+    """Keep other writers of ours out from the plan to the write, so that of many changes at once none is refused."""
+    from homarus.storage.atomic import ensure_dir
+    from homarus.storage.locks import alone_in
+
+    ensure_dir(config.paths.config_path.parent)
+    with alone_in(config.paths.config_path.parent):
         yield
-    finally:
-        os.close(descriptor)
+
+
+def write_alone(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> list[Path]:
+    """Do what `write` does, for a caller that is `alone` already."""
+    from homarus.storage.atomic import backup, create_new, write_atomic
+
+    backups = []
+    for change in changes:
+        if read_or_none(change.path) != change.before:
+            raise _changed(change.path)
+    for change in changes:
+        if change.before is None:
+            if not create_new(change.path, change.after):
+                raise _changed(change.path)
+            continue
+        kept = backup(change.path)
+        if kept is not None:
+            backups.append(kept)
+        write_atomic(change.path, change.after)
+    remember_good(inspect_config(config.paths, env), explicit=True)
+    return backups
 
 
 def change(config: Config, env: Mapping[str, str], operations: Sequence[Operation]) -> tuple[FileChange, ...]:
     """Plan, check and write in one go; for commands that set things up. Raises ConfigError before anything is written."""
-    changes = Planner(config, env).changes(operations)
-    wrong = introduced(config, env, changes) if changes else []
-    if wrong:
-        raise ConfigError(
-            f"this change would break the configuration: {wrong[0].key}: {wrong[0].message}", cure=wrong[0].cure
-        )
-    if changes:
-        write(config, env, changes)
+    with alone(config):
+        changes = Planner(config, env).changes(operations)
+        wrong = introduced(config, env, changes) if changes else []
+        if wrong:
+            raise ConfigError(
+                f"this change would break the configuration: {wrong[0].key}: {wrong[0].message}", cure=wrong[0].cure
+            )
+        if changes:
+            write_alone(config, env, changes)
     return changes
 
 

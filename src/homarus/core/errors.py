@@ -30,11 +30,12 @@ class StorageError(HomarusError):
 
 
 class Locked(StorageError):
-    """Another process owns this file. Carries its pid where it is known."""
+    """Another process owns this file. Carries its pid where it is known; `ours` says that it is one of homarus."""
 
-    def __init__(self, message: str, *, pid: int | None = None, cure: str = "") -> None:
+    def __init__(self, message: str, *, pid: int | None = None, cure: str = "", ours: bool = True) -> None:
         super().__init__(message, cure=cure)
         self.pid = pid
+        self.ours = ours
 
 
 class ModelFailure(StrEnum):
@@ -81,29 +82,9 @@ class ToolError(HomarusError):
     """The model acts: the text tells it how to call the tool right."""
 
 
-class NeedsApproval(HomarusError):
-    """A human acts: this exact action waits for a decision."""
-
-    def __init__(self, message: str, *, approval_id: str, cure: str = "") -> None:
-        super().__init__(message, cure=cure)
-        self.approval_id = approval_id
-
-
 class Denied(HomarusError):
     """Nobody acts: policy said no, and asking again will not change it."""
 
 
-class BudgetExceeded(HomarusError):
-    """The run stops: calls, tokens, money or time are spent."""
-
-
 class Cancelled(HomarusError):
     """The run stops: somebody asked for it."""
-
-
-class DeliveryError(HomarusError):
-    """The outbox acts: try again after `retry_after` seconds, or give up when it is None."""
-
-    def __init__(self, message: str, *, retry_after: float | None = None, cure: str = "") -> None:
-        super().__init__(message, cure=cure)
-        self.retry_after = retry_after

@@ -39,6 +39,7 @@ _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "ra
 
 FETCH = ToolSpec(
     name="web_fetch",
+    order=110,
     summary="read a web page",
     description="Fetch a public web page as text.",
     parameters={
@@ -49,6 +50,7 @@ FETCH = ToolSpec(
 )
 SEARCH = ToolSpec(
     name="web_search",
+    order=100,
     summary="search the web",
     description="Search the web; returns titles, addresses and snippets.",
     parameters={
