@@ -227,13 +227,15 @@ async def test_a_tunnel_to_an_ipv6_address_is_asked_for_in_brackets():
         writer.close()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    client = HttpClient(proxies=Proxies(https=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    client = HttpClient(proxies=Proxies(https=f"http://me:p%40ss@127.0.0.1:{server.sockets[0].getsockname()[1]}"))
     with pytest.raises(Refused):
-        await get("https://[2001:db8::1]/v1", client)
+        await get("https://[2001:db8::1]/v1", client, authorization="Bearer key")
     await client.aclose()
     server.close()
     assert asked[0].startswith(b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\n")
     assert b"Host: [2001:db8::1]:443\r\n" in asked[0]
+    assert b"Proxy-Authorization: Basic " + base64.b64encode(b"me:p@ss") in asked[0]
+    assert b"Bearer key" not in asked[0], "the key is the server's, not the proxy's"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("socksio") is None, reason="socksio speaks to SOCKS proxies")

@@ -23,6 +23,7 @@ from homarus.models.registry import Registry
 from homarus.models.rotation import Credential, Pin
 from homarus.models.select import Chain
 from homarus.models.settings import AuthSettings
+from homarus.models.wire import unreasoned
 from homarus.storage.cache import BoundedCache
 
 ClientEvent = StreamEvent | ModelCalled | Notice
@@ -136,6 +137,8 @@ class ModelClient:
             return _only(state.stop(problem))
         if request.model != state.ref.model or request.thinking != state.level:
             request = replace(request, model=state.ref.model, thinking=state.level)
+        if state.bare:
+            request = replace(request, messages=tuple(map(unreasoned, request.messages)))
         return provider.stream(request, cancel=cancel)
 
     async def _current(self, credential: Credential, cancel: Cancel) -> Credential:

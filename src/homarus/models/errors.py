@@ -272,3 +272,8 @@ def retry_after(headers: Mapping[str, str], text: str, now: datetime | None = No
 def exhausted(error: ModelError) -> bool:
     """Say whether a rate limit is a used-up day, week or month: waiting a minute will not help."""
     return error.kind is F.RATE_LIMIT and _says("windows", error.message)
+
+
+def about_history(error: ModelError) -> bool:
+    """Say whether a server complains of reasoning in the history (an old signature), not of the level that was asked for."""
+    return error.kind is F.THINKING_LEVEL and _says("thinking_blocks", error.message)

@@ -54,6 +54,8 @@ class FailoverState:
         self._position = position
         self._tried: failover.Tried | None = None
         self._index = 0
+        # Whether the history goes out without its reasoning, because the server does not take it back.
+        self.bare = False
         self.ref = self._chain.models[position]
         self.key = self.ref.key
         self._credentials = self._lookups.credentials(self.ref, self._pin)
@@ -94,7 +96,11 @@ class FailoverState:
 
         `called` is false for a model that was not even asked, `shown` true when some of its words were passed on.
         """
+        from homarus.models.errors import about_history
+
         step = self._decide(error) if called else self._next_model()
+        if isinstance(step, failover.LowerLevel) and not self.bare and about_history(error):
+            self.bare, step = True, failover.LowerLevel(self.level)
         notices = self._notices(step, error, shown=shown)
         leaving = isinstance(step, failover.NextCredential | failover.NextModel | failover.GiveUp)
         if called and leaving and not (error.kind is ModelFailure.TIMEOUT and shown):

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from homarus.core.messages import Assistant, Message, Part, Text, User
+from homarus.core.messages import Assistant, Message, Part, Text, Thinking, User
 from homarus.core.text import neutralize
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest
@@ -49,6 +49,13 @@ def closing(rest: dict[str, Any]) -> bytes:
 def wrote(message: Assistant, api: str, info: ModelInfo) -> bool:
     """Say whether this very model wrote a message, over this protocol: signed reasoning may go back to nobody else."""
     return (message.api, message.provider, message.model) == (api, info.provider, info.id)
+
+
+def unreasoned(message: Message) -> Message:
+    """Return a message without the reasoning that stands in it."""
+    if not isinstance(message, Assistant) or not any(isinstance(part, Thinking) for part in message.parts):
+        return message
+    return replace(message, parts=tuple(part for part in message.parts if not isinstance(part, Thinking)))
 
 
 def inert(message: Message) -> Message:
