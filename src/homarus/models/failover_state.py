@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,8 +10,8 @@ from msgspec.structs import replace
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import Notice
-from homarus.core.later import later
 from homarus.core.messages import Assistant, StopReason
+from homarus.models import failover
 from homarus.models.auth import AuthStore
 from homarus.models.info import ModelInfo
 from homarus.models.levels import nearest, weaker
@@ -22,19 +21,11 @@ from homarus.models.rotation import Credential, Pin
 from homarus.models.select import Chain
 from homarus.storage.cache import BoundedCache
 
-if TYPE_CHECKING:
-    from homarus.models import failover
-else:
-    failover = later("homarus.models.failover")
-
-
 # A rest that ends this soon is not worth another model.
 NEARLY_AWAKE_MS = 10_000
 
 
-class Means(Struct, frozen=True):
-    """What a walk looks things up with."""
-
+class Lookups(Struct, frozen=True):
     auth: AuthStore
     clock: Clock
     info: Callable[[ModelRef], ModelInfo]
@@ -44,13 +35,13 @@ class Means(Struct, frozen=True):
     levels: BoundedCache[tuple[str, str], str]
 
 
-class Walk:
+class FailoverState:
     """One request's way: `ref`, `credential` and `level` say what to try now, `failed` moves on."""
 
     def __init__(
-        self, means: Means, wanted: str, chain: Chain, *, pin: Pin | None = None, deadline: float | None = None
+        self, lookups: Lookups, wanted: str, chain: Chain, *, pin: Pin | None = None, deadline: float | None = None
     ) -> None:
-        self._means = means
+        self._lookups = lookups
         self._chain = chain
         self._wanted = wanted
         self._pin = pin
@@ -63,26 +54,26 @@ class Walk:
         self._position = position
         self._tried: failover.Tried | None = None
         self._index = 0
+        # Whether the history goes out without its reasoning, because the server does not take it back.
+        self.bare = False
         self.ref = self._chain.models[position]
         self.key = self.ref.key
-        self._credentials = self._means.credentials(self.ref, self._pin)
+        self._credentials = self._lookups.credentials(self.ref, self._pin)
         self.level = self._fitting()
 
     @property
     def credential(self) -> Credential:
-        """Return what the current model is called with."""
         return self._credentials[self._index]
 
     @property
     def models_left(self) -> int:
-        """Return how many models of the chain come after this one."""
         return len(self._chain.models) - self._position - 1
 
     def _fitting(self) -> str:
-        known = self._means.levels.get((self.key, self._wanted))
+        known = self._lookups.levels.get((self.key, self._wanted))
         if known is None:
-            known = _fitted(self._wanted, self._means.info(self.ref))
-            self._means.levels.put((self.key, self._wanted), known)
+            known = _fitted(self._wanted, self._lookups.info(self.ref))
+            self._lookups.levels.put((self.key, self._wanted), known)
         return known
 
     def blocked(self) -> ModelError | None:
@@ -94,26 +85,29 @@ class Walk:
         return None
 
     def _rests(self, credential: Credential) -> bool:
-        now = epoch_ms(self._means.clock.now())
-        return self._means.auth.stats(credential.id).resting_until(self.ref.model, now) > now + NEARLY_AWAKE_MS
+        now = epoch_ms(self._lookups.clock.now())
+        return self._lookups.auth.stats(credential.id).resting_until(self.ref.model, now) > now + NEARLY_AWAKE_MS
 
-    def succeeded(self, now: int | None = None) -> None:
-        """Note that the current credential works; `now` spares asking the clock."""
-        self._means.auth.succeeded(self._credentials[self._index], now)
+    def succeeded(self) -> None:
+        self._lookups.auth.succeeded(self.credential)
 
     def failed(self, error: ModelError, *, called: bool, shown: bool) -> tuple[failover.Step, list[Notice]]:
         """Decide what follows a failure and move there; return the step and what people should know about it.
 
         `called` is false for a model that was not even asked, `shown` true when some of its words were passed on.
         """
+        from homarus.models.errors import about_history
+
         step = self._decide(error) if called else self._next_model()
+        if isinstance(step, failover.LowerLevel) and not self.bare and about_history(error):
+            self.bare, step = True, failover.LowerLevel(self.level)
         notices = self._notices(step, error, shown=shown)
         leaving = isinstance(step, failover.NextCredential | failover.NextModel | failover.GiveUp)
         if called and leaving and not (error.kind is ModelFailure.TIMEOUT and shown):
-            self._means.auth.failed(self.credential, error.kind, self.ref.model)
+            self._lookups.auth.failed(self.credential, error.kind, self.ref.model)
         if isinstance(step, failover.LowerLevel):
             self.level = step.level
-            self._means.levels.put((self.key, self._wanted), step.level)
+            self._lookups.levels.put((self.key, self._wanted), step.level)
         elif isinstance(step, failover.NextCredential):
             self._index += 1
         elif isinstance(step, failover.NextModel):
@@ -124,10 +118,10 @@ class Walk:
         left = failover.Left(
             credentials=len(self._credentials) - self._index - 1,
             models=self.models_left,
-            weaker_level=weaker(self.level, self._means.info(self.ref).levels),
-            now=self._means.clock.monotonic(),
+            weaker_level=weaker(self.level, self._lookups.info(self.ref).levels),
+            now=self._lookups.clock.monotonic(),
             deadline=self._deadline,
-            dice=self._means.dice(),
+            dice=self._lookups.dice(),
         )
         step, self._tried = failover.decide(_failure(error), self._tried or failover.Tried(), left)
         return step
@@ -149,11 +143,10 @@ class Walk:
         return notices
 
     def stop(self, error: ModelError) -> Stop:
-        """Return an end that no provider made."""
         aborted = error.kind is ModelFailure.ABORTED
         message = Assistant(
             parts=(),
-            timestamp=epoch_ms(self._means.clock.now()),
+            timestamp=epoch_ms(self._lookups.clock.now()),
             provider=self.ref.provider,
             model=self.ref.model,
             stop_reason=StopReason.ABORTED if aborted else StopReason.ERROR,

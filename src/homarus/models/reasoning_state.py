@@ -16,9 +16,7 @@ from homarus.models.wire import encode
 _JOINED = ("text", "summary", "data")
 
 
-class Carrier:
-    """Collects the opaque data of one reply."""
-
+class ReasoningState:
     def __init__(self) -> None:
         self._details: list[dict[str, Any]] = []
         self._extra: dict[int, Any] = {}
@@ -30,10 +28,15 @@ class Carrier:
                 continue
             last = self._details[-1] if self._details else None
             if last and (last.get("type"), last.get("index")) == (item.get("type"), item.get("index")):
-                joined = {key: last.get(key, "") + item[key] for key in _JOINED if isinstance(item.get(key), str)}
+                joined = {key: f"{last.get(key) or ''}{item[key]}" for key in _JOINED if isinstance(item.get(key), str)}
                 self._details[-1] = {**last, **{k: v for k, v in item.items() if v is not None}, **joined}
             else:
                 self._details.append(item)
+
+    @staticmethod
+    def words(items: Any) -> str:
+        found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        return "".join(str(item.get("text") or item.get("summary") or "") for item in found)
 
     def hang(self, index: int, content: Any) -> None:
         """Take what a server hung on one tool call."""
