@@ -158,7 +158,7 @@ def test_a_change_the_checks_refuse(config: Path, capsys) -> None:
 def test_validate(config: Path, capsys) -> None:
     assert run(["config", "validate"]) == 0
     assert "ok" in capsys.readouterr().out
-    config.write_text('{\n  env: { vars: 5 },\n  x: "${NOT_SET_ANYWHERE}",\n}')
+    config.write_text('{\n  env: { vars: 5 },\n  logging: { file: "${NOT_SET_ANYWHERE}" },\n}')
     assert run(["config", "validate"]) == 78
     out = capsys.readouterr().out
     assert "~/.openclaw/openclaw.json:2" in out
@@ -166,7 +166,7 @@ def test_validate(config: Path, capsys) -> None:
     assert "NOT_SET_ANYWHERE" in out
     assert run(["config", "validate", "--json"]) == 78
     found = json.loads(capsys.readouterr().out)
-    assert (found["ok"], [p["severity"] for p in found["problems"]]) == (False, ["error", "warning"])
+    assert (found["ok"], [p["severity"] for p in found["problems"]]) == (False, ["error", "warning", "info"])
     config.write_text("{ broken")
     assert run(["config", "validate"]) == 78
 

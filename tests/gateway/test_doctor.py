@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.config.load import load_config
+from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
 from homarus.gateway.doctor.examine import examine
@@ -43,7 +43,7 @@ def home(state: Path, text: str | None = None) -> Home:
         (state / "openclaw.json").write_text(text)
         (state / "openclaw.json").chmod(0o600)
     env = {"HOME": str(state.parent), "PATH": os.environ["PATH"]}
-    return Home(load_config(resolve_paths(env), env), env, ManualClock(NOW))
+    return Home(inspect_config(resolve_paths(env), env), env, ManualClock(NOW))
 
 
 def bad(findings: list[Finding]) -> list[str]:
@@ -179,7 +179,7 @@ def test_looking_changes_nothing(state: Path) -> None:
 def test_a_file_where_the_home_should_be_is_an_error(tmp_path: Path):
     (tmp_path / ".openclaw").write_text("not a folder")
     env = {"HOME": str(tmp_path)}
-    home = Home(load_config(resolve_paths(env), env), env, ManualClock(NOW))
+    home = Home(inspect_config(resolve_paths(env), env), env, ManualClock(NOW))
     (finding,) = check_state(home)
     assert (finding.check, finding.severity) == ("state.no_folder", Severity.ERROR)
 
@@ -189,6 +189,6 @@ def test_a_check_that_may_not_look_says_where_and_what_helps(state: Path):
         raise PermissionError(13, "Permission denied", "/closed/door")
 
     env = {"HOME": str(state.parent)}
-    (finding,) = examine(Home(load_config(resolve_paths(env), env), env, ManualClock(NOW)), [check_closed])
+    (finding,) = examine(Home(inspect_config(resolve_paths(env), env), env, ManualClock(NOW)), [check_closed])
     assert finding.message == "cannot look at /closed/door: Permission denied"
     assert "chmod" in finding.cure

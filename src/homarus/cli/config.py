@@ -181,7 +181,7 @@ def patch(
 def validate(app: App, as_json: bool) -> None:
     """Check everything the program will read at start; ends with code 78 if something is wrong.
 
-    Unknown keys are nobody's fault: they are kept and not mentioned, unless one is nearly a known key.
+    Every key without effect is listed: mistyped, unknown, or known to OpenClaw and not used here. All of them are kept.
     """
     from homarus.config.blocks import validate as check
     from homarus.config.report import HEADERS, has_errors, table_rows
@@ -193,7 +193,7 @@ def validate(app: App, as_json: bool) -> None:
         app.out.json({"ok": not bad, "file": str(app.paths.config_path), "problems": plain(problems)})
     elif problems:
         app.out.table(table_rows(problems, home=str(app.paths.home)), HEADERS)
-    else:
+    if not as_json and not bad:
         app.out.line(f"{app.paths.config_path}: {app.out.style('ok', 'green')}")
     if bad:
         raise click.exceptions.Exit(CONFIGURATION)

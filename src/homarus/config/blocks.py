@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from homarus.config.keypath import KeyPath, format_path, lookup
-from homarus.config.report import Problem
+from homarus.config.report import Problem, Severity
 from homarus.config.view import Config
 
+if TYPE_CHECKING:
+    from homarus.config.known import Finding
+
+_CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
@@ -49,6 +51,12 @@ BLOCKS: dict[str, str] = {
     "tools.agentToAgent": "homarus.gateway.offers.visible:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
+    "agents.defaults.heartbeat": "homarus.config.settings:HeartbeatSettings",
+    **{
+        f"channels.*{account}{chat}": "homarus.tools.policy:Rules"
+        for account in ("", ".accounts.*")
+        for chat in (".tools", *(f".{kind}.*.{key}" for kind in _CHATS for key in ("tools", "toolsBySender.*")))
+    },
 }
 
 _DEFAULTS = ("agents", "defaults")
@@ -81,19 +89,19 @@ def path_of(name: str) -> KeyPath:
 
 def validate(config: Config) -> list[Problem]:
     """Check every block and return all problems of the configuration; start, `config validate` and `doctor` call this."""
-    known: dict[KeyPath, set[str]] = {}
+    from homarus.config.known import known_tree, without_effect
+
     for name in BLOCKS:
         into, steps = load_block(name), path_of(name)
-        for path in _instances(config.document, steps):
+        for path in instances(config.document, steps):
             value = lookup(config.document, path)
             if value is not None:
                 config.convert_block(value, into, path)
-                known.setdefault(path, set()).update(field.encode_name for field in msgspec.structs.fields(into))
         if steps[: len(_DEFAULTS)] == _DEFAULTS:
             for agent in config.agents:
                 agent.block(format_path(steps[len(_DEFAULTS) :]), into)
-    for path, keys in known.items():
-        _misspelt(config, path, keys)
+    for found in without_effect(config.document, known_tree()):
+        _name(config, found)
     for source in config.source.all() if config.source else ():
         for line, key in source.written_twice():
             cure = "keep one of them; the last one counts"
@@ -105,28 +113,31 @@ def validate(config: Config) -> list[Problem]:
     return config.problems
 
 
-def _instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyPath]:
+def instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the paths that a pattern with `*` in it stands for in this document."""
     if not steps:
         yield at
     elif steps[0] == "*":
         table = lookup(document, at)
         for name in table if isinstance(table, dict) else ():
-            yield from _instances(document, steps[1:], (*at, name))
+            yield from instances(document, steps[1:], (*at, name))
     else:
-        yield from _instances(document, steps[1:], (*at, steps[0]))
+        yield from instances(document, steps[1:], (*at, steps[0]))
 
 
-def _misspelt(config: Config, path: KeyPath, known: set[str]) -> None:
-    import difflib
+def _name(config: Config, found: Finding) -> None:
+    from homarus.config.restrict import restricts
 
-    # Unknown keys are somebody else's and stay unmentioned, unless one is nearly a key of ours.
-    value = lookup(config.document, path)
-    if not isinstance(value, dict):
-        return
-    for key in value.keys() - known:
-        near = difflib.get_close_matches(key, known - value.keys(), n=1, cutoff=0.85)
-        if near:
-            config.report("warning", (*path, key), "is no key that is used here", f"did you mean '{near[0]}'?")
+    written = config.written(found.path)
+    if lookup(config.raw, written) is None and found.path not in config.origins:
+        return  # not of this file: a variable of the environment put it there
+    if found.near:
+        config.report("warning", found.path, "is no key that is known here", f"did you mean '{found.near}'?")
+    elif found.reason:
+        severity: Severity = "warning" if restricts(found.path) else "info"
+        config.report(severity, found.path, f"has no effect here: {found.reason}", "it is kept as it is")
+    else:
+        config.report("warning", found.path, "is no key that is known here and has no effect", "it is kept as it is")
 
 
 def _markers(value: Any, path: KeyPath, marker: str) -> Iterator[KeyPath]:

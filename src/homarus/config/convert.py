@@ -132,6 +132,8 @@ def _salvage_map(value: dict[str, Any], item: Any, report: Report, path: KeyPath
             found[key] = _salvage(inner, item, report, (*path, key))
         except Unfit as problem:
             report((*path, key), str(problem))
+            if hasattr(item, "disabled"):
+                found[key] = item.disabled()
     return found
 
 

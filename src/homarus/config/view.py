@@ -128,6 +128,11 @@ class Config:
                     return moved
         return canonical(path)
 
+    @property
+    def origins(self) -> Mapping[KeyPath, KeyPath]:
+        """Return where the user wrote what the canonical form has in another place."""
+        return self._draft.origins
+
     def block(self, path: str, into: type[T]) -> T:
         """Return a typed block; a bad value is reported and falls back, or disables the block where its class says so."""
         return self.convert_block(self.get(path), into, parse_path(path))

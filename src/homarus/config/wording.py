@@ -35,11 +35,23 @@ def reason(problem: msgspec.ValidationError, into: Any) -> str:
         names = list(dict.fromkeys(_choices(into)))
         return f"{chosen} is none of {', '.join(names)}" if names else f"{chosen} is not known here"
     match = _EXPECTED.fullmatch(text)
+    if "matching regex" in text:
+        return f"must be {' or '.join(_described(into)) or 'written differently'}"
     if match is None:
         return text
     kinds = [_KINDS.get(kind, kind) for kind in match[1].split(" | ")]
     wanted = " or ".join(dict.fromkeys(kinds)) + match[2]
     return f"must be {wanted}" + (f", not {_GIVEN.get(match[3], match[3])}" if match[3] else "")
+
+
+def _described(into: Any) -> Iterator[str]:
+    """Yield what texts that must look a certain way are, in the words of their owner."""
+    if typing.get_origin(into) is typing.Annotated:
+        yield from (
+            meta.description for meta in into.__metadata__ if isinstance(meta, msgspec.Meta) and meta.description
+        )
+    for part in typing.get_args(into):
+        yield from _described(part)
 
 
 def _choices(into: Any) -> Iterator[str]:
