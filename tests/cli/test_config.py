@@ -331,3 +331,21 @@ def test_an_editor_that_cannot_be_understood_is_a_usage_error(config: Path, caps
     monkeypatch.setenv("VISUAL", "vi 'unfinished")
     assert run(["config", "edit"]) == 2
     assert "EDITOR cannot be understood" in capsys.readouterr().err
+
+
+def test_twelve_changes_at_once_are_all_made(config: Path) -> None:
+    line = [sys.executable, "-m", "homarus", "config", "set"]
+    started = [
+        subprocess.Popen([*line, f"env.vars.K{number}", f"v{number}"], stdout=subprocess.DEVNULL)
+        for number in range(12)
+    ]
+    assert [process.wait(timeout=120) for process in started] == [0] * 12
+    assert run(["config", "validate"]) == 0
+    assert all(f"K{number}: " in config.read_text() for number in range(12))
+
+
+def test_a_change_that_looks_mistyped_is_made_and_said(config: Path, capsys) -> None:
+    assert run(["config", "set", "agents.default.model", "a/b"]) == 0
+    assert "did you mean 'defaults'" in capsys.readouterr().err
+    assert run(["config", "set", "tools.denny", '["exec"]']) == 78
+    assert "did you mean 'deny'" in capsys.readouterr().err

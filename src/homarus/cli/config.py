@@ -15,7 +15,7 @@ from homarus.cli.options import json_option, pass_app
 from homarus.core.errors import ConfigError, HomarusError
 
 if TYPE_CHECKING:
-    from homarus.config.load import Config
+    from homarus.config.load import Config, Problem
     from homarus.config.write import FileChange, Operation
 
 CONFIGURATION = 78
@@ -306,21 +306,19 @@ def parse_value(text: str, *, strict: bool = False) -> Any:
 
 
 def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: bool, as_json: bool) -> None:
-    from homarus.config.write import Planner, introduced, write
+    from homarus.config.write import Refused, change
 
-    config = _load(app)
-    changes = Planner(config, app.env).changes(operations)
-    wrong = introduced(config, app.env, changes) if changes else []
-    if wrong and not force:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise ConfigError(
-            f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
-        )
-    backups = write(config, app.env, changes) if changes and not dry_run else []
-    report(app, changes, backups, dry_run=dry_run, as_json=as_json)
+    def warn(problem: Problem) -> None:
+        app.out.warn(str(problem))
+
+    try:
+        done = change(_load(app), app.env, operations, literal=True, force=force, dry_run=dry_run, notify=warn)
+    except Refused as problem:
+        raise ConfigError(problem.message, cure=f"{problem.cure}; --force writes it all the same") from None
+    report(app, done, dry_run=dry_run, as_json=as_json)
 
 
-def report(app: App, changes: Sequence[FileChange], backups: Sequence[Path], *, dry_run: bool, as_json: bool) -> None:
+def report(app: App, changes: Sequence[FileChange], *, dry_run: bool, as_json: bool) -> None:
     """Print what changed, as a diff without secrets."""
     if as_json:
         app.out.json(
@@ -328,7 +326,7 @@ def report(app: App, changes: Sequence[FileChange], backups: Sequence[Path], *, 
                 "ok": True,
                 "dryRun": dry_run,
                 "files": [str(change.path) for change in changes],
-                "backups": [str(path) for path in backups],
+                "backups": [str(change.backup) for change in changes if change.backup],
                 "diff": "".join(change.diff for change in changes),
             }
         )

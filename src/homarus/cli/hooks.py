@@ -159,15 +159,14 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
 
 
 def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
-    from homarus.config.write import Operation, Planner, write
+    from homarus.config.write import Operation, change
 
     config = app.config
     key = next((key for key in (hook.key, hook.name) if config.lookup(("hooks", "internal", "entries", key))), hook.key)
     wishes = [Operation("set", ("hooks", "internal", "entries", key, "enabled"), on)]
     if on and config.get("hooks.internal.enabled") is False:
         wishes.append(Operation("set", ("hooks", "internal", "enabled"), True))
-    changes = Planner(config, app.env).changes(wishes)
-    write(config, app.env, changes)
+    changes = change(config, app.env, wishes)
     if as_json:
         app.out.json({"name": hook.name, "enabled": on, "changed": bool(changes)})
         return
