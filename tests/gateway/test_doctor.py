@@ -83,8 +83,12 @@ def test_a_workspace_that_nobody_uses_is_named(state: Path) -> None:
     for name in ("workspace", "workspace-old"):
         (state / name).mkdir()
         (state / name / "AGENTS.md").write_text("x")
+    older = state.parent / "openclaw"
+    older.mkdir()
+    (older / "AGENTS.md").write_text("x")
     findings = check_workspaces(home(state, "{}"))
-    assert bad(findings) == ["workspace.extra"]
+    assert bad(findings) == ["workspace.extra", "workspace.extra"]
+    assert str(older) in [finding.path for finding in findings]
     assert findings[0].path.endswith("workspace-old")
 
 

@@ -40,6 +40,13 @@ def test_the_seeds_form_with_its_invocation_block():
     assert found.requires.env == ("GITHUB_TOKEN",)
     assert found.primary_env == "node"
     assert not found.model_invocable
+    assert found.remote_invocable
+
+
+@pytest.mark.parametrize("value", ["false", "'no'", "5", "sometimes"])
+def test_only_a_clear_yes_lets_people_invoke_it_from_afar(value):
+    assert not header(f"name: x\nmetadata: {{openclaw: {{invocation: {{allowRemote: {value}}}}}}}").remote_invocable
+    assert header("name: x\nmetadata: {openclaw: {invocation: {}}}").remote_invocable
 
 
 @pytest.mark.parametrize(

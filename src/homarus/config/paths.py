@@ -79,7 +79,8 @@ class Paths(msgspec.Struct, frozen=True):
         if self.profile is None:
             return modern
         older = (self.state_dir if self.isolated else self.home / ".openclaw") / f"workspace-{self.profile}"
-        return modern if modern.is_dir() else older
+        shared = self.state_dir == self.home / ".openclaw"
+        return modern if modern.is_dir() and not shared else older
 
 
 def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_path: Path | None = None) -> Paths:
@@ -89,10 +90,19 @@ def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_
     home = expand(named, account) if named else account
     name = _profile(profile if profile is not None else env.get("OPENCLAW_PROFILE", ""))
     chosen = _setting(env, "OPENCLAW_STATE_DIR")
-    state = expand(chosen, home) if chosen else home / (f".openclaw-{name}" if name else ".openclaw")
+    state = expand(chosen, home) if chosen else _state_dir(home, name)
     asked = str(config_path) if config_path is not None else _setting(env, "OPENCLAW_CONFIG_PATH")
     file = expand(asked, home) if asked else state / CONFIG_NAME
     return Paths(home=home, state_dir=state, config_path=file, profile=name, isolated=bool(chosen), named=bool(asked))
+
+
+def _state_dir(home: Path, profile: str | None) -> Path:
+    """Return a profile's own folder, or the common one where an older profile lives, which had a workspace there and no more."""
+    shared = home / ".openclaw"
+    own = home / f".openclaw-{profile}"
+    if profile is None or (not own.is_dir() and (shared / f"workspace-{profile}").is_dir()):
+        return shared
+    return own
 
 
 def expand(text: str, home: Path) -> Path:

@@ -24,7 +24,6 @@ class SkillLoad(Struct, frozen=True, rename="camel"):
     extra_dirs: tuple[str, ...] = ()
     allow_symlink_targets: tuple[str, ...] = ()
     watch: bool = True
-    watch_debounce_ms: int = 250
 
 
 class SkillEntry(Struct, frozen=True, rename="camel"):
