@@ -15,7 +15,7 @@ from homarus.core.clock import SystemClock
 from homarus.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.http import HttpClient
+from homarus.net.client import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.providers.anthropic import AnthropicProvider

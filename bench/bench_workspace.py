@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.measure import Ctx, Row, against
+from homarus.agent.compose import Composer, PromptRequest
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
-from homarus.gateway.compose import Composer, PromptRequest
 from homarus.storage.boundary import Guarded, Root
 from homarus.workspace.audience import Audience
 from homarus.workspace.bootstrap import Bootstrap, Run
@@ -71,7 +72,7 @@ def _prompts(ctx: Ctx, home: Path, workspace: Path) -> list[Row]:
     env = {"HOME": str(home)}
     config = load_config(resolve_paths(env), env)
     clock = ManualClock(datetime(2026, 4, 15, 12, 0, tzinfo=UTC))
-    request = PromptRequest()
+    request = PromptRequest(trust=Trust.OWNER, chat_type="direct")
     warm = Composer(config, env, clock)
     edited = Composer(config, env, clock)
     cold = iter([Composer(config, env, clock) for _ in range(ctx.runs + 1)])

@@ -21,10 +21,11 @@ from homarus.skills.settings import SkillSettings
 from homarus.tools.gate import ExecSettings
 from homarus.tools.paths import FsSettings
 from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.registry import every_tool
 from homarus.tools.settings import WebSettings
 from homarus.tools.wish import ElevatedSettings
 
-TOOLS = ("read", "write", "edit", "apply_patch", "exec", "process", "web_fetch", "web_search", "sessions_send", "cron")
+TOOLS = tuple(every_tool().values())
 _MODES = ("deny", "allowlist", "ask", "full")
 _ACCESS = ("none", "ro", "rw")
 RULES: list[dict[str, Any]] = [
@@ -128,7 +129,7 @@ def mutated(rules: dict[str, Any], dice: random.Random) -> tuple[str, str]:
     else:
         old = parent[path[-1]]
         new = slip(old, dice) if kind == "name" else dice.choice(WRONG)
-        new = "5x" if type(old) is type(new) is dict and new or {type(old), type(new)} <= {int, float} else new
+        new = "5x" if (type(old) is type(new) is dict and new) or {type(old), type(new)} <= {int, float} else new
         parent[path[-1]] = new
         if isinstance(parent, list) and isinstance(new, str):
             kind = "name"

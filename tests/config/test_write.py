@@ -8,8 +8,8 @@ import pytest
 
 from homarus.config.load import inspect_config, last_good_path
 from homarus.config.redact import MARKER
-from homarus.config.write import FileChange, Operation, Planner, _alone, change, introduced, write
-from homarus.core.errors import ConfigError, Locked
+from homarus.config.write import FileChange, Operation, Planner, change, introduced, write
+from homarus.core.errors import ConfigError
 
 
 def plan(home, *operations: Operation) -> tuple[FileChange, ...]:
@@ -231,11 +231,6 @@ def test_what_was_worked_out_from_an_older_list_is_refused(home) -> None:
         change(stale, home.env, [Operation("set", ("bindings",), [{"agentId": "c"}])])
     change(stale, home.env, [Operation("set", ("bindings",), [{"agentId": "c"}])], literal=True)
     assert home.load().get("bindings") == [{"agentId": "c"}]
-
-
-def test_a_writer_that_never_ends_is_named_after_a_while(home) -> None:
-    with _alone(home.folder), pytest.raises(Locked, match="another program is changing"), _alone(home.folder, wait=0.0):
-        pass
 
 
 def test_old_copies_with_keys_become_private(home) -> None:

@@ -95,3 +95,22 @@ def test_what_was_cut_stays_cut_and_the_clock_moves_only_with_a_change(
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda x: st.dictionaries(st.text(), x) | st.lists(x)))
 def test_any_stored_state_can_be_read(data: object) -> None:
     assert isinstance(PruneState.from_data(data), PruneState)
+
+
+def test_to_keep_no_answers_protects_none() -> None:
+    messages = turn(0, 90_000)
+    settings = PruningSettings(mode="cache-ttl", min_prunable_tool_chars=1, keep_last_assistants=0)
+    assert set(decide(messages, PruneState(), settings, window=1_000, now=HOUR).cuts) == {"c0#0"}
+
+
+def test_pruning_is_on_by_itself_for_anthropic_alone_and_waits_an_hour() -> None:
+    unset = PruningSettings()
+    assert unset.for_provider("openai").mode is None
+    on = unset.for_provider("anthropic")
+    assert (on.mode, on.ttl_seconds) == ("cache-ttl", 3_600)
+    assert PruningSettings(mode="off").for_provider("anthropic").mode == "off"
+    assert PruningSettings(ttl="10m").for_provider("anthropic").ttl_seconds == 600
+    assert PruningSettings(mode="cache-ttl").for_provider("anthropic").ttl_seconds == 300
+    messages = history(90_000)
+    assert decide(messages, PruneState(), unset, window=1_000, now=HOUR).cuts == {}
+    assert decide(messages, PruneState(), on, window=1_000, now=HOUR).cuts

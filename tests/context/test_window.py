@@ -20,7 +20,7 @@ from homarus.context.engine import (
 from homarus.context.host import EngineHost
 from homarus.context.media import MARK, fade_images
 from homarus.context.pins import pinned
-from homarus.context.settings import CompactionSettings, PruningSettings
+from homarus.context.settings import CompactionSettings, MidTurnPrecheck, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.cancel import Cancel
@@ -63,6 +63,8 @@ class Stage:
         self.facts = facts
         self.additions: list[str] = []
         self.renewed = 0
+        self.rules = ""
+        self.more: dict[str, Any] = {}
 
     def renew(self) -> int | None:
         self.renewed += 1
@@ -75,6 +77,7 @@ class Stage:
             compaction=compaction,
             pruning=self.facts.get("pruning", PruningSettings()),
             call=EngineCall(session_id="s1", session_key="agent:main:main", session_file=self.session.path),
+            **self.more,
         )
         return SessionWindow(
             self.session,
@@ -87,6 +90,7 @@ class Stage:
                 emit=self.events.append,
                 clock=self.clock,
                 add=self.additions.append,
+                rules=lambda: self.rules,
                 renew=self.renew,
             ),
         )
@@ -407,3 +411,71 @@ async def test_what_is_shortened_after_an_overflow_stays_shortened(tmp_path: Pat
     short = await window.assemble(Cancel())
     assert len(short[-1].text) < 4_000
     assert await stage.window().assemble(Cancel()) == short
+
+
+async def test_a_compaction_that_cannot_be_costs_nothing_and_uses_nothing_up(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(1, size=400)
+    done = await stage.window().compact_now("", Cancel())
+    assert (done.ok, done.reason) == (False, "there is nothing old enough to summarise")
+    assert stage.order == []
+    assert stage.events == []
+    assert stage.counts.flushed_at is None
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert stage.order == ["flush:tokens", "summarize"]
+
+
+async def test_no_memory_is_saved_where_nothing_can_be_written(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.more = {"writable": False}
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert stage.order == ["summarize"]
+    assert stage.counts.flushed_at is None
+
+
+@pytest.mark.parametrize(
+    ("verbose", "notify", "told"), [(False, False, False), (True, False, True), (False, True, True)]
+)
+async def test_the_end_of_a_compaction_is_told_to_those_who_want_it(
+    tmp_path: Path, verbose: bool, notify: bool, told: bool
+) -> None:
+    stage = Stage(tmp_path, compaction=CompactionSettings(keep_recent_tokens=500, notify_user=notify))
+    stage.more = {"verbose": verbose}
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert (Notice("🧹 Auto-compaction complete", "reply") in stage.events) is told
+    stage.fill(1)
+    assert (await stage.window().compact_now("", Cancel())).ok
+    assert sum(isinstance(event, Notice) for event in stage.events) == told
+
+
+async def test_the_rules_that_the_owner_names_are_said_again_behind_the_summary(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.rules = "## Red Lines\n- Ask before you send."
+    stage.fill(7)
+    messages = await stage.window().assemble(Cancel())
+    assert f"said again\n\n{stage.rules}\n" in messages[0].text
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_the_size_is_looked_at_within_a_turn_unless_that_is_switched_off(tmp_path: Path, enabled: bool) -> None:
+    precheck = MidTurnPrecheck(enabled=enabled)
+    stage = Stage(tmp_path, compaction=CompactionSettings(keep_recent_tokens=500, mid_turn_precheck=precheck))
+    stage.fill(1)
+    window = stage.window()
+    await window.assemble(Cancel())
+    stage.fill(7)
+    await window.assemble(Cancel())
+    assert stage.counts.compactions == enabled
+    await stage.window().assemble(Cancel())
+    assert stage.counts.compactions == 1
+
+
+async def test_a_prompt_that_fills_the_window_is_named_against_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.more = {"fixed_tokens": 8_340}
+    stage.fill(1)
+    with pytest.raises(ConfigError, match="about 8,340 tokens, and the model's window has 8,000"):
+        await stage.window().assemble(Cancel())

@@ -29,7 +29,7 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                owner.asked.append((self.path, data, dict(self.headers)))
+                owner.asked.append((self.path, data, {name.lower(): value for name, value in self.headers.items()}))
                 status = owner.statuses.pop(0) if owner.statuses else 200
                 out = owner.body if owner.body is not None else json.dumps(owner.answer(self.path, data)).encode()
                 self.send_response(status)
@@ -84,7 +84,7 @@ def test_every_service_is_asked_in_its_own_way(server, name):
     assert rows[1][0] > rows[0][0]
     path, body, headers = server.asked[0]
     assert path == SERVICES[name].path.format(model="some-model")
-    assert "topsecret" in headers.get("x-goog-api-key", headers.get("Authorization", ""))
+    assert "topsecret" in headers.get("x-goog-api-key", headers.get("authorization", ""))
     assert "topsecret" not in json.dumps(body)
     embedder.encode(["q"], query=True)
     if name == "voyage":

@@ -19,13 +19,13 @@ from homarus.core.prompt import SystemPrompt
 from homarus.models.auth import AuthStore
 from homarus.models.catalog import Catalog
 from homarus.models.client import ClientEvent, ModelClient
-from homarus.models.http import HttpClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
 from homarus.models.registry import Registry
 from homarus.models.rotation import Credential, Pin
 from homarus.models.select import Chain
 from homarus.models.settings import AuthSettings
+from homarus.net.client import HttpClient
 
 START = datetime(2026, 11, 15, 8, tzinfo=UTC)
 OK = "ok"

@@ -16,11 +16,11 @@ from homarus.core.errors import ModelFailure
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import StopReason, Text, Thinking, ToolCall, User
 from homarus.core.prompt import SystemPrompt
-from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo, Price
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.providers.anthropic import AnthropicProvider
 from homarus.models.providers.openai import OpenAIProvider
+from homarus.net.client import HttpClient
 
 CLOCK = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
 PRICE = Price(input=1.0, output=2.0, cache_read=0.1, cache_write=1.25)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from homarus.models.providers.base import Fault
 from homarus.models.providers.openai_chunks import Chunk, decode_chunk, read_chunk
 from homarus.models.providers.openai_stream import OpenAIDecoder
-from homarus.models.sse import SseEvent
+from homarus.net.sse import SseEvent
 
 texts = st.sampled_from(["", "a", "ü", '{"path":"A"}', "null"])
 odd = st.sampled_from([None, 0, 7, -1, 1.5, True, [], {}, [{"type": "text", "text": "b"}], {"x": 1}])

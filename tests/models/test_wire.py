@@ -13,15 +13,18 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
 from homarus.models.carrier import Carrier
+from homarus.models.catalog import Catalog
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
 from homarus.models.providers import anthropic_wire, openai_wire
 from homarus.models.providers.openai_thread import MAX_PIECES, ChatThread
+from homarus.models.ref import Names
 from homarus.models.wire import Threads
 
 SYSTEM = SystemPrompt("Stable part.", "Session part.")
@@ -271,12 +274,14 @@ def test_how_a_level_travels(form: str, level: str, expected: dict[str, object])
 
 
 def test_reasoning_goes_back_only_where_it_is_wanted():
-    thought = Assistant((Thinking("hmm"), Text("ok")), provider="acme", model="m1")
+    chat = "openai-completions"
+    thought = Assistant((Thinking("hmm"), Text("ok")), api=chat, provider="acme", model="m1")
     assert b"hmm" not in openai_body((said("x"), thought))
     wanted = json.loads(openai_body((said("x"), thought), Quirks(replay_reasoning="reasoning_content")))
     assert wanted["messages"][2]["reasoning_content"] == "hmm"
-    foreign = Assistant((Thinking("hmm"), Text("ok")), provider="other", model="m1")
-    assert b"hmm" not in openai_body((said("x"), foreign), Quirks(replay_reasoning="reasoning_content"))
+    for api, provider in ((chat, "other"), ("anthropic-messages", "acme"), ("", "acme")):
+        foreign = Assistant((Thinking("hmm"), Text("ok")), api=api, provider=provider, model="m1")
+        assert b"hmm" not in openai_body((said("x"), foreign), Quirks(replay_reasoning="reasoning_content"))
 
 
 def test_opaque_reasoning_travels_in_the_signature():
@@ -289,13 +294,37 @@ def test_opaque_reasoning_travels_in_the_signature():
     )
     carrier.hang(0, {"google": {"thought_signature": "sig"}})
     reply = Assistant(
-        (Thinking("ab", carrier.signature({0: "c1"})), ToolCall("c1", "ls", {})), provider="acme", model="m1"
+        (Thinking("ab", carrier.signature({0: "c1"})), ToolCall("c1", "ls", {})),
+        api="openai-completions",
+        provider="acme",
+        model="m1",
     )
     wire = json.loads(openai_body((said("x"), reply, result("c1", "ok"))))["messages"][2]
     assert wire["reasoning_details"] == [{"type": "reasoning.text", "index": 0, "text": "ab", "signature": "s"}]
     assert wire["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "sig"}}
-    other = Assistant(reply.parts, provider="acme", model="m2")
-    assert b"sig" not in openai_body((said("x"), other, result("c1", "ok")))
+    for other in ({"model": "m2"}, {"provider": "other"}, {"api": "openai-responses"}):
+        assert b"sig" not in openai_body((said("x"), replace(reply, **other), result("c1", "ok")))
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("openrouter/auto", "openrouter/auto"),
+        ("openrouter/openrouter/auto", "openrouter/auto"),
+        ("openrouter/free", "openrouter/free"),
+        ("openrouter/moonshotai/kimi-k2", "moonshotai/kimi-k2"),
+        ("openrouter/@preset/kimi", "@preset/kimi"),
+        ("groq/llama-3", "llama-3"),
+    ],
+)
+def test_a_servers_own_models_carry_its_name_on_the_wire(typed: str, sent: str):
+    ref, catalog = Names().resolve(typed).ref, Catalog()
+    endpoint = Endpoint(
+        provider=ref.provider, api="openai-completions", base_url="http://x", quirks=catalog.quirks(ref)
+    )
+    request = ModelRequest(ref.model, SystemPrompt(""), (said("x"),))
+    thread = Threads(lambda: ChatThread(endpoint, catalog.model(ref)))
+    assert json.loads(b"".join(thread.body(request)))["model"] == sent
 
 
 def test_anthropic_shape_and_marks():
@@ -330,10 +359,10 @@ def test_signed_thinking_goes_back_and_unsigned_does_not():
         {"type": "redacted_thinking", "data": "blob"},
         {"type": "text", "text": "ok"},
     ]
-    foreign = Assistant(parts, api="openai-completions", provider="acme", model="m1")
-    assert json.loads(anthropic_body((said("x"), foreign)))["messages"][1]["content"] == [
-        {"type": "text", "text": "ok"}
-    ]
+    # MiniMax speaks the same protocol and signs its thinking; Claude would refuse that signature in every later turn.
+    for other in ({"api": "openai-completions"}, {"provider": "minimax"}, {"model": "m2"}):
+        body = json.loads(anthropic_body((said("x"), replace(own, **other))))
+        assert body["messages"][1]["content"] == [{"type": "text", "text": "ok"}]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,10 @@ SUMMARIES = {
     "memory_search": "Search memory",
     "memory_get": "Read lines of a memory file",
 }
-TOOLS = tuple(ToolSpec(name, f"{text}.", {"type": "object"}, summary=text) for name, text in SUMMARIES.items())
+TOOLS = tuple(
+    ToolSpec(name, f"{text}.", {"type": "object"}, text, order if not name.startswith("memory_") else 1_000)
+    for order, (name, text) in enumerate(SUMMARIES.items())
+)
 
 SKILLS = """<available_skills>
   <skill>

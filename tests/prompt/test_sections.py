@@ -18,11 +18,11 @@ def spec(name: str, summary: str = "", description: str = "") -> ToolSpec:
 
 
 class TestTools:
-    def test_known_ones_in_their_order_then_the_others_alphabetically(self):
-        shuffled = [
-            spec(name) for name in ("zebra", "image", "exec", "memory_get", "read", "apply_patch", "Alpha", "ls")
-        ]
-        expected = ["read", "apply_patch", "ls", "exec", "image", "Alpha", "memory_get", "zebra"]
+    def test_those_with_a_place_in_their_order_then_the_others_alphabetically(self):
+        placed = {"exec": 80, "read": 10, "image": 270}
+        shuffled = [ToolSpec(name, "", {}, order=order) for name, order in placed.items()]
+        shuffled[1:1] = [spec("zebra"), spec("memory_get"), spec("Alpha")]
+        expected = ["read", "exec", "image", "Alpha", "memory_get", "zebra"]
         assert [note.name for note in tooling.tool_notes(shuffled)] == expected
 
     def test_one_name_once_in_its_first_spelling(self):

@@ -5,9 +5,10 @@ import pytest
 from homarus.core.errors import ConfigError, Denied
 from homarus.core.routes import SessionKey
 from homarus.sandbox.mounts import parse_binds
+from homarus.sandbox.process import Order, start
 from homarus.sandbox.resolve import Place, is_dangerous_variable, resolve
 from homarus.sandbox.settings import SandboxSettings
-from homarus.sandbox.spec import Access, Backend, Limits
+from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
 
 
 @pytest.fixture
@@ -39,6 +40,26 @@ def test_a_missing_sandbox_never_means_the_host(place: Place) -> None:
     for backend in ("auto", "bwrap", "docker", "ssh"):
         with pytest.raises(Denied, match=r"\(.+\)"):
             resolve(SandboxSettings(backend=backend), place, nothing)  # type: ignore[arg-type]
+
+
+def test_a_missing_sandbox_names_the_package(place: Place) -> None:
+    with pytest.raises(Denied, match="apt install bubblewrap"):
+        resolve(SandboxSettings(), place, nothing)
+
+
+def test_what_is_left_without_a_sandbox_stays_so_for_children(place: Place) -> None:
+    left = SandboxSpec.nothing(str(place.workspace), "no sandbox: install one")
+    wish = resolve(SandboxSettings(), place, everything)
+    for spec in (left, left.narrow(wish), wish.narrow(left), SandboxSpec(Backend.OFF, "/").narrow(left)):
+        assert spec.refused == "no sandbox: install one"
+        assert spec.enforced
+        assert not spec.can_read(str(place.workspace))
+
+
+async def test_no_command_starts_without_the_sandbox_that_was_wanted(place: Place) -> None:
+    spec = SandboxSpec.nothing(str(place.workspace), "no sandbox: install one")
+    with pytest.raises(Denied, match="install one"):
+        await start(spec, Order(("/bin/true",), "/", {}, "m"))
 
 
 def test_the_host_needs_an_explicit_word(place: Place) -> None:

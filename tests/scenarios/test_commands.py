@@ -1,4 +1,4 @@
-"""§18: commands, directives and inline shortcuts, through a whole home with a scripted model."""
+"""Commands, directives and inline shortcuts, through a whole home with a scripted model."""
 
 import asyncio
 import json
@@ -303,13 +303,13 @@ async def test_context_shows_help_lists_and_json(house: House) -> None:
 
 async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_text(house: House) -> None:
     async with house.agent() as agent:
-        talk, key = agent.conversation, agent.session
+        talk, key = agent.client.router, agent.session
         assert await talk.handle(key, stranger("/status")) == type(await talk.handle(key, stranger("/model x")))()
         said = await talk.handle(key, stranger("please /think high now"))
         assert said.item is not None
         plain = await talk.handle(key, stranger("/new hi"))
         assert plain.item is not None
-        await agent.runtime.lane(key).idle()
+        await agent.client.runtime.lane(key).idle()
     assert house.model.prompts[0] == "please /think high now"
     assert any("/new hi" in prompt for prompt in house.model.prompts)
 
@@ -330,14 +330,14 @@ async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_
 async def test_who_may_give_commands(tmp_path: Path, commands: dict[str, object], trust: Trust, may: bool) -> None:
     house = House(tmp_path, config={"commands": commands})
     async with house.agent() as agent:
-        handled = await agent.conversation.handle(agent.session, stranger("/status", trust))
+        handled = await agent.client.router.handle(agent.session, stranger("/status", trust))
     assert bool(handled.replies) is may
 
 
 async def test_in_a_group_the_mention_comes_off_first(house: House) -> None:
     async with house.agent() as agent:
         key = SessionKey.parse("agent:main:telegram:group:9")
-        handled = await agent.conversation.handle(key, stranger("@bot /whoami", Trust.OWNER))
+        handled = await agent.client.router.handle(key, stranger("@bot /whoami", Trust.OWNER))
     assert "telegram" in handled.text
 
 
@@ -348,7 +348,7 @@ async def test_admin_commands_do_not_exist_until_they_are_switched_on(tmp_path: 
         assert "script/model" in (await agent.ask("/config get agents.defaults.model")).text
         assert "is set in" in (await agent.ask("/config set session.reset.mode idle")).text
         assert (await agent.ask("/btw what did I say?")).text == "answer 2"
-        owner_only = await agent.conversation.handle(agent.session, stranger("/config get", Trust.PAIRED))
+        owner_only = await agent.client.router.handle(agent.session, stranger("/config get", Trust.PAIRED))
     assert owner_only.replies == ()
     assert house.model.prompts == ["/send off", "what did I say?"]
     assert sum(line["type"] == "message" for line in house.transcript()) == 2
@@ -364,11 +364,11 @@ async def test_a_stop_word_ends_the_run_and_forgets_what_waits(house: House, wor
         turn = asyncio.ensure_future(agent.ask("long work"))
         await house.model.entered.wait()
         later = asyncio.ensure_future(agent.ask("/queue followup then this"))
-        await until(lambda: bool(agent.runtime.lane(agent.session).waiting))
+        await until(lambda: bool(agent.client.runtime.lane(agent.session).waiting))
         assert (await agent.ask(word)).text == "Stopped."
         assert (await turn).status == "aborted"
         assert (await later).status == "aborted"
-        assert not agent.runtime.lane(agent.session).waiting
+        assert not agent.client.runtime.lane(agent.session).waiting
     assert house.model.active == 0
     assert len(house.model.requests) == 1
     assert house.row()["abortedLastRun"] is True

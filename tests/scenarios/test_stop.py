@@ -123,7 +123,7 @@ async def one_stop(folder: Path, seed: int) -> tuple[float, str]:
         house = House(folder, config=config)
         async with house.agent(clock=SystemClock()) as agent:
             turn = asyncio.ensure_future(agent.ask("go"))
-            await until(lambda: agent.runtime.open_lane(agent.session) is not None)
+            await until(lambda: agent.client.runtime.open_lane(agent.session) is not None)
             await asyncio.sleep(dice.random() * 0.5)
             doing = "command" if children(mark) else "model" if model.busy else "between"
             asked = time.monotonic()
@@ -131,12 +131,14 @@ async def one_stop(folder: Path, seed: int) -> tuple[float, str]:
             await until(lambda: not (model.busy or children(mark)) and turn.done(), 5)
             took = time.monotonic() - asked
             assert (await turn).status == "aborted"
-            with agent.runtime.opened(agent.session) as live:
+            with agent.client.runtime.home.opened(agent.session) as live:
                 calls = [call.id for message in live.writer.history() for call in getattr(message, "calls", ())]
                 results = [message.call_id for message in live.writer.history() if isinstance(message, ToolResult)]
                 assert sorted(calls) == sorted(results)
                 assert live.writer.open_calls == ()
-    store = SessionStore(house.state / "agents/main/sessions", "main", clock=SystemClock(), ids=SystemIds())
+    store = SessionStore(
+        house.state / "agents/main/sessions", "main", clock=SystemClock(), ids=SystemIds(), main_key="main"
+    )
     assert [finding for finding in check_store(store) if finding.severity in {"error", "warning"}] == []
     return took, doing
 

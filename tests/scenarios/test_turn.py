@@ -1,4 +1,4 @@
-"""§6, §16, §17 and §20 through a whole home: events, shaping, timeouts, fallbacks, levels, circles."""
+"""A turn through a whole home: events, shaping, timeouts, fallbacks, levels, circles."""
 
 import asyncio
 from pathlib import Path
@@ -247,3 +247,35 @@ async def test_three_equal_calls_after_a_compaction_end_the_run(tmp_path: Path) 
         reply = await agent.ask("go on")
     assert reply.status == "error"
     assert "compaction_loop_persisted" in reply.error
+
+
+@pytest.mark.parametrize("mode", ["continuation-skip", "continuation-light"])
+async def test_a_continued_turn_leaves_the_files_to_the_history(tmp_path: Path, mode: str) -> None:
+    house = House(tmp_path, config={"agents": {"defaults": {"contextInjection": mode}}})
+    house.workspace.mkdir(parents=True)
+    (house.workspace / "AGENTS.md").write_text("# Rules\n\n## Red lines\n\nNever sail at NIGHT.\n")
+    (house.workspace / "MEMORY.md").write_text("The boat is BLUE.\n")
+
+    def told(word: str) -> list[int]:
+        """Return how often a word stands in each request: in the system message and in the history."""
+        return [
+            request.system.text.count(word) + sum(getattr(each, "context", "").count(word) for each in request.messages)
+            for request in house.model.requests
+        ]
+
+    async with house.agent() as agent:
+        await agent.ask("one")
+        await agent.ask("two")
+    async with house.agent() as agent:  # read back from the log
+        await agent.ask("three")
+        first, *later = house.model.requests
+        assert all(request.system == first.system for request in later)
+        assert all(request.messages[0] == first.messages[0] for request in later)
+        assert told("NIGHT") == [1, 1, 1]
+        assert "NIGHT" in first.messages[0].context
+        assert "BLUE" in first.system.text
+        assert not any("BLUE" in getattr(each, "context", "") for each in later[-1].messages)
+        (house.workspace / "AGENTS.md").write_text("Sail at DAWN.\n")
+        await agent.ask("four")
+        assert told("DAWN") == [0, 0, 0, 1]
+        assert house.model.requests[-1].system == first.system

@@ -15,7 +15,9 @@ from homarus.sessions.store import SessionStore
 def store(tmp_path):
     folder = tmp_path / "main" / "sessions"
     folder.mkdir(parents=True)
-    return SessionStore(folder, "main", clock=ManualClock(datetime(2026, 5, 1, tzinfo=UTC)), ids=CountingIds())
+    return SessionStore(
+        folder, "main", clock=ManualClock(datetime(2026, 5, 1, tzinfo=UTC)), ids=CountingIds(), main_key="main"
+    )
 
 
 def put(store, data, name="s1"):

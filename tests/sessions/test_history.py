@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sessions.lines import entry, result, says, user
 
+from homarus.sessions.codec import SYNTHETIC
 from homarus.sessions.entry import to_entry
 from homarus.sessions.history import History
 from homarus.sessions.repair import OPENAI, STRICT, repair
@@ -15,13 +16,22 @@ def turns(draw):
     rows = []
     for number in range(draw(st.integers(0, 12))):
         ident, parent = f"e{number}", f"e{number - 1}" if number else None
-        kind = draw(st.sampled_from(["user", "says", "says", "result", "result", "note", "carrier", "failed"]))
+        kind = draw(
+            st.sampled_from(
+                ["user", "says", "says", "result", "result", "missing", "nameless", "note", "carrier", "failed"]
+            )
+        )
         if kind == "user":
             rows.append(user(ident, parent))
         elif kind == "says":
             rows.append(says(ident, parent, calls=draw(CALLS)))
         elif kind == "result":
             rows.append(result(ident, parent, draw(st.sampled_from(["c1", "c2", "c3", "zz"]))))
+        elif kind == "missing":
+            rows.append(result(ident, parent, draw(st.sampled_from(["c1", "c2"]))))
+            rows[-1]["message"] |= {"isError": True, "details": {SYNTHETIC: True}}
+        elif kind == "nameless":
+            rows.append(result(ident, parent, ""))
         elif kind == "note":
             rows.append(entry("custom", ident, parent, customType="x"))
         elif kind == "carrier":

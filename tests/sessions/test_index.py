@@ -16,6 +16,7 @@ from homarus.core.routes import SessionKey
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.owner import own
 from homarus.sessions.row import SessionEntry, changes, to_entry
+from homarus.storage.locks import PATIENCE
 
 NOW = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
 MAIN = SessionKey.parse("main")
@@ -291,3 +292,16 @@ def test_what_could_not_be_written_stays_noted(path):
         rows.flush()
     rows.flush()
     assert index(path).get(MAIN)[1]["inputTokens"] == 2
+
+
+def test_a_long_line_before_the_index_is_waited_out(tmp_path):
+    first = own(tmp_path / "sessions.json", NOW)
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if sum(pauses) > 30:  # of hundreds of processes at once, the last one waits this long
+            first.release()
+
+    with own(tmp_path / "sessions.json", NOW, wait=PATIENCE, sleep=sleep):
+        assert sum(pauses) > 30

@@ -50,9 +50,30 @@ def shape(messages):
     return " ".join(out)
 
 
+UNMARKED = "[openclaw] missing tool result in session history; inserted synthetic error result for transcript repair."
+
+
 @pytest.mark.parametrize(
     ("history", "expected"),
     [
+        # A note that stood in for a result gives way to the result, also where it has no mark.
+        ([user(), calls("a"), result("a", UNMARKED, is_error=True), result("a", "real")], "u a(a) r(a)"),
+        ([user(), calls("a"), result("a", UNMARKED, is_error=True)], "u a(a) r(a)!"),
+        (
+            [
+                user(),
+                calls("a"),
+                missing_results([ToolCall("a", "read", {})], 1)[0],
+                calls("b"),
+                result("a"),
+                result("b"),
+            ],
+            "u a(a) r(a) a(b) r(b)",
+        ),
+        # A result that names no call is of the only call there is.
+        ([user(), calls("a"), result("")], "u a(a) r(a)"),
+        ([user(), calls("a", "b"), result("")], "u a(a,b) r(a)! r(b)!"),
+        ([user(), calls("a", name="exec"), result("")], "u a(a) r(a)!"),
         ([user(), calls("a"), result("a"), result("a", "again"), says()], "u a(a) r(a) a"),
         ([user(), calls("a"), result("a"), user(), calls("a"), result("a")], "u a(a) r(a) u a(a) r(a)"),
         ([user(), result("a"), calls("a")], "u a(a) r(a)"),
@@ -142,6 +163,15 @@ def test_a_history_that_begins_with_an_answer_gets_an_opening():
 
 def test_prefill_is_dropped_where_asked():
     assert repair([user(), says()], Rules(drop_prefill=True)) == (user(),)
+
+
+@pytest.mark.parametrize("name", [" read", "read\n", "mcp:fetch", "\tmcp:fetch:x "])
+def test_a_call_under_an_odd_name_is_not_lost(name):
+    history = repair([user(), calls("a", name=name), ToolResult("a", name, (Text("found"),)), says()])
+    assert shape(history) == "u a(a) r(a) a"
+    assert history[2].text == "found"
+    assert history[1].calls[0].name == history[2].tool_name
+    check_both(history)
 
 
 def test_ids_and_names_become_plain_on_both_sides():

@@ -15,7 +15,9 @@ CLOCK = ManualClock(datetime(2026, 12, 1, tzinfo=UTC))
 
 @pytest.fixture
 def store(tmp_path):
-    return SessionStore(tmp_path / "mine" / "agents" / "main" / "sessions", "main", clock=CLOCK, ids=CountingIds())
+    return SessionStore(
+        tmp_path / "mine" / "agents" / "main" / "sessions", "main", clock=CLOCK, ids=CountingIds(), main_key="main"
+    )
 
 
 def all_from(store, path):

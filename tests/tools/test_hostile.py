@@ -26,8 +26,9 @@ from homarus.tools.command import make_plan
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.gate import Ask, Case, ExecSettings, Granted, PolicyGate, decide, rule_subject
 from homarus.tools.processes import ProcessManager
-from homarus.tools.registry import ToolServices, build_tools
+from homarus.tools.registry import build_tools
 from homarus.tools.risky import may_last
+from homarus.tools.services import ToolServices
 from homarus.tools.tool import Taint, ToolContext
 
 HOST_COMMANDS = [
@@ -82,7 +83,7 @@ class Place:
             settings=lambda _: ExecSettings(),
             running=self.manager.plan_of,
         )
-        services = ToolServices(processes=self.manager, grants=granted, env=os.environ, looker=Sees())
+        services = ToolServices(processes=self.manager, grants=granted, env=os.environ, vision=Sees())
         tools = build_tools(services)
         self.box = Toolbox({tool.name: tool for tool in tools}, self.gate)
         self.context: ToolContext = context(folder, clock=SystemClock(), ids=SystemIds(), **changes)

@@ -13,7 +13,7 @@ from tests.fixtures.homes import snapshot
 
 from homarus.core.errors import StorageError
 from homarus.workspace import names
-from homarus.workspace.seed import Places, Seeded, ensure_workspace, init_git, is_brand_new
+from homarus.workspace.seed import Places, Seeded, ensure_workspace, init_git, is_brand_new, missing_files
 from homarus.workspace.settings import WorkspaceSettings
 from homarus.workspace.templates import template
 
@@ -76,13 +76,13 @@ def test_existing_files_are_never_overwritten(home, git):
     done = seed(home, git=git)
     assert (home / "AGENTS.md").read_text() == "mine"
     assert os.readlink(home / "SOUL.md") == "nowhere"
-    assert set(done.created) == {"IDENTITY.md", "USER.md"}
+    assert set(done.created) == {"IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md"}
     assert not (home / "BOOTSTRAP.md").exists()
     assert not done.brand_new
     assert git.calls == []
 
 
-@pytest.mark.parametrize("sign", ["memory/", "MEMORY.md", "HEARTBEAT.md", "TOOLS.md", "skills/a/SKILL.md"])
+@pytest.mark.parametrize("sign", ["memory/", "MEMORY.md", "memory.md", "HEARTBEAT.md", "TOOLS.md", "skills/a/SKILL.md"])
 def test_any_sign_of_life_means_not_brand_new(home, sign):
     path = home / sign
     (path if sign.endswith("/") else path.parent).mkdir(parents=True)
@@ -102,6 +102,24 @@ def test_pages_that_newer_homes_retired_are_not_brought_back(home):
     home.mkdir(parents=True)
     (home / "AGENTS.md").write_text("# Rules\n\n## Tools\n\n- x\n")
     assert {"TOOLS.md", "HEARTBEAT.md"}.isdisjoint(seed(home).created)
+    assert missing_files(home, WorkspaceSettings(), Places()) == ()
+
+
+def test_every_default_that_is_missing_is_created_in_a_home_in_use(home):
+    home.mkdir(parents=True)
+    (home / "memory.md").write_text("- Ada likes tea.")
+    assert missing_files(home, WorkspaceSettings(), Places()) == names.SEEDED
+    done = seed(home)
+    assert set(done.created) == set(names.SEEDED)
+    assert not (home / "BOOTSTRAP.md").exists()
+    assert missing_files(home, WorkspaceSettings(), Places()) == ()
+
+
+def test_a_newer_homes_database_stands_for_the_retired_pages(home, tmp_path):
+    home.mkdir(parents=True)
+    (home / "AGENTS.md").write_text("# Rules\n")
+    newer = Places(shared_database=tmp_path / "openclaw.sqlite")
+    assert {"TOOLS.md", "HEARTBEAT.md"}.isdisjoint(seed(home, places=newer).created)
 
 
 def test_skip_bootstrap_makes_the_folder_alone(home, git):

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 import click
 
 from homarus.cli.app import App
-from homarus.cli.once import Asked, answer
+from homarus.cli.failures import say
 from homarus.cli.options import json_option, pass_app
+from homarus.core.text import printable, single_line
+
+if TYPE_CHECKING:
+    from homarus.core.events import RunEvent
+    from homarus.runtime.library import Agent
+    from homarus.sessions.row import SessionEntry
+
+INTERRUPTED = 130
 
 
 @click.command("agent")
@@ -39,16 +51,42 @@ def command(
     Commands such as /status work here as in a chat. Ctrl-C stops the turn and keeps what was said so far.
     """
     del local  # a turn always runs in this process as long as nothing else serves this home
+    import asyncio
+
+    from homarus.runtime.client import RunOptions
+    from homarus.runtime.reply import Reply, ReplyFold
+
     text = _text(message)
-    asked = Asked(
-        text,
-        agent_id,
-        session,
-        options={"model": model, "thinking": _level(thinking), "seconds": timeout},
-        stream=stream,
-        as_json=as_json,
-    )
-    return answer(app, asked)
+    options = RunOptions(model=model, thinking=_level(thinking), seconds=timeout, children="all")
+
+    async def turn() -> Reply:
+        async with open_agent(app, agent_id, session) as agent:
+            row = (await agent.client.status(agent.session)).row
+            # A program that reads JSON gets the figures as figures.
+            fold = ReplyFold(None if as_json else row.response_usage)
+            show = _printer(app, row, as_json=as_json) if stream else None
+            with interrupts.stopping(agent):
+                async for event in agent.client.run(agent.session, text, options):
+                    fold.take(event)
+                    if show is not None:
+                        show(event)
+            reply = fold.reply()
+            if as_json and not stream:
+                app.out.json(reply.to_json(str(agent.session)))
+            return reply
+
+    with _Interrupts() as interrupts:
+        reply = asyncio.run(turn())
+    if not (as_json or stream):
+        for said in reply.texts:
+            app.out.line(printable(said))
+    if interrupts.heard:
+        say("stopped")
+        return INTERRUPTED
+    if not reply.ok:
+        say(single_line(reply.error or reply.status, 2000))
+        return 1
+    return 0
 
 
 def _text(message: str | None) -> str:
@@ -68,3 +106,73 @@ def _level(word: str) -> str:
     if level is None:
         raise click.UsageError(f"'{word}' is no thinking level; there are {', '.join(LEVELS)}")
     return level
+
+
+def open_agent(app: App, agent_id: str, session: str) -> Agent:
+    """Open an agent of this home in one of its sessions."""
+    from homarus.agent.home import Home
+    from homarus.core.clock import SystemIds
+    from homarus.runtime.client import LocalClient
+    from homarus.runtime.library import Agent
+    from homarus.runtime.runtime import Runtime
+
+    client = LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
+    return Agent(client, client.resolve(agent_id, session))
+
+
+class _Interrupts:
+    """While a turn runs, the first Ctrl-C ends it cleanly; a second one, and any other, ends the program.
+
+    It is there before the event loop, which then leaves the signal alone.
+    """
+
+    def __init__(self) -> None:
+        self.heard = False
+        self._stop: Callable[[], object] | None = None
+
+    def __enter__(self) -> Self:
+        import signal
+
+        self._before = signal.signal(signal.SIGINT, self._signalled)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import signal
+
+        signal.signal(signal.SIGINT, self._before)
+
+    @contextmanager
+    def stopping(self, agent: Agent) -> Iterator[None]:
+        """Stop this agent's turn when the signal comes."""
+        import asyncio
+
+        def stop() -> None:
+            if self.heard or not agent.stop("interrupted"):
+                raise KeyboardInterrupt
+            self.heard = True
+
+        loop = asyncio.get_running_loop()
+        self._stop = partial(loop.call_soon_threadsafe, stop)
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    def _signalled(self, *_: object) -> None:
+        if self._stop is None:
+            raise KeyboardInterrupt
+        self._stop()
+
+
+def _printer(app: App, row: SessionEntry, *, as_json: bool) -> Callable[[RunEvent], None]:
+    if as_json:
+        import msgspec
+
+        def lines(event: RunEvent) -> None:
+            app.out.out.write(msgspec.json.encode(event).decode() + "\n")
+            app.out.out.flush()
+
+        return lines
+    from homarus.cli.reply_stream import TextStream
+
+    return TextStream(app.out.out, row.response_usage, row.verbose_level).take

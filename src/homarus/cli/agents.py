@@ -85,8 +85,8 @@ def add(
     as_json: bool,
 ) -> None:
     """Add an AGENT to the roster and lay out its workspace."""
+    from homarus.agent.open_session import seed_agent
     from homarus.core.routes import normalize_agent_id
-    from homarus.gateway.setup import seed_agent
     from homarus.workspace.agents import resolve_workspace
     from homarus.workspace.roster import add_agent
 

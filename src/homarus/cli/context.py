@@ -45,7 +45,7 @@ def map_command(app: App, **options: Any) -> None:
 
 
 def _show(app: App, what: str, *, as_json: bool, estimate: bool, mode: str | None, **chosen: str | None) -> None:
-    from homarus.gateway.estimate import window_of
+    from homarus.agent.sandbox_for import window_of
     from homarus.prompt.kept import last_run
     from homarus.prompt.report import About
     from homarus.prompt.show import detail_lines, list_lines, map_lines

@@ -19,9 +19,9 @@ def command(app: App, fix: bool, as_json: bool) -> int:
 
     Looking changes nothing. Exit code 1 when an error is left.
     """
+    from homarus.admin.doctor.examine import examine
+    from homarus.admin.doctor.finding import Home, Severity
     from homarus.config.load import inspect_config
-    from homarus.gateway.doctor.examine import examine
-    from homarus.gateway.doctor.finding import Home, Severity
 
     subject = Home(inspect_config(app.paths, app.env), app.env, app.clock)
     findings = examine(subject)

@@ -104,14 +104,16 @@ def recall(
     **place: Any,
 ) -> None:
     """Collect the evidence for a question within a token budget."""
+    from homarus.memory.memory import NoDay
+
     text = " ".join(query)
     with opened(app, **place) as memory:
         try:
             answer = memory.recall(
                 text, k, budget, since=since, until=until, as_of=as_of, entities=entities, kinds=kinds
             )
-        except ValueError as problem:
-            raise click.UsageError(f"{problem}; write days as YYYY-MM-DD or as 30d, 6w, 3m, 1y") from problem
+        except NoDay as problem:
+            raise click.UsageError(str(problem)) from problem
         show(app, text, answer, as_json=as_json, why=why)
 
 
@@ -351,7 +353,7 @@ def opened(app: App, *, agent: str | None = None, workspace: Path | None = None,
         return Memory.open(
             workspace, clock=app.clock, provider=provider, home=app.paths.home, models=app.paths.models_dir
         )
-    from homarus.gateway.memories import open_memory
+    from homarus.agent.memories import open_memory
 
     config = app.config
     chosen = config.agent_named(agent)

@@ -11,9 +11,9 @@ from homarus.cli.app import App
 from homarus.cli.options import json_option, pass_app
 
 if TYPE_CHECKING:
+    from homarus.agent.compose import ComposedPrompt, Composer
+    from homarus.agent.session_state import SessionState
     from homarus.core.routes import SessionKey
-    from homarus.gateway.compose import Composed, Composer
-    from homarus.gateway.past import Past
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,18 +37,19 @@ class Shown(NamedTuple):
     """A prompt, what made it, and the past of its session."""
 
     composer: Composer
-    composed: Composed
-    past: Past
+    composed: ComposedPrompt
+    past: SessionState
 
 
 def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
     """Return the prompt that the next turn of the named session would get."""
+    from homarus.agent.compose import Composer, PromptRequest
+    from homarus.agent.hook_events import load_registry
+    from homarus.agent.sandbox_for import sandbox_for
+    from homarus.agent.session_state import SessionState, session_state
+    from homarus.agent.toolkit import tool_specs
     from homarus.core.errors import ConfigError, Denied, StorageError
-    from homarus.gateway.compose import Composer, PromptRequest
-    from homarus.gateway.estimate import sandbox_of
-    from homarus.gateway.hooking import load_registry
-    from homarus.gateway.past import Past, past_of
-    from homarus.gateway.toolkit import tool_specs
+    from homarus.core.messages import Trust
     from homarus.prompt.modes import Mode
     from homarus.prompt.sections.tooling import in_order
     from homarus.workspace.agents import resolve_workspace
@@ -62,13 +63,13 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     hooks = load_registry(config, app.env, home, only="agent:bootstrap")
     if hooks is not None:
         composer = Composer(config, app.env, app.clock, hooks=hooks)
-    past, sandbox = Past(), None
+    past, sandbox = SessionState(), None
     try:
-        past = past_of(config, app.clock, session)
+        past = session_state(config, app.clock, session)
     except StorageError as problem:
         app.out.warn(str(problem))
     try:
-        sandbox = sandbox_of(config.agent(session.agent_id), session, workspace)
+        sandbox = sandbox_for(config.agent(session.agent_id), session, workspace)
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
     request = PromptRequest(
@@ -77,10 +78,10 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         tools=in_order(tool_specs(config, session.agent_id)) if mode != "none" else (),
         skills=composer.skills_for(session.agent_id, past.skills),
         sandbox=sandbox,
+        trust=Trust.OWNER,
+        chat_type="direct",
         turn=past.turn,
         session_id=past.session_id,
-        completed=past.completed,
-        after_compaction=past.after_compaction,
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)

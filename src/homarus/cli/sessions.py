@@ -44,12 +44,8 @@ def home_of(app: App) -> SessionHome:
     """Return all sessions of the home that this command line means."""
     from homarus.core.clock import SystemIds
     from homarus.sessions.home import SessionHome
-    from homarus.sessions.settings import SessionSettings
 
-    default = app.config.default_agent.id
-    roster = [default, *(agent.id for agent in app.config.agents if agent.id != default)]
-    main_key = app.config.block("session", SessionSettings).main_key
-    return SessionHome(app.paths.agents_dir, clock=app.clock, ids=SystemIds(), roster=roster, main_key=main_key)
+    return SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
 
 
 @command.command("list")

@@ -34,9 +34,9 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.models.*": "homarus.models.settings:ModelEntry",
     "skills": "homarus.skills.settings:SkillSettings",
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
-    "agents.defaults.subagents": "homarus.agent.subagents:SubagentSettings",
+    "agents.defaults.subagents": "homarus.subagents.child:SubagentSettings",
     "session": "homarus.sessions.settings:SessionSettings",
-    "commands": "homarus.agent.commands.settings:CommandSettings",
+    "commands": "homarus.commands.settings:CommandSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",
     "agents.defaults.compaction": "homarus.context.settings:CompactionSettings",
     "agents.defaults.contextPruning": "homarus.context.settings:PruningSettings",
@@ -44,11 +44,12 @@ BLOCKS: dict[str, str] = {
     "tools": "homarus.tools.policy:PolicySettings",
     "tools.exec": "homarus.tools.gate:ExecSettings",
     "tools.exec#processes": "homarus.tools.processes:ProcessSettings",
+    "tools.exec#patch": "homarus.tools.settings:PatchSwitch",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.settings:WebSettings",
     "tools.elevated": "homarus.tools.wish:ElevatedSettings",
-    "tools.sessions": "homarus.gateway.offers.visible:VisibilitySettings",
-    "tools.agentToAgent": "homarus.gateway.offers.visible:PeerSettings",
+    "tools.sessions": "homarus.runtime.tool_backends.visibility:VisibilitySettings",
+    "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
     "agents.defaults.heartbeat": "homarus.config.settings:HeartbeatSettings",
@@ -131,6 +132,8 @@ def _name(config: Config, found: Finding) -> None:
     written = config.written(found.path)
     if lookup(config.raw, written) is None and found.path not in config.origins:
         return  # not of this file: a variable of the environment put it there
+    if config.is_told(found.path):
+        return
     if found.near:
         config.report("warning", found.path, "is no key that is known here", f"did you mean '{found.near}'?")
     elif found.reason:

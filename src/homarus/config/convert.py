@@ -1,14 +1,15 @@
 """From plain data to a typed block, losing no more than the bad value. Pure.
 
 A value that does not fit is reported, and its key falls back to the default of the class. A class that must not run on
-half of what its owner meant offers a classmethod `disabled()`: then one bad value turns the whole block into that.
+half of what its owner meant offers a classmethod `disabled()`: then one bad value, or one key that is nearly one of its
+own, turns the whole block into that. A rule that is misspelt must not be a rule less.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +26,12 @@ class Unfit(Exception):
 
 def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
     """Return the typed block. `report` hears of every value that was left out, by its path and the reason."""
+    disabled = getattr(into, "disabled", None)
+    slips = list(_slips(value, into, path)) if disabled else []
+    for where, meant in slips:
+        report(where, f"is no key that is known here, but '{meant}' is")
+    if disabled and slips:
+        return typing.cast("T", disabled())
     if _says_nothing(value, into):
         return into()
     try:
@@ -35,8 +42,33 @@ def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
         return typing.cast("T", _salvage(value, into, report, path))
     except Unfit as problem:
         report(path, str(problem))
-        disabled = getattr(into, "disabled", None)
         return typing.cast("T", disabled()) if disabled else into()
+
+
+def _slips(value: Any, into: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the keys that are nearly one of the class and none of its own, each with the one that was meant."""
+    origin = typing.get_origin(into)
+    if origin in (typing.Union, types.UnionType):
+        for option in typing.get_args(into):
+            yield from _slips(value, option, path)
+    if origin is dict and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _slips(inner, typing.get_args(into)[1], (*path, key))
+    if not isinstance(value, dict) or not _is_struct(into):
+        return
+    # `beside` are the keys that others read in the same object.
+    known = {*into.__struct_encode_fields__, *getattr(into, "beside", ())}
+    strange = value.keys() - known
+    if strange:
+        from homarus.config.known import is_named, near
+
+        for key in strange:
+            meant = "" if is_named((*path, key)) else near(str(key), known - value.keys())
+            if meant:
+                yield (*path, key), meant
+    for field in msgspec.structs.fields(into):
+        if isinstance(value.get(field.encode_name), dict):
+            yield from _slips(value[field.encode_name], field.type, (*path, field.encode_name))
 
 
 def _says_nothing(value: Any, into: Any) -> bool:

@@ -14,6 +14,7 @@ class Draft:
     """A working copy; the document it was made from never changes."""
 
     def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
         self.root: dict[str, Any] = _copy(document)
         # canonical path -> the path as it was written
         self.origins: dict[KeyPath, KeyPath] = {}

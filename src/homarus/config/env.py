@@ -55,6 +55,8 @@ def layered(process: Mapping[str, str], *lower: Mapping[str, str]) -> dict[str, 
 def substitute(value: Any, env: Mapping[str, str], missing: Missing, path: KeyPath = ()) -> Any:
     """Return the value with every `${NAME}` filled in. A value with a missing variable is unset, and `missing` hears of it.
 
+    A rule about tools stays as it is written: it then names nothing that exists, where unset it would restrict nothing.
+
     Only text changes, never a key. `$${NAME}` is the way to write `${NAME}` itself.
     """
     found = _filled(value, env, missing, path)
@@ -88,6 +90,8 @@ def _text(text: str, env: Mapping[str, str], missing: Missing, path: KeyPath) ->
     filled = _VARIABLE.sub(fill, text)
     for name in dict.fromkeys(absent):
         missing(path, name)
+    if absent and not {"tools", "toolsBySender"}.isdisjoint(path) and "web" not in path:
+        return text
     return _UNSET if absent else filled
 
 

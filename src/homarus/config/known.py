@@ -19,18 +19,15 @@ from homarus.config.keypath import KeyPath
 BY_HAND = (
     "agents.defaults.cwd",
     "agents.defaults.identity",
+    "agents.defaults.name",
     "agents.defaults.skills",
     "agents.entries.*.agentDir",
     "agents.entries.*.default",
-    "agents.entries.*.name",
     "bindings",
     "cron.sessionRetention",
     "memory.citations",
     "plugins.slots.contextEngine",
     "session.agentToAgent.maxPingPongTurns",
-    "tools.exec.applyPatch.allowModels",
-    "tools.exec.applyPatch.enabled",
-    "tools.exec.applyPatch.workspaceOnly",
 )
 # What programs write into the file about themselves.
 NOTES = frozenset({"$schema", "meta", "wizard"})
@@ -216,6 +213,17 @@ def without_effect(document: Any, node: Node, path: KeyPath = (), *, named: bool
         if told:
             yield Finding(where, reason=child.reason)
         yield from without_effect(value, child, where, named=named or told)
+
+
+def is_named(path: KeyPath) -> bool:
+    """Say whether a key, or one below it, has a line of its own in one of the tables, wherever an agent may repeat it."""
+    steps = [str(step) for step in path]
+    if steps[:2] == ["agents", "entries"]:
+        steps[1:3] = ["defaults"]
+    if steps[:3] == ["agents", "defaults", "tools"]:
+        steps[:2] = []
+    text = ".".join(steps)
+    return any(f"{line}.".startswith(f"{text}.") for line in (*BLOCKS, *BY_HAND, *NO_EFFECT))
 
 
 def near(word: str, names: Collection[str]) -> str:

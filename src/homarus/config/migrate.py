@@ -135,6 +135,7 @@ MIGRATIONS = (
     ),
     Migration(16, "model providers and MCP servers", apply=reshape.servers),
     Migration(17, "variables directly under env", apply=reshape.variables),
+    Migration(18, "idle minutes of the old form say nothing about a daily reset", apply=reshape.idle_reset),
 )
 
 

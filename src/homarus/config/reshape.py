@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from homarus.config.draft import GONE, Draft
-from homarus.config.keypath import KeyPath
+from homarus.config.keypath import KeyPath, lookup
 from homarus.config.resolve import merge
 from homarus.core.patterns import late
 from homarus.core.routes import normalize_agent_id
@@ -164,3 +164,11 @@ def variables(draft: Draft) -> None:
     """Names directly under `env` are variables; everything else there has a block of its own."""
     for name in [name for name, value in draft.table("env").items() if isinstance(value, str) and name != "vars"]:
         draft.move(("env", name), ("env", "vars", name))
+
+
+def idle_reset(draft: Draft) -> None:
+    """`session.idleMinutes` by itself resets an idle session; a `session.reset` without a mode also does so every day."""
+    reset = draft.table("session", "reset")
+    moved = draft.origins.get(("session", "reset", "idleMinutes")) == ("session", "idleMinutes")
+    if moved and lookup(draft.document, ("session", "reset")) is None:
+        reset.setdefault("mode", "idle")

@@ -145,7 +145,8 @@ class Config:
         cure = _CURE_DISABLED if hasattr(into, "disabled") else _CURE
 
         def heard(where: KeyPath, reason: str) -> None:
-            self.report("error", where, reason, cure)
+            if not self.is_told(where):
+                self.report("error", where, reason, cure)
 
         made = convert({} if value is None else value, into, heard, path)
         self._blocks[path, into] = (value, made)
@@ -254,6 +255,11 @@ class Config:
         if notify:
             for problem in self.problems:
                 notify(problem)
+
+    def is_told(self, path: KeyPath) -> bool:
+        """Say whether something is known to be wrong with this very key."""
+        told = format_path(self.written(path))
+        return any(problem.key == told for problem in self.problems)
 
     def record(self, problem: Problem) -> None:
         """Record a problem whose place is known already."""

@@ -6,12 +6,9 @@ was asked for, where it would add an error, and, at the moment of writing, where
 
 from __future__ import annotations
 
-import fcntl
 import glob
-import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,12 +22,11 @@ from homarus.config.migrate import canonical
 from homarus.config.redact import restore
 from homarus.config.report import Notify, Problem
 from homarus.config.scan import find
-from homarus.core.errors import ConfigError, HomarusError, Locked
+from homarus.core.errors import ConfigError, HomarusError
 from homarus.storage.atomic import backup, create_new, ensure_dir, write_atomic
-from homarus.storage.faults import explained
+from homarus.storage.locks import alone_in
 
 _NOTHING: Any = object()
-WAIT = 30.0  # how long other writers are waited for, in seconds
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -206,7 +202,7 @@ def change(
     """
     if not dry_run:
         ensure_dir(config.paths.config_path.parent)
-    with _alone(config.paths.config_path.parent) if not dry_run else nullcontext():
+    with alone_in(config.paths.config_path.parent) if not dry_run else nullcontext():
         fresh = inspect_config(config.paths, env)
         if fresh.hash != config.hash and not literal and any(map(_rests_on_a_list, operations)):
             raise _changed(config.paths.config_path)
@@ -224,7 +220,7 @@ def change(
 def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """Write changes that were planned before, if the files still are what they were. All or nothing is checked first."""
     ensure_dir(config.paths.config_path.parent)
-    with _alone(config.paths.config_path.parent):
+    with alone_in(config.paths.config_path.parent):
         for planned in changes:
             if read_or_none(planned.path) != planned.before:
                 raise _changed(planned.path)
@@ -260,30 +256,6 @@ def _make_private(path: Path) -> None:
 
 def _rests_on_a_list(operation: Operation) -> bool:
     return isinstance(operation.value, list) or any(isinstance(step, int) for step in operation.path)
-
-
-@contextmanager
-def _alone(folder: Path, *, wait: float = WAIT) -> Iterator[None]:
-    """Keep other writers of ours out from the first look to the write; the lock is the folder itself and leaves no file.
-
-    Waits for another writer, and raises Locked where it takes longer than any change does.
-    """
-    with explained("lock", folder):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        until = time.monotonic() + wait
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    cure = "try again; 'lsof' on the folder names the program that holds it"
-                    raise Locked(f"another program is changing the configuration in {folder}", cure=cure) from None
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _changed(path: Path) -> ConfigError:

@@ -79,7 +79,7 @@ def decide(
 
     Nothing is pruned while the provider still holds the prefix: that would cost more than it saves.
     """
-    if settings.mode == "off":
+    if settings.mode != "cache-ttl":
         return state
     touched = max(state.touched_at, _last_answer(messages))
     if now - touched < settings.ttl_seconds * 1000:
@@ -144,9 +144,14 @@ def _replace(shown: list[Message], place: int, original: Message, kind: Kind, st
 
 
 def _protected_from(messages: Sequence[Message], keep: int) -> int:
-    """Return the place of the assistant message that is `keep`-th from the end; with fewer of them nothing is prunable."""
+    """Return the place of the assistant message that is `keep`-th from the end; with fewer of them nothing is prunable.
+
+    To keep none protects nothing.
+    """
+    if keep <= 0:
+        return len(messages)
     places = [place for place, message in enumerate(messages) if isinstance(message, Assistant)]
-    return places[-keep] if keep and len(places) >= keep else 0
+    return places[-keep] if len(places) >= keep else 0
 
 
 def _keys(messages: Sequence[Message]) -> dict[int, str]:

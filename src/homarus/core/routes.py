@@ -22,9 +22,9 @@ MAIN = "main"
 
 _AGENT_ID = late(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NOT_ID = late(r"[^a-z0-9_-]+")
-_SUFFIX = late(r"(?s)(.+):(thread|topic):(.+)")
+_SUFFIX = late(r"(?si)(.+):(thread|topic):(.+)")
 _RUN = late(r"(?s)(.+):run:(.+)")
-_MARKS = late(r":(?=(?:thread|topic|run):)")
+_MARKS = late(r"(?i):(?=(?:thread|topic|run):)")
 
 
 class SessionKind(StrEnum):
@@ -197,8 +197,8 @@ class Route(Struct, frozen=True):
 
 def _parse_rest(agent: str, rest: str, main_key: str) -> SessionKey:
     text, suffix = rest, {}
-    if (":thread:" in text or ":topic:" in text) and (match := _SUFFIX.fullmatch(text)):
-        text, suffix = match[1], {match[2]: match[3]}
+    if match := _SUFFIX.fullmatch(text):
+        text, suffix = match[1], {match[2].lower(): match[3]}
     words = text.lower().split(":")
     if text.lower() in {MAIN, main_key.lower()}:
         name = "" if text.lower() == MAIN else text.lower()

@@ -54,7 +54,7 @@ def gather(
         spread.update(_typed(conn, kinds))
     ids = sorted(spread)
     sets = [posting.ids if posting.ids is not None else postings.around(conn, posting, ids) for posting in found]
-    known = {stem(posting.term) for posting in found}
+    known = {stem(posting.term) for posting in found if not posting.weak}
     absent = sum(stem(term) not in known for term in query.core) * idf(0, postings.lines)
     return Pool(ids, found, sets, absent)
 

@@ -30,7 +30,7 @@ from homarus.memory.rank import Filters, Known, Ranked, rank
 from homarus.memory.read import Explanation
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.rows import FileRow, Lines
-from homarus.memory.settings import MemorySettings
+from homarus.memory.settings import MIN_SCORE, MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
 
@@ -93,8 +93,10 @@ class Request(Struct, frozen=True, kw_only=True):
 class Engine:
     """Ranks and packs. `forget` must be called whenever the index changed."""
 
-    def __init__(self, settings: MemorySettings, embedders: Embedders) -> None:
+    def __init__(self, settings: MemorySettings, embedders: Embedders, *, resident: int | None = None) -> None:
+        """`resident` is how many lines' vectors are held in memory at most."""
         self.settings = settings
+        self._resident = {} if resident is None else {"resident": resident}
         self.embedders = embedders
         self.known = Known(Postings(), Lines())
         self._vectors: Vectors | None = None
@@ -115,7 +117,9 @@ class Engine:
             from homarus.memory.vectors import Vectors
 
             cache = self.settings.cache
-            self._vectors = Vectors(choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries)
+            self._vectors = Vectors(
+                choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries, **self._resident
+            )
         return choice
 
     @property
@@ -124,12 +128,15 @@ class Engine:
         embedder = self.choice.embedder
         return (embedder.provider, embedder.model) if embedder else ("none", "")
 
-    @property
-    def degraded(self) -> str:
-        """Say what is missing from the best answer that the settings ask for."""
+    def degraded(self, conn: sqlite3.Connection, *, count: bool = False) -> str:
+        """Say what is missing from the best answer that the settings ask for; `count` looks for lines without vectors anew."""
         reasons = [self.choice.degraded]
-        if self._missing:
-            reasons.append(f"{self._missing:,} passages have no vectors yet; run 'homarus memory index'")
+        if self._vectors:
+            if count:
+                self._missing = self._vectors.missing(conn)
+            if self._missing:
+                reasons.append(f"{self._missing:,} passages have no vectors yet; run 'homarus memory index'")
+            reasons.append(self._vectors.limits(conn))
         return "; ".join(reason for reason in reasons if reason)
 
     def forget(self) -> None:
@@ -185,12 +192,12 @@ class Engine:
             model=model,
             fallback=self.choice.fallback,
             tokens=packer.spent,
-            degraded=self.degraded,
+            degraded=self.degraded(conn),
         )
 
     @property
     def _ranks_chunks(self) -> bool:
-        return self.settings.query.ranking == "hybrid"
+        return self.settings.query.ranks_chunks
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
         from homarus.memory.chunk_vectors import ChunkVectors
@@ -223,7 +230,7 @@ class Engine:
             provider=provider,
             model=model,
             fallback=self.choice.fallback,
-            degraded=self.degraded,
+            degraded=self.degraded(conn),
         )
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
@@ -278,18 +285,20 @@ class Engine:
         covered = ranked.columns["covered"]
         order = [index for index in order if ranked.rows[index].kind != "heading" or covered[index] >= 0.5]
         if request.budget is None:
-            order = self._strong_enough(ranked, speaking(ranked, order), request, strength)
+            order = self._strong_enough(ranked, order, request, strength)
         return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
 
     def _strong_enough(self, ranked: Ranked, order: list[int], request: Request, strength: list[float]) -> list[int]:
-        """Drop what is weak. The default never hides what is nearly as good as the best: better a weak match than silence."""
-        least = request.min_score
+        """Drop what is weaker than the score that somebody named; where nobody did, only what is much weaker than the best.
+
+        A line that holds all the words asked for is always shown.
+        """
+        said = speaking(ranked, order) or order[: request.limit]  # better a weak match than silence
+        least = request.min_score if request.min_score is not None else self.settings.query.min_score
         if least is None:
-            least = min(
-                self.settings.query.min_score, CLOSE * max((strength[index] for index in order[:1]), default=0.0)
-            )
+            least = min(MIN_SCORE, CLOSE * max((strength[index] for index in said[:1]), default=0.0))
         covered = ranked.columns["covered"]
-        return [index for index in order if strength[index] >= least or covered[index] >= 0.999]
+        return [index for index in said if strength[index] >= least or covered[index] >= 0.999]
 
     def _strength(self, ranked: Ranked) -> list[float]:
         """Return scores that mean the same for every question, in the order of the ranking.

@@ -15,7 +15,7 @@ from homarus.memory.chunk_vectors import ChunkVectors
 from homarus.memory.lines import note_day
 from homarus.memory.query import Query
 from homarus.memory.results import Hit
-from homarus.memory.settings import Hybrid, QuerySettings
+from homarus.memory.settings import MIN_SCORE, Hybrid, QuerySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.terms import match_expression, words
 
@@ -71,9 +71,9 @@ def search_chunks(
     if knobs.mmr.enabled:
         ranked = mmr(ranked, knobs.mmr.lambda_)
     exact = {id(chunk) for chunk in ranked if _exact(chunk, query)}
-    kept = [chunk for chunk in ranked if chunk.score >= settings.min_score or id(chunk) in exact] or [
-        chunk for chunk in ranked if chunk.words > 0
-    ]
+    least = MIN_SCORE if settings.min_score is None else settings.min_score
+    kept = [chunk for chunk in ranked if chunk.score >= least or id(chunk) in exact]
+    kept = kept or [chunk for chunk in ranked if chunk.words > 0]  # as OpenClaw: words found beat silence
     return [_hit(chunk, query) for chunk in _quota(kept, wanted.limit, settings.sessions_share)[: wanted.limit]]
 
 

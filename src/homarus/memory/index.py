@@ -216,12 +216,6 @@ class IndexWriter:
         )
 
     def _chunks(self, item: Found, chunks: Sequence[Chunk]) -> None:
-        # Most notes have no line with words of another kind: then their chunks, which are the same text, have none either.
-        rich = self.conn.execute(
-            "SELECT 1 FROM files f JOIN lines l ON l.id BETWEEN f.first_id AND f.last_id"
-            " WHERE f.source = ? AND f.path = ? AND l.terms IS NOT NULL AND l.kind != 'path' LIMIT 1",
-            (item.source, item.path),
-        ).fetchone()
         before = self.conn.execute("SELECT coalesce(max(rowid), 0) FROM chunks").fetchone()[0]
         insert = (
             "INSERT OR IGNORE INTO chunks(id, path, source, start_line, end_line, hash, model, text, terms, updated_at)"
@@ -238,7 +232,7 @@ class IndexWriter:
                     chunk.end_line,
                     chunk.hash,
                     chunk.text,
-                    _extra(chunk.text) if rich else None,
+                    _extra(chunk.text),
                     self.now_ms,
                 )
                 for chunk in chunks

@@ -34,6 +34,10 @@ Day = date | str | None
 FOLDER, DATABASE = ".memory", "index.sqlite"
 
 
+class NoDay(ValueError):
+    """What was given as a day is none."""
+
+
 class Memory:
     """Recall over the notes of one workspace.
 
@@ -137,7 +141,7 @@ class Memory:
             today=self.today(),
             limit=max(1, max_results if max_results is not None else self.settings.query.max_results),
             min_score=min_score,
-            sources=frozenset(sources),
+            sources=self._sources(sources),
         )
         return self._answer(request)
 
@@ -170,7 +174,7 @@ class Memory:
             as_of=_day(as_of, today),
             entities=(entities,) if isinstance(entities, str) else tuple(entities),
             kinds=(kinds,) if isinstance(kinds, str) else tuple(kinds),
-            sources=frozenset(sources),
+            sources=self._sources(sources),
         )
         return self._answer(request)
 
@@ -215,7 +219,7 @@ class Memory:
                 provider=provider,
                 model=model,
                 watch=way(self.watched()) if self.settings.sync.watch else "off",
-                degraded=self._store.problem or self._engine.degraded,
+                degraded=self._store.problem or self._engine.degraded(conn, count=True),
                 stale=self._stale or self._sync.stale(conn),
                 problems=self._problems,
             )
@@ -255,6 +259,11 @@ class Memory:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _sources(self, named: Iterable[str]) -> frozenset[str]:
+        """Return what a question is limited to; empty for everything that is indexed."""
+        searched = self.settings.searched
+        return frozenset(named) or (frozenset() if "memory" in searched else searched)
 
     def _answer(self, request: Request) -> Answer:
         started = self.clock.monotonic()
@@ -338,6 +347,11 @@ def _day(given: Day, today: date) -> date | None:
         return given
     text = given.strip().lower()
     units = {"d": 1, "w": 7, "m": 30, "y": 365}
-    if len(text) > 1 and text[-1] in units and text[:-1].isdigit():
-        return date.fromordinal(max(1, today.toordinal() - int(text[:-1]) * units[text[-1]]))
-    return date.fromisoformat(text)
+    if len(text) > 1 and text[-1] in units and text[:-1].isascii() and text[:-1].isdigit():
+        return date.fromordinal(max(1, today.toordinal() - int(text[:-1][:7]) * units[text[-1]]))
+    try:
+        return date.fromisoformat(text)
+    except ValueError as problem:
+        raise NoDay(
+            f"'{given}' is no day; write YYYY-MM-DD, or a span back from today such as 30d, 6w, 3m, 1y"
+        ) from problem

@@ -136,12 +136,12 @@ class Packer:
         else:
             beside.add(index, self.rows)
         self._owner[row.id] = self._by_line[row.file, row.line] = beside
-        other = self._owner.get(row.id - 1), self._owner.get(row.id + 1)
-        for neighbour in other:
-            if neighbour is not None and neighbour is not beside and self._equal(beside.best, neighbour.best):
-                self._merge(beside, neighbour)
-                beside = self._owner[row.id]
-        self._words.append((said, beside))
+        for step in (-1, 1):
+            # Looked up anew at each step: a merge may have given the other neighbour to another range.
+            beside, other = self._owner[row.id], self._owner.get(row.id + step)
+            if other is not None and other is not beside and self._equal(beside.best, other.best):
+                self._merge(beside, other)
+        self._words.append((said, self._owner[row.id]))
 
     def _merge(self, first: Range, second: Range) -> None:
         """Join two ranges that now touch; the better one keeps its place."""

@@ -16,6 +16,7 @@ from homarus.memory.terms import match_expression, stem
 from homarus.storage.cache import BoundedCache
 
 HEAVY = 20_000  # a word in more lines than this is looked up around candidates only
+LEAST_PREFIX = 4  # letters of a word that longer ones are looked for with
 KEPT_IDS = 400_000  # ids in memory over all words, about 28 MB
 
 
@@ -27,6 +28,7 @@ class Posting(Struct):
     ids: frozenset[int] | None
     order: list[int] = []  # the same, rising: newer lines last
     idf: float = 0.0
+    weak: bool = False  # not the word itself, but longer ones that begin with it
 
 
 class Postings:
@@ -50,8 +52,15 @@ class Postings:
             self.lines, self.words, self.highest = row[0] or 0, row[1] or 0, row[2] or 0
 
     def look_up(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
-        """Return one posting per distinct word; two forms of one stem count once, absent words not at all."""
+        """Return one posting per distinct word; two forms of one stem count once, absent words not at all.
+
+        Where no word of a question stands anywhere, longer words that begin with one are better than nothing.
+        """
         self.measure(conn)
+        terms = list(terms)
+        return self._find(conn, terms) or self._find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
+
+    def _find(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
         found: list[Posting] = []
         seen: set[tuple[str, int]] = set()
         for term in terms:
@@ -73,10 +82,12 @@ class Postings:
         return posting.idf if posting is not None and posting.count else idf(0, self.lines)
 
     def _read(self, conn: sqlite3.Connection, term: str) -> Posting:
+        weak = term.endswith("*")
+        expression = f'"{term[:-1]}"*' if weak else match_expression(term)
         try:
             rows = conn.execute(
                 "SELECT rowid FROM lines_fts WHERE lines_fts MATCH ? ORDER BY rowid LIMIT ?",
-                (match_expression(term), HEAVY + 1),
+                (expression, HEAVY + 1),
             ).fetchall()
         except sqlite3.OperationalError:
             return Posting(term, 0, frozenset())  # a word that the index's tokenizer sees as several
@@ -87,6 +98,8 @@ class Postings:
             spread = max(1, rows[-1][0] - rows[0][0])
             posting = Posting(term, min(self.lines, HEAVY * max(spread, self.highest) // spread), None)
         posting.idf = idf(posting.count, self.lines)
+        if weak:
+            posting.term, posting.weak, posting.idf = term[:-1], True, posting.idf / 2
         return posting
 
     def around(self, conn: sqlite3.Connection, posting: Posting, ids: Iterable[int], reach: int = 2) -> frozenset[int]:

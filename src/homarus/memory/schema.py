@@ -6,13 +6,14 @@ makes of a line changes: the old file is then moved aside and the index built an
 
 from __future__ import annotations
 
-VERSION = 10
+VERSION = 11
 
 # Rows of one file get consecutive ids, and at least GAP ids lie unused between two files: the neighbours of a line
 # are then `id ± 1`, `id ± 2`, and never belong to another file.
 GAP = 3
 
-TOKENIZER = "porter unicode61 remove_diacritics 2"
+# Marks belong to words: Indic vowels are marks. `terms.search_text` folds what is stored, so nothing depends on how FTS5 folds.
+TOKENIZER = "porter unicode61 remove_diacritics 2 categories ''L* N* Co Mn Mc''"
 
 SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);

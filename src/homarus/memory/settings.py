@@ -1,4 +1,4 @@
-"""The `memorySearch` block: every key of the seeds, with its default in one place."""
+"""The `memorySearch` block: every key of OpenClaw's, with its default in one place."""
 
 from __future__ import annotations
 
@@ -96,8 +96,11 @@ class TemporalDecay(Struct, frozen=True, rename="camel"):
     half_life_days: float = 30.0
 
 
+MIN_SCORE = 0.35  # what is weaker is left out where there is better
+
+
 class Hybrid(Struct, frozen=True, rename="camel"):
-    """The seeds' chunk ranking."""
+    """The knobs of OpenClaw's chunk ranking; turning one chooses that ranking."""
 
     enabled: bool = True
     vector_weight: float = 0.7
@@ -108,13 +111,21 @@ class Hybrid(Struct, frozen=True, rename="camel"):
 
 
 class QuerySettings(Struct, frozen=True, rename="camel"):
-    """How results are chosen. `ranking` is ours: fused lines, or the seeds' chunks."""
+    """How results are chosen. `ranking` is ours: fused lines, or OpenClaw's chunks.
+
+    A `min_score` that somebody set is a floor; without one weak matches are left out only where there are better ones.
+    """
 
     max_results: int = 6
-    min_score: float = 0.35
-    ranking: Literal["fused", "hybrid"] = "fused"
+    min_score: float | None = None
+    ranking: Literal["auto", "fused", "hybrid"] = "auto"
     hybrid: Hybrid = Hybrid()
     sessions_share: float = 0.5
+
+    @property
+    def ranks_chunks(self) -> bool:
+        """Say whether whole chunks are ranked: asked for by name, or by knobs that only mean something there."""
+        return self.ranking == "hybrid" or (self.ranking == "auto" and self.hybrid != Hybrid())
 
 
 class EmbeddingCache(Struct, frozen=True, rename="camel"):
@@ -158,9 +169,15 @@ class MemorySettings(Struct, frozen=True, rename="camel"):
     pre_reply: PreReply = PreReply()
 
     @property
+    def searched(self) -> frozenset[str]:
+        """Return the sources that are searched when a question names none."""
+        named = {"memory", "sessions"} & set(self.sources)
+        return frozenset(named | {"sessions"} if self.experimental.session_memory else named or {"memory"})
+
+    @property
     def with_sessions(self) -> bool:
-        """Say whether transcripts are searched too."""
-        return "sessions" in self.sources or self.experimental.session_memory
+        """Say whether transcripts are indexed."""
+        return "sessions" in self.searched
 
 
 class CitationSettings(Struct, frozen=True, rename="camel"):

@@ -233,6 +233,8 @@ def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) -> dict[str, Any]:
     """Run `memory_recall`."""
+    from homarus.memory.memory import NoDay
+
     try:
         answer = memory.recall(
             str(arguments.get("query") or ""),
@@ -245,8 +247,8 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
             kinds=_names(arguments.get("kinds")),
             sources=() if direct else ("memory",),
         )
-    except ValueError as problem:
-        return {"items": [], "error": f"{problem}; write days as YYYY-MM-DD or as a span such as 30d"}
+    except NoDay as problem:
+        return {"items": [], "error": str(problem)}
     except HomarusError as problem:
         return {"items": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
     return {

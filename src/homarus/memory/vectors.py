@@ -18,7 +18,7 @@ from msgspec import Struct
 from homarus.memory.embed.base import Embedder
 from homarus.memory.flags import QUESTION
 from homarus.memory.lines import body_of
-from homarus.memory.meaning import OWN, Meaning, best_sentences
+from homarus.memory.meaning import OWN, REACH, Meaning, best_sentences
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query
 from homarus.memory.rows import Row
@@ -29,7 +29,8 @@ from homarus.memory.veccache import VectorCache
 from homarus.memory.weights import Kind
 from homarus.storage.sqlite import transaction
 
-RESIDENT = 100_000  # lines held in memory; above, words alone decide
+RESIDENT = 100_000  # lines held in memory; above, only those that words, names and days bring in are compared
+SAMPLES, STRETCH = 40, 50  # of lines that tell how alike those of a large index are
 PROPOSED = 150
 QUICK = {True: 4_000, False: 48}  # lines a search may embed itself: static, sentence
 ASKED = 160  # characters of the question before a line that are embedded with it
@@ -39,7 +40,7 @@ IDENTITY = "vectors"
 
 
 class Asked(Struct, frozen=True):
-    """A question as vectors: whole, without its names, and how near every line is to the latter (None: no lines in memory)."""
+    """A question as vectors: whole, without its names, and how near every line in memory is to the latter."""
 
     whole: Any
     bare: Any
@@ -50,14 +51,18 @@ class Asked(Struct, frozen=True):
 class Vectors:
     """The vectors of one index, by one embedder."""
 
-    def __init__(self, embedder: Embedder, *, cache: bool = True, cache_entries: int = 50_000) -> None:
+    def __init__(
+        self, embedder: Embedder, *, cache: bool = True, cache_entries: int = 50_000, resident: int = RESIDENT
+    ) -> None:
         self.embedder = embedder
+        self._resident = resident
         self.static = bool(getattr(embedder, "static", False))
         self.wordwise = hasattr(embedder, "encode_words")
         self.kind: Kind = "static" if self.static else "model" if self.wordwise else "lines"
         # Word vectors are made faster than they are looked up.
         self.cache = VectorCache(embedder, enabled=cache and not self.static, max_entries=cache_entries)
         self._meaning: Meaning | None = None
+        self._base: tuple[float, float] | None = None  # set where the index is too large to be held in memory
         self._fresh = False
         self._missing: int | None = None  # lines without a vector; None: look again
 
@@ -76,38 +81,45 @@ class Vectors:
         self, conn: sqlite3.Connection, now_ms: int, progress: Progress | None = None, *, quick: bool = False
     ) -> int:
         """Embed lines that have no vector yet and return how many still have none."""
-        if self._missing is not None and (not self._missing or (quick and self._is_long(self._missing))):
+        if self._missing == 0 or (quick and self.embedder.remote and self._missing is not None):
             return self._missing
         self._claim(conn)
         missing = conn.execute(
             "SELECT lines.id, lines.text, asked.text FROM lines LEFT JOIN line_vec ON line_vec.id = lines.id"
-            " LEFT JOIN lines asked ON asked.id = lines.id - 1 AND asked.flags & ? WHERE line_vec.id IS NULL AND lines.kind != 'path'",
+            " LEFT JOIN lines asked ON asked.id = lines.id - 1 AND asked.flags & ? WHERE line_vec.id IS NULL AND lines.kind != 'path'"
+            " ORDER BY lines.id DESC",
             (QUESTION,),
         ).fetchall()
-        self._missing = len(missing)
-        if quick and self._is_long(len(missing)):
-            return len(missing)
         self._missing = None
-        for start in range(0, len(missing), self.embedder.batch):
-            part = missing[start : start + self.embedder.batch]
+        part_of = (0 if self.embedder.remote else QUICK[self.static]) if quick else len(missing)
+        wanted = missing[:part_of]  # the newest first
+        for start in range(0, len(wanted), self.embedder.batch):
+            part = wanted[start : start + self.embedder.batch]
             self._store(conn, part, now_ms)
             self._fresh = False
             if progress:
-                progress(min(len(missing), start + len(part)), len(missing), f"vectors ({self.embedder.provider})")
-        self._missing = 0
-        return 0
+                progress(min(len(wanted), start + len(part)), len(wanted), f"vectors ({self.embedder.provider})")
+        self._missing = len(missing) - len(wanted)
+        return self._missing
 
-    def _is_long(self, lines: int) -> bool:
-        """Say whether embedding so many lines is more than a search can wait for."""
-        return bool(lines) and (self.embedder.remote or lines > QUICK[self.static])
+    def missing(self, conn: sqlite3.Connection) -> int:
+        """Count the lines that have no vector of this embedder, without changing anything."""
+        known = "0" if not self._is_claimed(conn) else "SELECT id FROM line_vec"
+        find = f"SELECT count(*) FROM lines WHERE kind != 'path' AND id NOT IN ({known})"  # noqa: S608 - from the line above
+        return int(conn.execute(find).fetchone()[0])
+
+    def limits(self, conn: sqlite3.Connection) -> str:
+        """Say what vectors are not used for in an index of this size."""
+        large = self._base is not None
+        if not self._fresh:
+            large = conn.execute("SELECT count(*) FROM line_vec").fetchone()[0] > self._resident
+        return (
+            "" if not large else f"above {self._resident:,} lines vectors compare only what words, names and days find"
+        )
 
     def _claim(self, conn: sqlite3.Connection) -> None:
         """Drop vectors of another model: numbers of two models must never be compared."""
-        row = conn.execute("SELECT value FROM meta WHERE key = ?", (IDENTITY,)).fetchone()
-        stored = conn.execute("SELECT length(vec) FROM line_vec LIMIT 1").fetchone()
-        size = 2 * self.embedder.dims  # unknown (0) before a service has answered for the first time
-        same_size = not stored or not size or (stored[0] % size == 0 if self.kind == "model" else stored[0] == size)
-        if row and row[0] == self.identity and same_size:
+        if self._is_claimed(conn):
             return
         with transaction(conn):
             conn.execute("DELETE FROM line_vec")
@@ -115,6 +127,14 @@ class Vectors:
             conn.execute("INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (IDENTITY, self.identity))
         self._meaning = None
         self._fresh = False
+
+    def _is_claimed(self, conn: sqlite3.Connection) -> bool:
+        """Say whether the stored vectors are this embedder's."""
+        row = conn.execute("SELECT value FROM meta WHERE key = ?", (IDENTITY,)).fetchone()
+        stored = conn.execute("SELECT length(vec) FROM line_vec LIMIT 1").fetchone()
+        size = 2 * self.embedder.dims  # unknown (0) before a service has answered for the first time
+        same_size = not stored or not size or (stored[0] % size == 0 if self.kind == "model" else stored[0] == size)
+        return bool(row and row[0] == self.identity and same_size)
 
     def _store(self, conn: sqlite3.Connection, part: list[tuple[int, str, str | None]], now_ms: int) -> None:
         bodies = [body_of(text) or text for _, text, _ in part]
@@ -163,12 +183,19 @@ class Vectors:
         """Bring the copy in memory in line with the table; None when there is nothing or too much to hold."""
         if not self._fresh:
             count = conn.execute("SELECT count(*) FROM line_vec").fetchone()[0]
-            self._meaning = Meaning.read(conn, self.embedder.dims) if 0 < count <= RESIDENT else None
+            self._meaning = Meaning.read(conn, self.embedder.dims) if 0 < count <= self._resident else None
+            self._base = self._sample(conn) if count > self._resident else None
             self._fresh = True
         return self._meaning
 
+    def _sample(self, conn: sqlite3.Connection) -> tuple[float, float]:
+        low, high = conn.execute("SELECT min(id), max(id) FROM line_vec").fetchone()
+        step = max(STRETCH, (high - low) // SAMPLES)
+        ids = [at + more for at in range(low, high, step) for more in range(STRETCH)]
+        return Meaning.read_some(conn, self.embedder.dims, ids).base()
+
     def propose(self, conn: sqlite3.Connection, query: Query, keep: int) -> Asked:
-        """Compare the question with every line; the nearest lines are at most half of `keep`."""
+        """Compare the question with every line that is held in memory; the nearest lines are at most half of `keep`."""
         bare = query.bare or query.text
         whole = query.text if self.kind == "model" else bare
         vectors = self.embedder.encode(list(dict.fromkeys([whole, bare])), query=True)
@@ -181,19 +208,23 @@ class Vectors:
     def columns(
         self, conn: sqlite3.Connection, query: Query, asked: Asked, rows: list[Row], postings: Postings
     ) -> Columns:
-        """Return the signals of vectors for these candidates; nothing when they cannot be held in memory."""
+        """Return the signals of vectors for these candidates; nothing when there are none."""
         import numpy as np
 
-        meaning = self._meaning
-        if meaning is None or not rows:
-            return {}
         ids = [row.id for row in rows]
+        meaning, cosines = self._meaning, asked.cosines
+        if self._base is not None and rows:
+            wide = sorted({number + step for number in ids for step in REACH})
+            meaning = Meaning.read_some(conn, self.embedder.dims, wide, self._base)
+            cosines = meaning.cosines(asked.bare)
+        if meaning is None or not rows or not len(meaning.ids):
+            return {}
         around = meaning.around(np.array(ids, dtype=np.int64))
-        line = np.where(around.known[:, OWN], asked.cosines[around.at[:, OWN]], 0.0)
+        line = np.where(around.known[:, OWN], cosines[around.at[:, OWN]], 0.0)
         together = meaning.together(around)
         found = {
             "vector": line if self.kind != "model" else meaning.lines(around, asked.whole),
-            "vectors": together * meaning.windows(around, asked.cosines) + (1 - together) * line,
+            "vectors": together * meaning.windows(around, cosines) + (1 - together) * line,
         }
         if self.wordwise and meaning.words:
             core = [word for word in query.core if word not in query.subject] or list(query.core)

@@ -17,15 +17,16 @@ from homarus.core.errors import ConfigError
 from homarus.models.auth import AuthStore, env_credentials
 from homarus.models.catalog import Catalog
 from homarus.models.client import ModelClient
-from homarus.models.http import HttpClient
 from homarus.models.info import ModelInfo
 from homarus.models.levels import LEVELS, nearest, parse_level
-from homarus.models.proxy import proxies_from
 from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
 from homarus.models.registry import BUILTIN, LOCAL, Registry
 from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override, chain
 from homarus.models.settings import AgentModelSettings, AuthSettings, ModelsSettings
+from homarus.net.client import HttpClient
+from homarus.net.proxy import proxies_from
+from homarus.net.trust import trust_from
 
 
 class Picked(Struct, frozen=True):
@@ -50,7 +51,7 @@ class Models:
         self.config = config
         self.catalog = Catalog(config.block("models", ModelsSettings))
         self._env = config.variables(env)
-        self.http = http or HttpClient(proxies=proxies_from(self._env))
+        self.http = http or HttpClient(proxies=proxies_from(self._env), trust=trust_from(self._env))
         self.registry = Registry(
             self.catalog, http=self.http, clock=clock, models_dir=config.paths.models_dir, resolve=self._secret
         )

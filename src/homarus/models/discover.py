@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.models.catalog import Catalog
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient
+from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError
 
 SECONDS = 1.0  # a closed port on this machine says so at once; an open one may belong to a server that is busy
 MAX_BODY = 1 << 20
@@ -62,7 +62,7 @@ async def probe(http: HttpClient, provider: str, base_url: str, seconds: float =
             try:
                 body = await response.read(MAX_BODY)
             finally:
-                response.close()
+                await response.close()
     except (OSError, TimeoutError, HttpError):
         return None
     models = _models(body) if response.status == 200 else ()

@@ -173,16 +173,34 @@ def body_text(body: bytes) -> str:
     return error_text(value)
 
 
+_SAID = (
+    "message",
+    "detail",
+    "msg",
+    "status_msg",
+    "error_msg",
+    "type",
+    "code",
+    "status_code",
+    "status",
+    "failed_generation",
+)
+
+
 def error_text(value: Any) -> str:
     """Return message, type and code of an error object as one text."""
     if isinstance(value, list):
         value = value[0] if value else {}
     if not isinstance(value, dict):
         return str(value)
-    inner = value.get("error", value)
+    inner = value.get("error") or value.get("base_resp") or value.get("errors") or value
+    if isinstance(inner, list):
+        inner = inner[0]
     if not isinstance(inner, dict):
-        return str(inner)
-    parts = [inner.get(key) for key in ("message", "detail", "msg", "type", "code", "status")]
+        # Some name only the kind there and say the rest beside it.
+        said = value.get("message") or value.get("detail")
+        return f"{inner} · {said}" if isinstance(said, str) and said != inner else str(inner)
+    parts = [inner.get(key) for key in _SAID]
     metadata = inner.get("metadata")
     if isinstance(metadata, dict):
         parts.append(metadata.get("raw"))

@@ -99,7 +99,7 @@ def decide(failure: Failure, tried: Tried, left: Left) -> tuple[Step, Tried]:
         return (LowerLevel(left.weaker_level) if left.weaker_level is not None else GiveUp()), tried
     if kind in CREDENTIAL:
         return (NextCredential(), Tried()) if left.credentials else _advance(left)
-    if kind is F.MODEL_NOT_FOUND:
+    if kind in {F.MODEL_NOT_FOUND, F.UNREACHABLE}:
         return _advance(left)
     since = tried.outage_since if tried.outage_since is not None else left.now
     noted = replace(tried, failures=tried.failures + 1, outage_since=since)

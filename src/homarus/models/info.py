@@ -41,6 +41,8 @@ class Quirks(Struct, frozen=True, rename="camel", kw_only=True):
     # Two user messages may not follow each other (chat templates of some local models): they go out as one.
     alternate_roles: bool = False
     supports_tools: bool = True
+    # What the server's own models carry in front of their names, which people leave out (`openrouter/auto`).
+    own_models: str = ""
 
 
 class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):

@@ -19,10 +19,10 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Locked, ModelError, ModelFailure
 from homarus.core.text import single_line
 from homarus.models.auth import AuthStore
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient
 from homarus.models.rotation import Credential
 from homarus.models.settings import OAuthClient
+from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError
 from homarus.storage.locks import OwnerLock
 
 # A token that ends this soon is renewed before it is used: a turn may take a while.
@@ -103,7 +103,7 @@ async def _ask(url: str, form: dict[str, str], profile: str, http: HttpClient) -
             try:
                 body = await response.read(MAX_BODY)
             finally:
-                response.close()
+                await response.close()
     except (TimeoutError, OSError, HttpError) as problem:
         said = str(problem) or type(problem).__name__
         raise ModelError(ModelFailure.TIMEOUT, f"{profile} could not be renewed at {url}: {said}") from problem

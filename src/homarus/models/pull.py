@@ -17,8 +17,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.errors import ConfigError, HomarusError, StorageError
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient, Response
+from homarus.net.client import HttpClient, Response
+from homarus.net.errors import HttpError
 from homarus.storage.atomic import ensure_dir
 
 NAMES = Path(__file__).with_name("pull.json")
@@ -124,7 +124,7 @@ class Puller:
             _check_room(part.parent, total, have)
             return wanted, await self._write(response, part, have, total, cancel)
         finally:
-            response.close()
+            await response.close()
 
     async def _open(self, url: str, have: int, cancel: Cancel) -> tuple[Response, str]:
         headers = {"range": f"bytes={have}-"} if have else {}
@@ -138,7 +138,7 @@ class Puller:
             if response.status not in {301, 302, 303, 307, 308}:
                 return response, announced
             following = urljoin(url, response.headers.get("location", ""))
-            response.close()
+            await response.close()
             if urlsplit(url).scheme == "https" and urlsplit(following).scheme != "https":
                 raise HttpError("the server leads from a safe address to an unsafe one")
             url = following

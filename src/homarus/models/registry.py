@@ -9,11 +9,11 @@ from typing import Any
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError
 from homarus.models.catalog import Catalog
-from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelProvider
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
+from homarus.net.client import HttpClient
 from homarus.storage.cache import BoundedCache
 
 IDLE_CLOUD, IDLE_LOCAL = 120.0, 300.0

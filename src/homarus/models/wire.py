@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from homarus.core.messages import Message, Part, Text, User
+from homarus.core.messages import Assistant, Message, Part, Text, User
 from homarus.core.text import neutralize
+from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest
 from homarus.storage.cache import BoundedCache
 
@@ -45,6 +46,11 @@ def _scrub(value: Any) -> Any:
 def closing(rest: dict[str, Any]) -> bytes:
     """Return what ends a request behind its last message: the closing brackets, with the remaining fields between."""
     return b"]," + encode(rest)[1:] if rest else b"]}"
+
+
+def wrote(message: Assistant, api: str, info: ModelInfo) -> bool:
+    """Say whether this very model wrote a message, over this protocol: signed reasoning may go back to nobody else."""
+    return (message.api, message.provider, message.model) == (api, info.provider, info.id)
 
 
 def inert(message: Message) -> Message:

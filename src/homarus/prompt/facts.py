@@ -47,6 +47,8 @@ class StableFacts(Struct, frozen=True):
     sandbox: SandboxFacts | None = None
     ritual: str = "none"
     files: tuple[ContextFile, ...] = ()
+    # The names of files that come on a user turn instead.
+    told: tuple[str, ...] = ()
     files_cut: bool = False
     reasoning_tags: bool = False
     provider_prefix: str = ""

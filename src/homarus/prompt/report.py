@@ -263,7 +263,7 @@ def _file_rows(context: BootstrapContext) -> tuple[FileRow, ...]:
             unreadable=file.unreadable,
             dynamic=dynamic,
         )
-        for files, dynamic in ((context.files, False), (context.dynamic, True))
+        for files, dynamic in ((context.files, False), (context.told, True), (context.dynamic, True))
         for file in files
     )
 

@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from homarus.core.errors import ToolError
+from homarus.sandbox.folders import layers
 from homarus.sandbox.held import memory_file
 from homarus.sandbox.marks import is_orphan, owned
-from homarus.sandbox.spec import Access, SandboxSpec
+from homarus.sandbox.spec import SandboxSpec
 
 _LABEL = "homarus.owner"
 
@@ -38,11 +39,7 @@ def command(
     line += ["--memory", str(limits.memory_bytes)] if limits.memory_bytes else []
     line += ["--pids-limit", str(limits.processes)] if limits.processes else []
     line += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
-    shown = [(mount.path, mount.writable) for mount in spec.mounts]
-    if spec.access is not Access.NONE:
-        # A container cannot show a folder whose top is closed; then nothing in it can be changed.
-        shown.append((spec.workspace, spec.access is Access.RW and not spec.locked))
-    for path, writable in shown:
+    for path, writable in layers(spec):
         if any(char in path for char in ',"\n'):
             # The option is a list with commas; what stands behind one would be an option of its own.
             raise ToolError(f"{path} cannot be shown in a container", cure="use a folder without commas and quotes")

@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 from homarus.core.errors import ToolError
 from homarus.sandbox import launcher, scratch
+from homarus.sandbox.folders import layers, open_parts, roots, without
 from homarus.sandbox.held import memory_file
 from homarus.sandbox.seccomp import filter_code
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
@@ -24,26 +24,16 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services")
 
 _TRUNCATES = 3  # the version that looks after truncate
-# More than this many things at the top of a locked workspace, and the rest can only be read.
-_MAX_ENTRIES = 300
 _PROBE_SECONDS, _PROBE_TRIES = 0.002, 5_000
 
 
 def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> list[str]:
     """Return the order for the launcher: what the spec opens, then the command."""
-    system = [shown for path in _READABLE for shown in _without(path, spec.hidden)]
-    readable = [*system, *_FILES, *(_NETWORK if spec.network else ())]
-    writable, entries = list(_DEVICES), list[str]()
-    for mount in spec.mounts:
-        (writable if mount.writable else readable).append(mount.path)
-    if spec.access is Access.RW and spec.locked:
-        readable.append(spec.workspace)
-        entries = _unlocked(spec)
-    elif spec.access is not Access.NONE:
-        (writable if spec.access is Access.RW else readable).append(spec.workspace)
-    order = [f"read={path}" for path in readable] + [f"write={path}" for path in writable]
-    order += [f"entry={path}" for path in entries]
-    owns = os.getuid() == 0 or spec.access is Access.RO or bool(spec.locked)
+    system = [shown for path in _READABLE for shown in without(path, spec.hidden)]
+    readable = [*system, *_FILES, *(_NETWORK if spec.network else ()), *(path for path, _ in roots(spec))]
+    order = [f"read={path}" for path in readable] + [f"write={path}" for path in _DEVICES]
+    order += _open(spec)
+    owns = os.getuid() == 0 or any(not writable for _, writable in layers(spec))
     code = filter_code(network=spec.network, isolated=False, truncates=_version() >= _TRUNCATES, owns=owns)
     order += [f"filter={code.hex()}"]
     order += [f"env={name}={value}" for name, value in env.items()]
@@ -51,6 +41,17 @@ def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str,
     limits = spec.limits
     order += [f"cpu={limits.cpu_seconds}", f"memory={limits.memory_bytes}", f"processes={limits.processes}"]
     return [*order, "--", *argv]
+
+
+def _open(spec: SandboxSpec) -> list[str]:
+    """Return the words for what can be written: whole folders with read-only mounts in them, or else the parts around those."""
+    own = [path for path, writable in roots(spec) if writable]
+    inner = [layer for layer in layers(spec) if layer not in roots(spec) or not layer[1]]
+    inner = [layer for layer in inner if any(f"{layer[0]}/".startswith(f"{root}/") for root in own)]
+    if spec.locked or (inner and not can_mount()):
+        return [f"entry={path}" for path in open_parts(spec)]
+    mounts = [f"around={path}" if writable else f"keep={path}" for path, writable in inner]
+    return [*(f"entry={path}" for path in own), *mounts]
 
 
 def launch(order: Sequence[str], folder: scratch.Scratch, *, groups: Sequence[str] = (), stdin: int, sink: int) -> int:
@@ -69,29 +70,6 @@ def launch(order: Sequence[str], folder: scratch.Scratch, *, groups: Sequence[st
         os.close(text)
 
 
-def _without(path: str, hidden: Sequence[str]) -> list[str]:
-    """Return what is shown of a folder: itself, or all that is in it besides a hidden one. Landlock knows no exceptions."""
-    if path in hidden:
-        return []
-    if not any(each.startswith(f"{path}/") for each in hidden):
-        return [path]
-    try:
-        names = sorted(os.listdir(path))  # noqa: PTH208
-    except OSError:
-        return []
-    return [shown for name in names for shown in _without(f"{path}/{name}", hidden)]
-
-
-def _unlocked(spec: SandboxSpec) -> list[str]:
-    closed = {name.casefold() for name in spec.locked}
-    try:
-        entries = sorted(Path(spec.workspace).iterdir())
-    except OSError:
-        return []
-    found = [str(entry) for entry in entries if entry.name.casefold() not in closed and not entry.is_symlink()]
-    return found[:_MAX_ENTRIES]
-
-
 @cache
 def _version() -> int:
     """Return which version of Landlock the kernel has; less than one for none."""
@@ -105,13 +83,23 @@ def available() -> bool:
         return False
     if _version() < 1:
         return False
+    return _works("! ls /root /home /proc/1 2>/dev/null")
+
+
+@cache
+def can_mount() -> bool:
+    """Say whether a command can have a view of the files of its own, in which parts of a folder are read-only."""
+    return _works("! (echo x > /usr/bin/env) 2>/dev/null", "keep=/usr")
+
+
+def _works(test: str, *more: str) -> bool:
+    """Run a test as a command and say whether it ended well."""
     spec = SandboxSpec(Backend.LANDLOCK, "/", Access.NONE)
-    argv = ["/bin/sh", "-c", "! ls /root /home /proc/1 2>/dev/null"]
-    order = words(spec, argv, cwd="/", env={"PATH": "/usr/bin:/bin"})
+    order = words(spec, ["/bin/sh", "-c", test], cwd="/", env={"PATH": "/usr/bin:/bin"})
     try:
         folder, nothing = scratch.make(), os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
-            return _waited(launch(order, folder, stdin=nothing, sink=nothing)) == 0
+            return _waited(launch([*more, *order], folder, stdin=nothing, sink=nothing)) == 0
         finally:
             os.close(nothing)
             folder.remove()

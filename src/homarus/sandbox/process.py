@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
-from homarus.core.errors import ToolError
+from homarus.core.errors import Denied, ToolError
 from homarus.sandbox import bwrap, cgroups, docker, landlock, leftovers, scratch
 from homarus.sandbox.marks import MARK, left_of, owned
 from homarus.sandbox.spawn import Process, adopt, spawn
@@ -246,6 +246,8 @@ class Child:
 
 async def start(spec: SandboxSpec, order: Order) -> Child:
     """Start a command inside its spec. A program that does not exist is the model's mistake and says so."""
+    if spec.refused:
+        raise Denied(spec.refused)
     if not order.argv or not all(order.argv[:1]) or any("\x00" in part for part in order.argv):
         raise ToolError("the command is empty or holds a NUL byte", cure="give a program and its arguments")
     if any("\0" in word for pair in order.env.items() for word in pair):

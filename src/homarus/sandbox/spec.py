@@ -69,6 +69,15 @@ class SandboxSpec(Struct, frozen=True):
     locked: tuple[str, ...] = ()
     # Folders that no command sees, even where they lie in a folder of the system's: the home and the state folder.
     hidden: tuple[str, ...] = ()
+    # The one repository that may change. Only for a command that is git and nothing else: see `tools/git`.
+    commits: str = ""
+    # Why there is no sandbox although one is wanted, and what to do about it: then no command starts and no file is touched.
+    refused: str = ""
+
+    @classmethod
+    def nothing(cls, workspace: str, why: str) -> SandboxSpec:
+        """Return what is left where a sandbox is wanted and cannot be had."""
+        return cls(Backend.BWRAP, workspace, Access.NONE, refused=why)
 
     @property
     def enforced(self) -> bool:
@@ -106,6 +115,7 @@ class SandboxSpec(Struct, frozen=True):
             env=tuple(name for name in wish.env if not self.enforced or name in self.env),
             locked=tuple(sorted({*self.locked, *wish.locked})),
             hidden=tuple(sorted({*self.hidden, *wish.hidden})),
+            refused=self.refused or wish.refused,
         )
 
     def contains(self, other: SandboxSpec) -> bool:
@@ -122,6 +132,7 @@ class SandboxSpec(Struct, frozen=True):
             and set(other.env) <= set(self.env)
             and set(self.locked) <= set(other.locked)
             and set(self.hidden) <= set(other.hidden)
+            and other.commits in {"", self.commits}
         )
 
     def _narrow_access(self, wish: SandboxSpec) -> Access:

@@ -60,14 +60,6 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         seen.add(entry.id)
         if newest and entry.parent_id == newest:
             return None  # a child stands before its parent: the lines were moved about
-        if type(entry) is MessageEntry and entry.id == want and newest and seek is None and _plain(entry):
-            chain.append(entry)
-            size += entry.weight
-            if size >= (limit if turns.see(entry) else 2 * limit):
-                return Tail(tuple(reversed(chain)), complete=False)
-            if (want := entry.parent_id) is None:
-                break
-            continue
         if want is _ANY and not isinstance(entry, Leaf) and not is_canonical(entry):
             continue
         if want is not _ANY and entry.id != want:
@@ -102,11 +94,6 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         return None
     # What was to be kept is not there: nothing before the boundary is shown.
     return Tail(tuple(reversed(chain[:boundary] if seek else chain)))
-
-
-def _plain(entry: Entry) -> bool:
-    """Say whether nothing about an entry needs a second look: a message of ours, as by far the most lines are."""
-    return entry.linked and not entry.raw
 
 
 class Turns:

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from homarus.core.errors import ConfigError, StorageError
 from homarus.core.messages import Assistant, ToolResult
-from homarus.core.routes import SessionKey
 from homarus.sessions.entry import NEWEST_READABLE, MessageEntry
 from homarus.sessions.log import Form, Source, damaged_lines, load_tail, read_entries
 from homarus.sessions.owner import owner_of
@@ -66,7 +65,7 @@ def _check_index(store: SessionStore) -> Iterator[Finding]:
         yield Finding("error", "damaged-index", path, "cannot be read", cure)
     for name, row in store.index.rows().items():
         try:
-            SessionKey.parse(name, default_agent=store.agent_id)
+            store.key(name)
         except ConfigError as error:
             yield Finding("warning", "bad-key", path, error.message, "rename the row")
         if not isinstance(row.get("sessionId"), str):

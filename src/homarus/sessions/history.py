@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
+from homarus.sessions.codec import is_synthetic
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, Leaf, MessageEntry, Reset
 from homarus.sessions.repair import STRICT, Fitting, Rules, has_calls, repair
 from homarus.sessions.view import View, project, speak
@@ -20,6 +21,7 @@ class History:
         self._later = replace(rules, user_first=False)
         self._settled: list[Message] = []
         self._used: set[str] = set()
+        self._noted: set[str] = set()  # settled calls whose result is a note: a real one may still come for them
         self._open: list[Message] = []  # the turn that still goes on, not repaired
         # The beginning of both, as it was given last: a history of thousands of messages is not put together anew.
         self._told: tuple[Message, ...] = ()
@@ -38,7 +40,7 @@ class History:
         self._open, self._seen, self._asked = [], None, None
         if not all(self._take(message) for message in rest):
             # A result of an earlier turn's call: only all messages together tell where it belongs.
-            self._settled, self._used = [], set()
+            self._settled, self._used, self._noted = [], set(), set()
             self._open, self._seen, self._asked = messages, None, None
 
     @property
@@ -72,7 +74,7 @@ class History:
 
     def _take(self, message: Message) -> bool:
         if type(message) is ToolResult:
-            if not self._called(message.call_id):
+            if message.call_id in self._noted or not self._called(message.call_id):
                 return False
         elif type(message) is User:
             self._settle()
@@ -101,6 +103,7 @@ class History:
         if done and isinstance(done[-1], Assistant) and not done[-1].calls:
             self._settled += done
             self._used |= _ids(done)
+            self._noted |= {m.call_id for m in self._open if isinstance(m, ToolResult) and is_synthetic(m)}
             self._open, self._seen, self._asked = [], None, None
 
     def _repaired(self) -> tuple[Message, ...]:

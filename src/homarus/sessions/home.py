@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Unknown
-from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey
+from homarus.core.routes import DEFAULT_AGENT, SessionKey
 from homarus.sessions.places import Kind, Place
+from homarus.sessions.settings import SessionSettings
 from homarus.sessions.store import SessionInfo, SessionStore
+
+if TYPE_CHECKING:
+    from homarus.config.load import Config
 
 
 class SessionHome:
@@ -21,8 +26,8 @@ class SessionHome:
         *,
         clock: Clock,
         ids: Ids,
+        main_key: str,
         roster: Iterable[str] = (DEFAULT_AGENT,),
-        main_key: str = MAIN,
     ) -> None:
         self.agents_dir = agents_dir
         self._clock = clock
@@ -30,6 +35,14 @@ class SessionHome:
         self._main_key = main_key
         self.roster = tuple(roster) or (DEFAULT_AGENT,)
         self._stores: dict[str, SessionStore] = {}
+
+    @classmethod
+    def of(cls, config: Config, *, clock: Clock, ids: Ids) -> SessionHome:
+        """Return the sessions of all agents of a configuration, the default agent first."""
+        default = config.default_agent.id
+        roster = [default, *(agent.id for agent in config.agents if agent.id != default)]
+        main_key = config.block("session", SessionSettings).main_key
+        return cls(config.paths.agents_dir, clock=clock, ids=ids, roster=roster, main_key=main_key)
 
     @property
     def default_agent(self) -> str:

@@ -11,15 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.routes import SessionKey
+from homarus.core.errors import ConfigError
+from homarus.core.routes import MAIN, SessionKey
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.owner import own
 from homarus.storage.atomic import create_new, ensure_dir, move_aside, write_atomic
 from homarus.storage.faults import Missing, beside, explained
+from homarus.storage.locks import PATIENCE
 from homarus.storage.record import decode
-
-# How long another process may hold the index before we give up: OpenClaw's own patience.
-LOCK_WAIT = 10.0
 
 # A file system's clock ticks slowly: two writes within a tick leave the same times.
 _TICK_MS = 100
@@ -40,11 +39,14 @@ class _Known(Struct, frozen=True):
 class SessionIndex:
     """The index of one agent. Reading never writes; what it returns is the caller's own copy."""
 
-    def __init__(self, path: Path, agent_id: str, clock: Clock, *, wait: float = LOCK_WAIT) -> None:
+    def __init__(
+        self, path: Path, agent_id: str, clock: Clock, *, wait: float = PATIENCE, main_key: str = MAIN
+    ) -> None:
         self.path = path
         self.agent_id = agent_id
         self._clock = clock
         self._wait = wait
+        self._main_key = main_key
         self._cached: _Known | None = None
         # Fields that are written with the next write, or by `flush`: by the spelling of their row.
         self._pending: dict[str, Json] = {}
@@ -58,7 +60,7 @@ class SessionIndex:
         rows = self._present(self._load())
         found = next((name for name in key.spellings if name in rows), None)
         if found is None:
-            found = next((name for name in rows if _same(name, key, self.agent_id)), None)
+            found = next((name for name in rows if self._same(name, key)), None)
         return (found, _copy(rows[found])) if found is not None and isinstance(rows[found], dict) else None
 
     def put(self, key: SessionKey, changed: Json) -> Json:
@@ -195,6 +197,16 @@ class SessionIndex:
             return {}, "damaged"
         return value, "object"
 
+    def _same(self, text: str, key: SessionKey) -> bool:
+        """Say whether a row is this session's in another spelling."""
+        # Cheap first: only a row that ends like the key can be.
+        if not text.lower().endswith((key.thread or key.topic or key.run or key.peer or str(key)).lower()):
+            return False
+        try:
+            return SessionKey.parse(text, default_agent=self.agent_id, main_key=self._main_key) == key
+        except ConfigError:
+            return False
+
     def _put_aside(self, form: str) -> None:
         """Keep what is about to be replaced by another form."""
         if form == "damaged":
@@ -280,15 +292,3 @@ def _from_array(items: list[Any], agent_id: str) -> Iterator[tuple[str, Json]]:
         known = {"id", "name", "created_at", "updated_at", "agent_id"}
         row |= {name: value for name, value in item.items() if name not in known}
         yield f"agent:{owner}:explicit:{item['id']}".lower(), row
-
-
-def _same(text: str, key: SessionKey, agent_id: str) -> bool:
-    # Cheap first: only a row that ends like the key can be the same session in another spelling.
-    if not text.lower().endswith((key.thread or key.topic or key.run or key.peer or str(key)).lower()):
-        return False
-    from homarus.core.errors import ConfigError
-
-    try:
-        return SessionKey.parse(text, default_agent=agent_id) == key
-    except ConfigError:
-        return False

@@ -15,7 +15,7 @@ from homarus.core.errors import StorageError
 from homarus.core.later import later
 from homarus.sessions.branch import Node, Nodes, Tail, cut, forget_old_images, walk_tail
 from homarus.sessions.codec import Json
-from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, read_entry, salvage, to_entry, to_header
+from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, salvage, to_entry, to_header
 from homarus.storage.faults import Missing, explained
 from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
 from homarus.storage.record import decode
@@ -172,11 +172,9 @@ def _values(line: Line) -> list[Json]:
 
 def to_entries(line: Line, *, lean: bool = False) -> list[Entry]:
     """Return the entries in a line of a tree: one, none, or what is whole in a damaged line."""
-    if entry := read_entry(line.raw, line.offset, lean=lean):
-        return [entry]
     value = decode(line.raw)[0]
     if isinstance(value, dict):
-        entry = to_entry(value, line.raw, line.offset)
+        entry = to_entry(value, line.raw, line.offset, lean=lean)
         return [entry] if entry else []
     found = salvage(line.raw) if value is None else []
     return [entry for value in found if (entry := to_entry(value, offset=line.offset))]
@@ -184,10 +182,7 @@ def to_entries(line: Line, *, lean: bool = False) -> list[Entry]:
 
 def _newest_first(lines: Iterable[Line], *, lean: bool) -> Iterator[Entry]:
     for line in lines:
-        if entry := read_entry(line.raw, line.offset, lean=lean):
-            yield entry
-        else:
-            yield from reversed(to_entries(line, lean=lean))
+        yield from reversed(to_entries(line, lean=lean))
 
 
 def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:

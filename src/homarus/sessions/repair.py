@@ -195,7 +195,8 @@ def _clean(message: Message) -> Message | None:
     if isinstance(message, Assistant):
         if message.provider == "openclaw" and message.model in _MIRRORS:
             return None
-        said = tuple([part for part in message.parts if _may_say(part)])
+        named = [_named(part) if isinstance(part, ToolCall) else part for part in message.parts]
+        said = tuple([part for part in named if _may_say(part)])
         return _with_parts(message, said) if said else None
     parts = tuple([part for part in message.parts if _may_carry(part)])
     return _with_parts(message, parts or (Text(EMPTY_USER if isinstance(message, User) else EMPTY_RESULT),))
@@ -217,6 +218,12 @@ def _may_say(part: Part) -> bool:
     return type(part) is Thinking
 
 
+def _named(call: ToolCall) -> ToolCall:
+    """Return a call under the name that providers take for its own: without blanks around it or colons in it."""
+    name = call.name.strip().replace(":", "_")
+    return call if name == call.name else ToolCall(call.id, name, call.arguments)
+
+
 def _blank(text: str) -> bool:
     return not text or text.isspace()
 
@@ -234,6 +241,9 @@ class _Slot:
         self.place = place
         self.call = call
         self.result: ToolResult | None = None
+
+    def is_open(self, *, to_real: bool) -> bool:
+        return self.result is None or (to_real and is_synthetic(self.result))
 
 
 class _Frame:
@@ -256,12 +266,20 @@ class _Frame:
         stray: list[ToolResult] = []
         own = {slot.call.id for slot in self.slots}
         for result in sorted(self.results, key=is_synthetic):
-            slot = next((s for s in self.slots if s.result is None and s.call.id == result.call_id), None)
+            ident = self._id_of(result)
+            slot = next((s for s in self.slots if s.result is None and s.call.id == ident), None)
             if slot:
                 slot.result = result
-            elif result.call_id not in own:
+            elif ident not in own:
                 stray.append(result)
         return stray
+
+    def _id_of(self, result: ToolResult) -> str:
+        """Return the call that a result names; one that names none can only be of the one call that there is."""
+        if result.call_id.strip() or len(self.slots) != 1:
+            return result.call_id
+        call = self.slots[0].call
+        return call.id if result.tool_name.strip().replace(":", "_") in {"", call.name} else ""
 
 
 def _pair(messages: Sequence[Message], rules: Rules) -> list[Message]:
@@ -282,11 +300,16 @@ def _pair(messages: Sequence[Message], rules: Rules) -> list[Message]:
 
 
 def _place_strays(frames: list[_Frame], strays: list[ToolResult]) -> None:
-    """Move a result to the one open call anywhere that has its id; where two could be meant, it is left out."""
+    """Move a result to the one open call anywhere that has its id; where two could be meant, it is left out.
+
+    A call is also open to a real result while only a note stands in its place.
+    """
+    slots = [slot for frame in frames for slot in frame.slots]
     for result in sorted(strays, key=is_synthetic):
-        open_slots = [s for frame in frames for s in frame.slots if s.result is None and s.call.id == result.call_id]
-        if len(open_slots) == 1:
-            open_slots[0].result = result
+        real = not is_synthetic(result)
+        waiting = [s for s in slots if s.call.id == result.call_id and s.is_open(to_real=real)]
+        if len(waiting) == 1:
+            waiting[0].result = result
 
 
 def _frame_messages(frame: _Frame, rules: Rules) -> list[Message]:

@@ -35,6 +35,7 @@ from homarus.storage.faults import explained
 from homarus.storage.record import decode, encode
 
 if TYPE_CHECKING:
+    from homarus.config.load import Config
     from homarus.sessions import lifecycle
     from homarus.sessions.importers.sqlite import Foreign
 else:
@@ -50,11 +51,12 @@ class SessionInfo(Struct, frozen=True):
     row: Json
     place: Place
     indexed: bool = True
+    main_key: str = MAIN
 
     @property
     def key(self) -> SessionKey:
         """Return the key as a value."""
-        return SessionKey.parse(self.name, default_agent=self.agent_id)
+        return SessionKey.parse(self.name, default_agent=self.agent_id, main_key=self.main_key)
 
     @property
     def title(self) -> str:
@@ -65,7 +67,7 @@ class SessionInfo(Struct, frozen=True):
 class SessionStore:
     """The sessions of one agent. Looking never changes a byte."""
 
-    def __init__(self, folder: Path, agent_id: str, *, clock: Clock, ids: Ids, main_key: str = MAIN) -> None:
+    def __init__(self, folder: Path, agent_id: str, *, clock: Clock, ids: Ids, main_key: str) -> None:
         self.folder = folder
         self.agent_id = agent_id
         self.clock = clock
@@ -73,8 +75,15 @@ class SessionStore:
         self.main_key = main_key
         self.database = folder.parent / "agent" / FILE
         self._foreign = Snapshot(self.database)
-        self.index = SessionIndex(folder / INDEX, agent_id, clock)
+        self.index = SessionIndex(folder / INDEX, agent_id, clock, main_key=main_key)
         self.problem = ""
+
+    @classmethod
+    def of(cls, config: Config, agent_id: str, *, clock: Clock, ids: Ids) -> SessionStore:
+        """Return the sessions of an agent as a configuration has them; everybody who has a configuration comes here."""
+        settings = config.block("session", SessionSettings)
+        folder = config.paths.sessions_dir(agent_id)
+        return cls(folder, agent_id, clock=clock, ids=ids, main_key=settings.main_key)
 
     def key(self, text: str) -> SessionKey:
         """Read a key as this agent's."""
@@ -245,7 +254,7 @@ class SessionStore:
                 row: Json = {"sessionId": place.session_id, "updatedAt": changed, "sessionFile": str(place.path)}
                 # By its file, not by its id: the topics of one session have files of their own.
                 name = str(named_session(self.agent_id, SessionKind.EXPLICIT, place.path.name.removesuffix(".jsonl")))
-                found.append(SessionInfo(name, self.agent_id, to_entry(row), row, place, indexed=False))
+                found.append(self._found(name, row, place, indexed=False))
         return found
 
     def _orphan(self, key: SessionKey) -> SessionInfo | None:
@@ -256,12 +265,15 @@ class SessionStore:
 
     def _info(self, name: str, row: Json) -> SessionInfo:
         entry = to_entry(row)
-        path = self._path(name, entry)
-        return SessionInfo(name, self.agent_id, entry, row, Place(self.agent_id, entry.session_id, Kind.FILE, path))
+        place = Place(self.agent_id, entry.session_id, Kind.FILE, self._path(name, entry))
+        return self._found(name, row, place)
 
     def _info_of_foreign(self, foreign: Foreign) -> SessionInfo:
         place = Place(self.agent_id, foreign.session_id, Kind.DATABASE, self.database)
-        return SessionInfo(foreign.key, self.agent_id, to_entry(foreign.row), foreign.row, place, indexed=False)
+        return self._found(foreign.key, foreign.row, place, indexed=False)
+
+    def _found(self, name: str, row: Json, place: Place, *, indexed: bool = True) -> SessionInfo:
+        return SessionInfo(name, self.agent_id, to_entry(row), row, place, indexed, self.main_key)
 
     def _path(self, name: str, entry: SessionEntry) -> Path:
         try:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ConfigError
-from homarus.core.routes import SessionKey, SessionKind, named_session
+from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
 from homarus.sessions.home import SessionHome
 from homarus.sessions.importers import FILE
@@ -30,11 +30,11 @@ class Candidate(Struct, frozen=True):
 def candidates(path: Path, agent_id: str, *, clock: Clock, ids: Ids) -> Iterator[Candidate]:
     """Yield the sessions that lie at a path: a state folder, an agent's folder, a database or a transcript."""
     if (path / "agents").is_dir():
-        home = SessionHome(path / "agents", clock=clock, ids=ids)
+        home = SessionHome(path / "agents", clock=clock, ids=ids, main_key=MAIN)
         for info in home.list(orphans=True):
             yield Candidate(info.name, info.place, info.row)
     elif path.is_dir() and ((path / "sessions").is_dir() or (path / "agent" / FILE).is_file()):
-        store = SessionStore(path / "sessions", path.name, clock=clock, ids=ids)
+        store = SessionStore(path / "sessions", path.name, clock=clock, ids=ids, main_key=MAIN)
         for info in store.list(orphans=True):
             yield Candidate(info.name, info.place, info.row)
     elif path.is_dir():
@@ -83,7 +83,7 @@ def _key_here(store: SessionStore, name: str) -> SessionKey:
     from msgspec.structs import replace
 
     try:
-        key = SessionKey.parse(name, default_agent=store.agent_id)
+        key = store.key(name)
     except ConfigError:
         return named_session(store.agent_id, SessionKind.EXPLICIT, name)
     return replace(key, agent_id=store.agent_id)

@@ -9,9 +9,8 @@ from typing import Literal
 from msgspec import Struct
 
 from homarus.core.messages import Assistant, Usage
-from homarus.sessions.codec import Json, to_ms, to_usage
+from homarus.sessions.codec import Json, from_message, to_ms, to_usage
 from homarus.sessions.entry import Custom, Entry, MessageEntry
-from homarus.sessions.quick import from_message
 
 By = Literal["day", "model", "session", "agent", "purpose"]
 ANSWER = "answer"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +15,7 @@ import msgspec
 
 from homarus.core.errors import StorageError
 from homarus.storage.faults import explain, explained, let_go, open_folder, shown, sync_data, sync_folder, write_all
+from homarus.storage.locks import wait_for
 from homarus.storage.record import decode, encode
 
 MAX_LINE = 64 << 20
@@ -81,6 +83,18 @@ class JsonlWriter:
             return self._size
         with explained("read", self._path):
             return os.fstat(self._fd).st_size
+
+    def fileno(self) -> int:
+        return self._fd
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the file's name still leads to this very file."""
+        try:
+            named = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs before every append
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) == self._inode
 
     def append(self, record: Any, *, durable: bool = True) -> int:
         """Add one record (an object, or its JSON as bytes) and return the offset of its line."""
@@ -155,6 +169,31 @@ class JsonlWriter:
             what = "removed" if named is None else "replaced"
             raise StorageError(f"{shown(self._path)} was {what} while it was open", cure="open it again")
         return named.st_size
+
+
+def append_shared(path: Path, *records: Any, mode: int = 0o600) -> None:
+    """Add records, durably, to a file that another process may be writing at this moment; it is made if need be.
+
+    An append moves nobody's bytes, so the file's one owner goes on with its own `JsonlWriter`. Only where it writes the
+    file anew must it keep these appends out, see `alone_with`.
+    """
+    while True:
+        with JsonlWriter.open(path, mode=mode) as writer:
+            wait_for(writer.fileno(), path)
+            if writer.is_named:
+                writer.append_many(records)
+                return
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Keep `append_shared` of every process out while the owner of a file reads what is in it and replaces it."""
+    while True:
+        with JsonlWriter.open(path) as writer:
+            wait_for(writer.fileno(), path)
+            if writer.is_named:
+                yield
+                return
 
 
 def _line(record: Any) -> bytes:

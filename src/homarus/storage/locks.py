@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,8 @@ from homarus.storage.record import decode, encode
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _POLL = 0.025
+# How long a short piece of work in another process is waited for: hundreds of them may stand in line on a slow disk.
+PATIENCE = 60.0
 _MAX_CONTENT = 65536
 _held: set[OwnerLock] = set()  # by strong reference: a lock ends by release or with the process, not by forgetting it
 
@@ -97,6 +100,30 @@ class OwnerLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             let_go(fd)
+
+
+@contextmanager
+def alone_in(folder: Path, *, wait: float = PATIENCE, sleep: Callable[[float], None] = time.sleep) -> Iterator[None]:
+    """Keep every process out that asks the same for this folder; the lock is the folder itself and leaves no file."""
+    with explained("lock", folder):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        wait_for(fd, folder, wait=wait, sleep=sleep)
+        yield
+    finally:
+        let_go(fd)
+
+
+def wait_for(fd: int, path: Path, *, wait: float = PATIENCE, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Take the kernel's lock on an open file or folder; it ends with the descriptor. Raise `Locked` when `wait` is over."""
+    with explained("lock", path):
+        for _ in range(int(wait / _POLL) + 1):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                sleep(_POLL)
+    raise Locked(f"{shown(path)} is in use by another process", cure="wait until it ends, or stop it")
 
 
 def holder(path: Path) -> dict[str, Any] | None:

@@ -15,11 +15,11 @@ from homarus.tools.paths import Reach, locate, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import egress as fetching
+    from homarus.net import egress as fetching
     from homarus.tools import target
-    from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
+    from homarus.tools.services import GatewayControl, Scheduler, Sender, VisionBackend
 else:
-    fetching = later("homarus.tools.egress")
+    fetching = later("homarus.net.egress")
     target = later("homarus.tools.target")
 
 
@@ -27,6 +27,7 @@ _TEXT: dict[str, Any] = {"type": "string"}
 
 MESSAGE = ToolSpec(
     name="message",
+    order=160,
     summary="send a message to a person or chat",
     description="Send or react in a chat; without target, in this conversation. For plain answers just answer.",
     parameters={
@@ -46,6 +47,7 @@ MESSAGE = ToolSpec(
 )
 CRON = ToolSpec(
     name="cron",
+    order=150,
     summary="manage reminders and jobs",
     description=(
         "Manage jobs and reminders. job: {name, schedule: {kind: at|every|cron, at|everyMs|expr, tz}, "
@@ -63,6 +65,7 @@ CRON = ToolSpec(
 )
 GATEWAY = ToolSpec(
     name="gateway",
+    order=170,
     summary="look at or change this program's configuration",
     description="Read or patch the configuration, or restart.",
     parameters={
@@ -78,6 +81,7 @@ GATEWAY = ToolSpec(
 )
 IMAGE = ToolSpec(
     name="image",
+    order=270,
     summary="look at an image with a model that sees",
     description="Ask a vision model about an image (path or URL).",
     parameters={"type": "object", "properties": {"image": _TEXT, "prompt": _TEXT}, "required": ["image"]},
@@ -93,7 +97,9 @@ def message_tool(sender: Sender) -> Tool:
         return _said(await sender.act(context, arguments))
 
     aliases = {"to": "target", "text": "message", "content": "message", "path": "media", "filePath": "media"}
-    return Tool(spec=MESSAGE, risk=Risk.SEND, run=run, group="messaging", aliases=aliases, sequential=True)
+    return Tool(
+        spec=MESSAGE, risk=Risk.SEND, run=run, group="messaging", aliases=aliases, sequential=True, children="none"
+    )
 
 
 def cron_tool(scheduler: Scheduler) -> Tool:
@@ -114,6 +120,7 @@ def cron_tool(scheduler: Scheduler) -> Tool:
         group="automation",
         aliases={"id": "jobId"},
         owner_only=True,
+        children="none",
         sequential=True,
     )
 
@@ -126,10 +133,18 @@ def gateway_tool(control: GatewayControl) -> Tool:
             raise ToolError("gateway config.patch needs patch", cure="give the keys to change as an object")
         return _said(await control.act(context, arguments["action"], arguments))
 
-    return Tool(spec=GATEWAY, risk=Risk.ADMIN, run=run, group="automation", owner_only=True, sequential=True)
+    return Tool(
+        spec=GATEWAY,
+        risk=Risk.ADMIN,
+        run=run,
+        group="automation",
+        owner_only=True,
+        children="none",
+        sequential=True,
+    )
 
 
-def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> Tool:
+def image_tool(vision: VisionBackend, reach: Reach, egress: fetching.Egress | None) -> Tool:
     """Return the image tool; without egress it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -148,11 +163,19 @@ def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> 
         if not kind:
             raise ToolError("this is no image (png, jpeg, gif, webp)", cure="give the path or address of an image")
         return said(
-            await looker.look(context, data, kind, arguments.get("prompt", "Describe this image.")), mimeType=kind
+            await vision.look(context, data, kind, arguments.get("prompt", "Describe this image.")), mimeType=kind
         )
 
     aliases = {"path": "image", "url": "image", "question": "prompt", "file": "image"}
-    return Tool(spec=IMAGE, risk=Risk.READ, run=run, group="media", aliases=aliases, taints=True)
+    return Tool(
+        spec=IMAGE,
+        risk=Risk.READ,
+        run=run,
+        group="media",
+        aliases=aliases,
+        taints=True,
+        exists_for=vision.can_look,
+    )
 
 
 def _read(context: ToolContext, path: str, reach: Reach) -> bytes:

@@ -17,6 +17,7 @@ from homarus.core.patterns import late
 from homarus.sandbox.resolve import clean_environment, is_owners_variable
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.storage.beneath import real_path
+from homarus.tools import git
 from homarus.tools.names import LOCKED, LOCKED_FOLDERS
 from homarus.tools.shell import Parsed, parse, quoted
 from homarus.tools.tool import ToolContext
@@ -45,6 +46,8 @@ class Plan(Struct, frozen=True):
     shell: str = ""
     # Files that the command names and somebody may have written, by content.
     files: tuple[tuple[str, str], ...] = ()
+    # Whether nothing else may write in the same folders while it runs.
+    apart: bool = False
 
     @property
     def on_host(self) -> bool:
@@ -83,6 +86,8 @@ def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping
     given = {name: value for name, value in context.env.items() if name != "HOME"}
     env = clean_environment(spec, outer, {**given, **extra})
     if spec.enforced:
+        if not context.restricted and (own := git.alone(command, cwd, env, spec)):
+            return Plan(("/bin/sh", "-c", own.script), cwd, own.env, own.spec, command, apart=own.writes)
         return Plan(("/bin/sh", "-c", command), cwd, env, spec, command)
     return _on_host(Plan((), cwd, env, spec, command), parse(command))
 
@@ -103,7 +108,7 @@ def _on_host(plan: Plan, parsed: Parsed) -> Plan:
 def _spec(spec: SandboxSpec, host: str) -> SandboxSpec:
     if host == "sandbox" and not spec.enforced:
         raise Denied("this session has no sandbox, so nothing can run in it", cure="leave host out")
-    return replace(spec, backend=Backend.OFF) if host == "host" else spec
+    return replace(spec, backend=Backend.OFF, refused="") if host == "host" else spec
 
 
 def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:

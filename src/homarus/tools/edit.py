@@ -30,6 +30,7 @@ _ALIASES = {**dict.fromkeys(("file_path", "filePath", "filename", "file"), "path
 
 EDIT = ToolSpec(
     name="edit",
+    order=30,
     summary="change parts of a file",
     description="Replace oldText, which must occur exactly once, by newText. For several places at once give edits.",
     parameters={

@@ -34,10 +34,13 @@ _FETCHES = late(
     r"(?i)\b[a-z][a-z0-9+.-]*://|\bgit\b.*\b(?:clone|fetch|pull)\b|(?:^|[|;&(`\n]|\b(?:sudo|env|xargs|time)\s)\s*(?:\S*/)?"
     r"(?:curl|wget|aria2c|lynx|w3m|ncat|nc|socat|ssh|scp|sftp|rsync|dig|gh)\b"
 )
+_CLOSED_GIT = late(r"\.git/.*(?:Read-only file system|Permission denied)")
+_ALONE = "(Only git itself writes into a repository: run git add, commit and the like alone, joined by && and without expansions.)"
 _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
 EXEC = ToolSpec(
     name="exec",
+    order=80,
     summary="run a shell command",
     description="Run a shell command. What still runs after yieldMs goes on in the background: see process.",
     parameters={
@@ -57,6 +60,7 @@ EXEC = ToolSpec(
 )
 PROCESS = ToolSpec(
     name="process",
+    order=90,
     summary="look after running commands",
     description="Look after commands that exec left running: read new output (poll), give input, end them.",
     parameters={
@@ -137,7 +141,7 @@ class _Kit:
         return said(f"{text}\n\n{note}" if text else note, status="running", sessionId=item.id, cwd=item.plan.cwd)
 
     def _finished(self, item: Running) -> ToolOutput:
-        text = "\n".join(part for part in (item.output.text().rstrip("\n"), item.ending) if part)
+        text = "\n".join(part for part in (item.output.text().rstrip("\n"), item.ending, _hint(item)) if part)
         details = self._details(item)
         return said(text or "(no output)", **details)
 
@@ -213,6 +217,12 @@ def _note(context: ToolContext, item: Running) -> None:
     """Note that a turn reads what strangers wrote, where a command fetched it: as it does when it fetches a page itself."""
     if (item.plan.on_host or item.plan.spec.network) and _FETCHES.search(item.plan.command):
         context.taint.add("exec")
+
+
+def _hint(item: Running) -> str:
+    """Say how to commit, where a command has failed to write into a repository."""
+    failed = item.exit is not None and not item.exit.ok and item.plan.spec.enforced
+    return _ALONE if failed and _CLOSED_GIT.search(item.output.text()) else ""
 
 
 def _is_wider(item: Running, context: ToolContext) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -12,18 +12,12 @@ from msgspec.structs import replace
 
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
-from homarus.core.later import later
 from homarus.core.messages import Text, ToolCall, ToolResult
 from homarus.core.text import single_line
 from homarus.tools.policy import ALIASES
 from homarus.tools.result import MAX_DETAIL_BYTES, WHOLE, bound, conceal, limit_for
+from homarus.tools.schema import fit
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
-
-if TYPE_CHECKING:
-    from homarus.tools import schema
-else:
-    schema = later("homarus.tools.schema")
-
 
 _log = logging.getLogger(__name__)
 # In a result's details: by then the turn had read what nobody trusted wrote.
@@ -122,9 +116,7 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
 
 
 def _fitting(arguments: dict[str, Any], tool: Tool) -> dict[str, Any]:
-    if tool.usual.admits(arguments):
-        return dict(arguments)
-    return schema.fit(arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
+    return fit(arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
 
 
 def _failed(text: str, status: str) -> ToolOutput:

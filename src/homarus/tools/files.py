@@ -47,6 +47,7 @@ def file_tools(reach: Reach) -> list[Tool]:
 
 READ = ToolSpec(
     name="read",
+    order=10,
     summary="read a file or look at an image",
     description="Read a text file (up to 2,000 lines or 50 kB at once; go on with offset) or look at an image.",
     parameters={
@@ -61,6 +62,7 @@ READ = ToolSpec(
 )
 WRITE = ToolSpec(
     name="write",
+    order=20,
     summary="create or replace a file",
     description="Create a file or replace it whole; folders are made as needed. Use edit to change part of a file.",
     parameters={
@@ -71,6 +73,7 @@ WRITE = ToolSpec(
 )
 LS = ToolSpec(
     name="ls",
+    order=70,
     summary="list a folder",
     description="List a folder; names of folders end with a slash.",
     parameters={

@@ -272,7 +272,10 @@ def _alike(items: Sequence[_Past]) -> bool:
 
 
 def _digest(value: Any) -> int:
-    return hash(_CANONICAL.encode(value))
+    try:
+        return hash(_CANONICAL.encode(value))
+    except UnicodeEncodeError:  # half a character, which a model may well name
+        return hash(repr(value))
 
 
 def _identity(past: _Past) -> tuple[str, str, int]:

@@ -30,6 +30,8 @@ _SAID = {
     ),
 }
 
+_ORDER = {"memory_get": 280, "memory_recall": 290, "memory_retain": 300, "memory_search": 310}
+
 
 def sessions_in(rows: Iterable[Any]) -> list[str]:
     """Return the ids of the conversations that rows are taken from, as they name their places."""
@@ -44,7 +46,8 @@ def lean(spec: ToolSpec) -> ToolSpec:
         name: {key: value for key, value in part.items() if key != "description"}
         for name, part in spec.parameters["properties"].items()
     }
-    return replace(spec, description=_SAID[spec.name], parameters={**spec.parameters, "properties": properties})
+    parameters = {**spec.parameters, "properties": properties}
+    return replace(spec, description=_SAID[spec.name], parameters=parameters, order=_ORDER[spec.name])
 
 
 def memory_tools(

@@ -29,6 +29,7 @@ MAX_DIFF_CHARS = 6_000
 
 PATCH = ToolSpec(
     name="apply_patch",
+    order=40,
     summary="change several files in one step",
     description=(
         "Apply a patch to several files, all or none: '*** Begin Patch', then sections '*** Add File: p' (+lines), "

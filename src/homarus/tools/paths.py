@@ -101,6 +101,8 @@ def absolute(text: str, cwd: str, home: str) -> str:
 
 def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False) -> Spot:
     """Return where a path lies for this turn, or raise: `Denied` when it is out of reach."""
+    if context.sandbox.refused:
+        raise Denied(context.sandbox.refused)
     wanted = absolute(text, str(context.cwd), context.env.get("HOME", ""))
     if not write and f"{wanted}/".startswith(reach.beyond):
         real = Path(os.path.realpath(wanted))

@@ -58,6 +58,7 @@ _ALIASES = {
 
 GREP = ToolSpec(
     name="grep",
+    order=50,
     summary="search file contents",
     description="Search files by regular expression; honours .gitignore, includes hidden files.",
     parameters={
@@ -76,6 +77,7 @@ GREP = ToolSpec(
 )
 FIND = ToolSpec(
     name="find",
+    order=60,
     summary="find files by name",
     description="Find files and folders by glob, such as *.md or src/**/test_*.py; honours .gitignore.",
     parameters={

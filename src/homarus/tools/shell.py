@@ -73,6 +73,28 @@ def parse(text: str) -> Parsed:
         return Parsed(reason=str(problem))
 
 
+def parse_list(text: str) -> list[tuple[str, ...]]:
+    """Take plain commands apart that are joined by `&&`; nothing where only a shell knows what a part means."""
+    commands: list[list[str]] = [[]]
+    text, at = text.strip(" \t\n"), 0
+    try:
+        while at < min(len(text), MAX_CHARS):
+            if text[at] in " \t":
+                at += 1
+            elif text.startswith("&&", at):
+                commands.append([])
+                at += 2
+            else:
+                word, end, _ = _word(text, at)
+                if end == at:
+                    return []  # a pipe
+                commands[-1].append(word)
+                at = end
+    except _ShellError:
+        return []
+    return [tuple(words) for words in commands] if at == len(text) and all(commands) else []
+
+
 def quoted(pipeline: tuple[tuple[str, ...], ...]) -> str:
     """Return a pipeline as a line in which a shell can find nothing to expand."""
     return " | ".join(shlex.join(argv) for argv in pipeline)

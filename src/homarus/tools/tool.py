@@ -6,23 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids
-from homarus.core.later import later
 from homarus.core.messages import Part, Text, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import Risk, ToolSpec
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.wish import ExecWish
-
-if TYPE_CHECKING:
-    from homarus.tools import schema as schemas
-else:
-    schemas = later("homarus.tools.schema")
 
 
 class ToolOutput(Struct, frozen=True):
@@ -128,7 +122,10 @@ class RunTool(Protocol):
 
 
 class Tool(Struct, frozen=True, kw_only=True, dict=True):
-    """One tool. `risk` is the most that any call of it can do; policy decides on that, on trust and on the agent."""
+    """One tool, with all that policy, prompt and registry need to know of it; none of them keeps a list of its own.
+
+    `risk` is the most that any call of it can do. Where it stands in prompts is `spec.order`.
+    """
 
     spec: ToolSpec
     risk: Risk
@@ -144,6 +141,10 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     ends_turn: bool = False
     # For the owner alone, whatever a policy says.
     owner_only: bool = False
+    # Which sub-agents have it: all, those that may have children of their own, or none.
+    children: Literal["all", "parents", "none"] = "all"
+    # Which agents have it, by id: one that needs what an agent may lack says so here.
+    exists_for: Callable[[str], bool] = lambda _agent_id: True
     # What it returns was written by strangers.
     taints: bool = False
 
@@ -151,11 +152,6 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     def name(self) -> str:
         """Return the name that the model calls."""
         return self.spec.name
-
-    @cached_property
-    def usual(self) -> schemas.Usual:
-        """Return what knows a call that needs no fitting."""
-        return schemas.Usual(self.schema or self.spec.parameters)
 
     @cached_property
     def replay_safe(self) -> bool:

@@ -13,14 +13,15 @@ from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import addresses, target, untrusted
-    from homarus.tools import egress as fetching
+    from homarus.net import addresses
+    from homarus.net import egress as fetching
+    from homarus.tools import target, untrusted
     from homarus.tools.searching import Backend, Hit
 else:
-    addresses = later("homarus.tools.addresses")
+    addresses = later("homarus.net.addresses")
     target = later("homarus.tools.target")
     untrusted = later("homarus.tools.untrusted")
-    fetching = later("homarus.tools.egress")
+    fetching = later("homarus.net.egress")
 
 
 _TEXTUAL = (
@@ -38,6 +39,7 @@ _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "ra
 
 FETCH = ToolSpec(
     name="web_fetch",
+    order=110,
     summary="read a web page",
     description="Fetch a public web page as text.",
     parameters={
@@ -48,6 +50,7 @@ FETCH = ToolSpec(
 )
 SEARCH = ToolSpec(
     name="web_search",
+    order=100,
     summary="search the web",
     description="Search the web; returns titles, addresses and snippets.",
     parameters={

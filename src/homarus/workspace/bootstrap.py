@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.clock import Clock
+from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import StorageError
 from homarus.core.later import later
 from homarus.core.text import neutralize
@@ -24,7 +25,6 @@ from homarus.storage.boundary import Root
 from homarus.storage.cache import BoundedCache
 from homarus.workspace import names
 from homarus.workspace.audience import Audience
-from homarus.workspace.continuation import Carry, decide
 from homarus.workspace.inject import BootstrapContext, Inert, build_context
 from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader
 from homarus.workspace.offers import Offers, accept
@@ -39,7 +39,9 @@ else:
 
 EVENT = "agent:bootstrap"
 _log = logging.getLogger("homarus.workspace")
-_LIGHT = frozenset({"soul.md", "identity.md", "user.md", "heartbeat.md"})
+# The transcript entry by which other programs know that the model has read everything.
+MARKER = "openclaw:bootstrap-context:full"
+_PERSONA = frozenset({"soul.md", "identity.md", "user.md"})
 
 # Given the context of an `agent:bootstrap` event; changes it in place and never raises.
 Hook = Callable[[dict[str, Any]], None]
@@ -62,8 +64,7 @@ class Run(Struct, frozen=True):
     agent_id: str = "main"
     session_key: str = ""
     session_id: str = ""
-    # The marker of an earlier full turn stands on the active branch: see `continuation.has_completed`.
-    completed: bool = False
+    # A compaction within this turn took from the history what earlier turns said of the files.
     after_compaction: bool = False
     # A person is talking to this agent here, in its primary conversation.
     interactive: bool = True
@@ -115,16 +116,13 @@ class Bootstrap:
         audience = run.audience
         files = [file for file in self._loader.load(run.workspace) if audience.may_see(file.name)]
         ritual = self._ritual(run, files)
-        pending = ritual is not Ritual.NONE or run.after_compaction
-        carry = decide(mode, completed=run.completed, heartbeat=audience.heartbeat, pending=pending)
-        if carry is Carry.NONE:
-            return BootstrapContext()
-        offers = self._asked(run, [file for file in files if _fits_mode(file, carry, ritual)])
+        offers = self._asked(run, [file for file in files if _is_due(file, ritual)])
         self._say(offers.warnings)
-        ready = [file for file in offers.files if audience.may_see(file.name) and _fits_mode(file, carry, ritual)]
+        ready = [file for file in offers.files if audience.may_see(file.name) and _is_due(file, ritual)]
         if not any(names.base_of(file.name) == names.BOOTSTRAP.lower() for file in ready):
             ritual = Ritual.NONE
-        return self._finish(run, tuple(ready), offers, ritual=ritual, carry=carry)
+        stays = Injection.ALWAYS if run.after_compaction else mode
+        return self._finish(run, tuple(ready), offers, ritual=ritual, mode=stays)
 
     def _asked(self, run: Run, files: list[WorkspaceFile]) -> Offers:
         """Return the files after the hooks and the run's own folder had their say, without what must stay private."""
@@ -147,7 +145,7 @@ class Bootstrap:
         page = next((file for file in files if file.name == names.BOOTSTRAP), None)
         if page is None or not (page.content or "").strip():
             return Ritual.NONE
-        if audience.heartbeat or audience.shared or audience.narrow or not run.interactive:
+        if audience.heartbeat or audience.narrow or not audience.owner_alone or not run.interactive:
             return Ritual.NONE
         try:
             with Root(run.workspace) as root:
@@ -161,9 +159,9 @@ class Bootstrap:
         return Ritual.FULL if run.can_read_files and run.canonical else Ritual.LIMITED
 
     def _finish(
-        self, run: Run, files: tuple[WorkspaceFile, ...], offers: Offers, *, ritual: Ritual, carry: Carry
+        self, run: Run, files: tuple[WorkspaceFile, ...], offers: Offers, *, ritual: Ritual, mode: Injection
     ) -> BootstrapContext:
-        key = (files, run.settings.limits, offers.warnings, offers.omitted, ritual, carry)
+        key = (files, run.settings.limits, offers.warnings, offers.omitted, ritual, mode)
         known = self._built.get(key)
         if known is not None:
             return known
@@ -171,8 +169,10 @@ class Bootstrap:
         self._say(context.warnings)
         context = replace(
             context,
+            files=tuple(file for file in context.files if _in_system(file.name, mode)),
+            told=tuple(file for file in context.files if not _in_system(file.name, mode)),
             ritual=ritual.value,
-            carried=carry.value,
+            carried=True,
             omitted=context.omitted + offers.omitted,
             truncated=context.truncated or offers.omitted > 0,
             warnings=(*offers.warnings, *context.warnings),
@@ -188,11 +188,28 @@ class Bootstrap:
                 self._warn(text)
 
 
-def _fits_mode(file: WorkspaceFile, carry: Carry, ritual: Ritual) -> bool:
-    base = names.base_of(file.name)
-    if base == names.BOOTSTRAP.lower():
-        return carry is Carry.FULL and (ritual is not Ritual.NONE or bool(file.unreadable))
-    return carry is Carry.FULL or base in _LIGHT
+def earns_marker(*, carried: bool, ok: bool, heartbeat: bool = False, compacted: bool = False) -> bool:
+    """Say whether a finished turn proves that the model has read everything and still has it."""
+    return carried and ok and not heartbeat and not compacted
+
+
+def marker(now: datetime, *, run_id: str, session_id: str) -> dict[str, Any]:
+    """Return the transcript entry for a turn that earned it; the log adds its id and parent."""
+    data = {"timestamp": epoch_ms(now), "runId": run_id, "sessionId": session_id}
+    return {"type": "custom", "customType": MARKER, "data": data}
+
+
+def _is_due(file: WorkspaceFile, ritual: Ritual) -> bool:
+    return names.base_of(file.name) != names.BOOTSTRAP.lower() or ritual is not Ritual.NONE or bool(file.unreadable)
+
+
+def _in_system(name: str, mode: Injection) -> bool:
+    """Say whether a file stands in the system message; else it is told once on a user turn and stays in the history.
+
+    Long-term memory never enters the history: what is there is in view of whoever writes next.
+    """
+    base = names.base_of(name)
+    return mode is Injection.ALWAYS or names.is_memory(base) or (mode is Injection.LIGHT and base in _PERSONA)
 
 
 def _event_context(run: Run, files: list[WorkspaceFile]) -> dict[str, Any]:

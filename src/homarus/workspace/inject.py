@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from homarus.core.frontmatter import without_header
 from homarus.core.patterns import late
 from homarus.core.text import neutralize, printable, single_line
 from homarus.workspace import names
-from homarus.workspace.frontmatter import strip_front_matter
 from homarus.workspace.loader import WorkspaceFile
 from homarus.workspace.settings import Limits
 from homarus.workspace.trim import trim
@@ -46,23 +46,26 @@ class ContextFile(Struct, frozen=True):
 class BootstrapContext(Struct, frozen=True):
     """What a turn carries of its workspace. `dynamic` may change between turns and never enters the system message.
 
+    `told` are files that ride on a user turn, once for as long as the history holds them and they stay the same.
     `truncated` says that the prompt must tell the model to read some files itself. `warnings` are for the log,
     `near_limit` for whoever looks at sizes.
     """
 
     files: tuple[ContextFile, ...] = ()
+    told: tuple[ContextFile, ...] = ()
     dynamic: tuple[ContextFile, ...] = ()
     truncated: bool = False
     warnings: tuple[str, ...] = ()
     near_limit: tuple[str, ...] = ()
     omitted: int = 0
     ritual: str = "none"
-    carried: str = "none"
+    # False where the configuration says that a prompt never carries files.
+    carried: bool = False
 
     @property
     def injected_chars(self) -> int:
-        """Return what all files together put into the system message, headings not counted."""
-        return sum(file.injected_chars for file in self.files)
+        """Return what all files together take of their budget, headings not counted."""
+        return sum(file.injected_chars for file in (*self.files, *self.told))
 
 
 def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Inert = neutralize) -> BootstrapContext:
@@ -72,7 +75,7 @@ def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Iner
     """
     given = _unique(files)
     retired = any(
-        file.name == names.AGENTS and not file.last and _TOOLS_HEADING.search(file.content or "") for file in given
+        file.name == names.AGENTS and not file.last and has_tools_heading(file.content or "") for file in given
     )
     ordered = sorted(
         (file for file in given if not (retired and file.missing and file.name == names.TOOLS)),
@@ -93,9 +96,14 @@ def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Iner
     )
 
 
+def has_tools_heading(text: str) -> bool:
+    """Say whether AGENTS.md has a section for what stood in TOOLS.md: newer homes have no such file."""
+    return _TOOLS_HEADING.search(text) is not None
+
+
 def effectively_empty(text: str) -> bool:
     """Say whether a heartbeat list holds no task: only blank lines, headings, empty items, comments and fences."""
-    return all(not line.strip() or _NOTHING.fullmatch(line.strip()) for line in strip_front_matter(text).splitlines())
+    return all(not line.strip() or _NOTHING.fullmatch(line.strip()) for line in without_header(text).splitlines())
 
 
 def missing_marker(path: str) -> str:
@@ -111,7 +119,7 @@ def unreadable_marker(reason: str) -> str:
 def prompt_text(content: str, inert: Inert = neutralize) -> str:
     """Return a file's text as a prompt shows it before any cut: no front matter, plain line ends, inert."""
     # First the characters that nobody sees: taken out later, they would leave what they kept apart.
-    text = strip_front_matter(printable(content)).rstrip()
+    text = without_header(printable(content)).rstrip()
     if " \n" in text or "\t\n" in text:
         text = _TRAILING.sub("", text)
     return inert(_BLANKS.sub("\n\n", text) if "\n\n\n" in text else text)

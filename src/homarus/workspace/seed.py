@@ -19,8 +19,9 @@ from homarus.core.later import later
 from homarus.storage.atomic import create_new, ensure_dir
 from homarus.storage.boundary import Root
 from homarus.workspace import names
+from homarus.workspace.inject import has_tools_heading
 from homarus.workspace.ledger import note_complete, refuse_vanished
-from homarus.workspace.settings import WorkspaceSettings
+from homarus.workspace.settings import MAX_FILE_BYTES, WorkspaceSettings
 from homarus.workspace.state import SetupState, moment, read_shared_state, read_state, write_state
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 else:
     templates = later("homarus.workspace.templates")
 
-# Retired in newer homes; a workspace that lives without them does not get them back.
-_ONLY_WHEN_NEW = frozenset({names.TOOLS, names.HEARTBEAT})
+_RETIRED = frozenset({names.TOOLS, names.HEARTBEAT})
 # The ritual edits the very files that show use: give it time to be finished.
 _RITUAL_TIME = timedelta(hours=24)
 _PERSONAL = (names.SOUL, names.IDENTITY, names.USER)
@@ -99,10 +99,8 @@ def ensure_workspace(
         created += _create(workspace, names.BOOTSTRAP)
         state = SetupState(seeded_at=iso_ms(now))
         write_state(workspace, state, now)
-    for name in names.SEEDED:
-        optional = name in names.OPTIONAL and name in settings.skip_optional_bootstrap_files
-        if not optional and (fresh or name not in _ONLY_WHEN_NEW):
-            created += _create(workspace, name)
+    for name in missing_files(workspace, settings, places):
+        created += _create(workspace, name)
     made_repository = fresh and not os.path.lexists(workspace / ".git") and git(workspace, env)
     settled = settle(workspace, state, now)
     if settled != state:
@@ -112,9 +110,31 @@ def ensure_workspace(
     return Seeded(workspace, tuple(created), fresh, made_repository, settled)
 
 
+def missing_files(workspace: Path, settings: WorkspaceSettings, places: Places) -> tuple[str, ...]:
+    """Return the starter files that are not there and should be."""
+    if settings.skip_bootstrap:
+        return ()
+    gone = [name for name in names.SEEDED if not os.path.lexists(workspace / name)]
+    skipped = {name for name in settings.skip_optional_bootstrap_files if name in names.OPTIONAL}
+    if skipped.union(gone) & _RETIRED and _is_newer_home(workspace, places):
+        skipped |= _RETIRED
+    return tuple(name for name in gone if name not in skipped)
+
+
+def _is_newer_home(workspace: Path, places: Places) -> bool:
+    """Say whether a newer OpenClaw lives here, which moved the text of these files to AGENTS.md and to its database."""
+    if places.shared_database is not None:
+        return True
+    if not workspace.is_dir():
+        return False
+    with Root(workspace) as root:
+        got = root.read(names.AGENTS, max_bytes=MAX_FILE_BYTES)
+    return got.kind == "ok" and has_tools_heading(got.data.decode("utf-8", "replace"))
+
+
 def is_brand_new(workspace: Path) -> bool:
     """Say whether nobody has lived here yet: no standard file, no memory, no skill."""
-    if any(os.path.lexists(workspace / name) for name in (*names.SEEDED, names.MEMORY, names.MEMORY_DIR)):
+    if any(os.path.lexists(workspace / name) for name in (*names.SEEDED, *names.MEMORIES, names.MEMORY_DIR)):
         return False
     skills = workspace / names.SKILLS_DIR
     try:

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
-from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.models.providers.anthropic_stream import AnthropicDecoder
 from homarus.models.providers.anthropic_wire import MessagesThread
 from homarus.models.providers.base import Call, run
 from homarus.models.wire import Threads
+from homarus.net.client import HttpClient
 
 VERSION = "2023-06-01"
 # Tokens of a subscription go into another header than API keys, and the server wants to be told.

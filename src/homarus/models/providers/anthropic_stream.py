@@ -13,9 +13,9 @@ from homarus.core.messages import Part, Text, Thinking, ToolCall, Usage
 from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Price
 from homarus.models.provider import StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault, Reply, json_object, stop_reason
-from homarus.models.sse import SseEvent
+from homarus.models.providers.base import Fault, Reply, json_object, no_reply, reported, stop_reason, was_cut
 from homarus.models.usage import priced
+from homarus.net.sse import SseEvent
 
 
 class _Block:
@@ -60,17 +60,18 @@ class AnthropicDecoder:
                 self._count(value.get("usage"))
             case "message_stop":
                 self.finished = True
-            case "error":
-                from homarus.models.errors import error_text
-
-                raise Fault(error_text(value))
-            # `ping` and event types of the future carry nothing for us.
+            case _:
+                # `ping` and event types of the future carry nothing for us.
+                fault = no_reply(value) if event.event == "error" else reported(value)
+                if fault is not None:
+                    raise fault
 
     def feed_whole(self, body: bytes) -> Iterator[StreamEvent]:
         """Take a message that was not streamed."""
         value = json_object(body)
-        if value.get("type") == "error":
-            yield from self.feed(SseEvent("error", body))
+        fault = reported(value)
+        if fault is not None or not isinstance(value.get("content"), list):
+            raise fault or no_reply(value)
         self._count(value.get("usage"))
         self._reason = value.get("stop_reason") or "end_turn"
         for index, block in enumerate(value.get("content") or ()):
@@ -123,11 +124,9 @@ class AnthropicDecoder:
         """Return the complete reply, its parts in the order in which the model wrote them."""
         if not self.finished:
             raise Fault("the stream ended before the reply did", kind=ModelFailure.TIMEOUT)
-        if self._reason == "refusal":
-            raise Fault("the model declined to answer", kind=ModelFailure.REFUSAL)
-        if self._reason == "model_context_window_exceeded" and not self._blocks:
-            raise Fault("prompt is too long: the context window is full", kind=ModelFailure.CONTEXT_OVERFLOW)
-        cut = self._reason in {"max_tokens", "model_context_window_exceeded"}
+        # A window that filled up while the model wrote leaves a reply that is cut; one that was full leaves none.
+        full = self._reason == "model_context_window_exceeded" and bool(self._blocks)
+        cut = full or was_cut(self._reason, empty=not self._blocks)
         parts: list[Part] = []
         plain = iter(self.so_far()[0])
         for index in sorted(self._blocks):

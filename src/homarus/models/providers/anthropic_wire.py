@@ -16,7 +16,7 @@ from homarus.core.patterns import late
 from homarus.models.info import ModelInfo
 from homarus.models.levels import BUDGETS
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import Thread, closing, encode
+from homarus.models.wire import Thread, closing, encode, wrote
 
 API = "anthropic-messages"
 NO_OUTPUT = "(no output)"
@@ -45,7 +45,8 @@ def encode_message(message: Message, info: ModelInfo) -> Fragment:
         blocks = [block for block in blocks if block.get("text") != ""] or [{"type": "text", "text": NO_OUTPUT}]
         return Fragment("user", tuple(map(encode, blocks)))
     if isinstance(message, Assistant):
-        return Fragment("assistant", tuple(encode(block) for part in message.parts for block in _said(part, message)))
+        own = wrote(message, API, info)
+        return Fragment("assistant", tuple(encode(block) for part in message.parts for block in _said(part, own=own)))
     content = [_visible(part, info) for part in message.parts if isinstance(part, Text | Image)]
     result: dict[str, Any] = {
         "type": "tool_result",
@@ -66,17 +67,17 @@ def _visible(part: Text | Image, info: ModelInfo) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def _said(part: Any, message: Assistant) -> list[dict[str, Any]]:
+def _said(part: Any, *, own: bool) -> list[dict[str, Any]]:
     if isinstance(part, Text):
         # A text block of blanks alone is refused by the server.
         return [{"type": "text", "text": part.text}] if part.text.strip() else []
     if isinstance(part, ToolCall):
         return [{"type": "tool_use", "id": wire_id(part.id), "name": part.name, "input": part.arguments}]
-    if isinstance(part, Thinking) and message.api == API and part.signature:
+    if isinstance(part, Thinking) and own and part.signature:
         if part.redacted:
             return [{"type": "redacted_thinking", "data": part.signature}]
         return [{"type": "thinking", "thinking": part.text, "signature": part.signature}]
-    # Reasoning without a signature, or of another provider, is not this server's to read.
+    # A server refuses signatures that another provider or model made, and every later turn with them: such reasoning stays here.
     return []
 
 

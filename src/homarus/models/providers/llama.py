@@ -25,8 +25,8 @@ from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.providers.base import Fault
 from homarus.models.providers.openai_stream import OpenAIDecoder
-from homarus.models.sse import SseEvent
 from homarus.models.wire import encode
+from homarus.net.sse import SseEvent
 
 PROVIDER, API = "local", "llama.cpp"
 # More context costs memory and time to first word; small models get worse with it anyway.

@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
-from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.models.providers.base import Call, run
 from homarus.models.providers.openai_stream import OpenAIDecoder
 from homarus.models.providers.openai_thread import ChatThread
 from homarus.models.wire import Threads
-
-API = "openai-completions"
+from homarus.net.client import HttpClient
 
 
 class OpenAIProvider:

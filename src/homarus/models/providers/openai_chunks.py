@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from homarus.models.providers.base import Fault, json_object
+from homarus.models.providers.base import json_object, no_reply, reported
 
 _Count = Annotated[int, Meta(ge=0)] | None
 
@@ -87,17 +87,18 @@ def decode_chunk(data: bytes) -> Chunk:
         chunk = _typed(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return read_chunk(data)
-    return read_chunk(data) if chunk.error else chunk
+    # What holds neither words nor counts may tell of a failure in some other shape.
+    return read_chunk(data) if chunk.error or (not chunk.choices and chunk.usage is None) else chunk
 
 
 def read_chunk(data: bytes, said: str = "delta") -> Chunk:
     """Return an event of any form; `said` names the field of a choice in which the words stand."""
     value = json_object(data)
-    if value.get("error"):
-        from homarus.models.errors import error_text
-
-        code = _fields(value["error"]).get("code")
-        raise Fault(error_text(value), status=code if isinstance(code, int) else None)
+    fault = reported(value)
+    if fault is not None:
+        raise fault
+    if said == "message" and not value.get("choices"):
+        raise no_reply(value)
     choices = value.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return Chunk([_choice(first, said)] if isinstance(first, dict) else None, _counts(value.get("usage")))

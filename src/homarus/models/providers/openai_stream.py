@@ -11,10 +11,10 @@ from homarus.core.messages import Part, Text, Thinking, ToolCall, Usage
 from homarus.models.carrier import Carrier
 from homarus.models.info import Price
 from homarus.models.provider import StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault, Reply, stop_reason
+from homarus.models.providers.base import Fault, Reply, stop_reason, was_cut
 from homarus.models.providers.openai_chunks import Call, Chunk, Counts, Delta, decode_chunk, read_chunk
-from homarus.models.sse import SseEvent
 from homarus.models.usage import priced
+from homarus.net.sse import SseEvent
 
 if TYPE_CHECKING:
     from homarus.models import arguments as call_arguments
@@ -46,6 +46,7 @@ class OpenAIDecoder:
         # The index that the server gives -> the call it means now.
         self._slots: dict[int, int] = {}
         self._reason = ""
+        self._answered = False
         self._usage: Counts | None = None
         self._carrier: Carrier | None = None
 
@@ -69,6 +70,7 @@ class OpenAIDecoder:
         if not chunk.choices:
             return []
         choice = chunk.choices[0]
+        self._answered = True
         if choice.usage is not None:
             self._usage = choice.usage
         if choice.finish_reason:
@@ -142,10 +144,10 @@ class OpenAIDecoder:
         """Return the complete reply; a stream without an end was cut, and a call without a name or object is broken."""
         if not self.finished and not self._reason:
             raise Fault("the stream ended before the reply did", kind=ModelFailure.TIMEOUT)
-        if self._reason == "content_filter":
-            raise Fault("the provider's content filter stopped the reply", kind=ModelFailure.REFUSAL)
         parts = self._said()
-        cut = self._reason == "length"
+        if not self._answered:
+            raise Fault("the stream ended without a reply", kind=ModelFailure.SERVER)
+        cut = was_cut(self._reason, empty=not parts and not self._calls)
         for index, pending in enumerate(self._calls):
             try:
                 arguments = call_arguments.parse_arguments("".join(pending.arguments))

@@ -19,8 +19,9 @@ from homarus.core.tools import ToolSpec
 from homarus.models.carrier import unpack
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import closing, encode
+from homarus.models.wire import closing, encode, wrote
 
+API = "openai-completions"
 NO_OUTPUT = "(no output)"
 BLIND = "[image left out: this model takes text only]"
 FROM_TOOL = "[image from the tool result above]"
@@ -72,10 +73,11 @@ def _assistant(message: Assistant, quirks: Quirks, info: ModelInfo) -> Fragment:
             thinking += part.text
             thought = True
     wire: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if thought and message.provider == info.provider:
+    if thought and (message.api, message.provider) == (API, info.provider):
+        # Plain words are any model's of this provider; what is signed goes back to the model that signed it.
         if quirks.replay_reasoning and thinking:
             wire[quirks.replay_reasoning] = thinking
-        details, extra = unpack(message) if message.model == info.id else ([], {})
+        details, extra = unpack(message) if wrote(message, API, info) else ([], {})
         if details:
             wire["reasoning_details"] = details
         for call, source in zip(calls, message.calls, strict=True):
@@ -163,7 +165,8 @@ def _joined(first: bytes, second: bytes) -> bytes:
 def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str, Any]:
     """Return what stands before the messages, in a fixed order: what the calls of a session share."""
     quirks = endpoint.quirks
-    body: dict[str, Any] = {"model": request.model, "stream": True}
+    name = request.model if "/" in request.model else quirks.own_models + request.model
+    body: dict[str, Any] = {"model": name, "stream": True}
     if quirks.supports_usage_in_streaming:
         body["stream_options"] = {"include_usage": True}
     if quirks.cache_key and request.cache and request.session_id:

@@ -31,8 +31,9 @@ from homarus.core.messages import (  # fmt: skip
 from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
+from homarus.models.providers.base import Fault, was_cut
 from homarus.models.usage import priced
-from homarus.models.wire import inert
+from homarus.models.wire import inert, wrote
 
 # OpenClaw's names for protocols, and pydantic-ai's for the providers that speak them.
 _NAMES = {
@@ -57,6 +58,7 @@ class LibraryProvider:
         self._clock = clock
         self._open = open_model or infer
         self._model: Any = None
+        self._where = f"{endpoint.provider}/{info.id}"
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         """Ask the model; see `ModelProvider`."""
@@ -70,6 +72,9 @@ class LibraryProvider:
                     else:
                         response = event
             parts = _parts(response, self.endpoint.provider)
+            was_cut(getattr(response, "finish_reason", None) or "", empty=not parts)
+        except Fault as problem:
+            error = ModelError(problem.kind or ModelFailure.UNKNOWN, f"{self._where}: {problem.text}")
         except Cancelled as problem:
             error = ModelError(ModelFailure.ABORTED, problem.message)
         except (TimeoutError, ConfigError, BrokenArguments, ImportError) as problem:
@@ -93,7 +98,7 @@ class LibraryProvider:
         idle = request.idle_timeout or self.endpoint.idle_timeout
         stream = model_request_stream(
             self._model,
-            messages(request),
+            messages(request, self.endpoint.api, self.info),
             model_settings=settings(request, self.info),
             model_request_parameters=parameters(request),
         )
@@ -112,7 +117,7 @@ class LibraryProvider:
     def _failure(self, problem: Exception) -> ModelError:
         from homarus.models.errors import error_text, failure
 
-        where = f"{self.endpoint.provider}/{self.info.id}"
+        where = self._where
         if isinstance(problem, ConfigError | ImportError):
             cure = getattr(problem, "cure", "") or "pip install 'homarus[providers]'"
             return ModelError(ModelFailure.MODEL_NOT_FOUND, f"{where}: {problem}", cure=cure)
@@ -157,7 +162,7 @@ def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
     return infer_model(f"{name}:{info.id}", provider_factory=provider)
 
 
-def messages(request: ModelRequest) -> list[Any]:
+def messages(request: ModelRequest, api: str, info: ModelInfo) -> list[Any]:
     """Return the conversation in the library's types."""
     from pydantic_ai.messages import ModelRequest as Asked
     from pydantic_ai.messages import ModelResponse, SystemPromptPart, TextPart, ThinkingPart, ToolCallPart
@@ -175,7 +180,7 @@ def messages(request: ModelRequest) -> list[Any]:
         for part in message.parts:
             if isinstance(part, Text):
                 said.append(TextPart(part.text))
-            elif isinstance(part, Thinking):
+            elif isinstance(part, Thinking) and wrote(message, api, info):
                 said.append(ThinkingPart(part.text, signature=part.signature, provider_name=message.provider))
             elif isinstance(part, ToolCall):
                 said.append(ToolCallPart(part.name, part.arguments, part.id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from homarus.prompt.facts import StableFacts
 from homarus.prompt.guard import inline
+from homarus.prompt.sections.project import notes_on
 
 _RITUAL = {
     "full": "Take it up with your next reply, after the task if there is one, and end it as the file says.",
@@ -56,7 +57,8 @@ def ritual(facts: StableFacts) -> str:
     what = _RITUAL.get(facts.ritual, "")
     if not what:
         return ""
-    return f"## First Run\nBOOTSTRAP.md below is a first meeting that has not taken place yet. {what}"
+    below = "" if "BOOTSTRAP.md" in facts.told else " below"
+    return f"## First Run\nBOOTSTRAP.md{below} is a first meeting that has not taken place yet. {what}"
 
 
 def truncation(facts: StableFacts) -> str:
@@ -68,6 +70,14 @@ def truncation(facts: StableFacts) -> str:
 
 def files_note(facts: StableFacts) -> str:
     """Say where the workspace files come from."""
+    if facts.told:
+        names = ", ".join(inline(name) for name in facts.told)
+        return (
+            "## Workspace Files\n"
+            f"{names}: told once as facts from the runtime, each between its own <file> lines, and again when it changes."
+            " They are yours and the user's to edit: what should last is written there. "
+            + " ".join(notes_on(facts.told))
+        ).rstrip()
     if not facts.files:
         return "## Workspace Files\nNo workspace file is included in this run."
     return (

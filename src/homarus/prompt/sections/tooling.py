@@ -9,15 +9,6 @@ from homarus.core.tools import ToolSpec
 from homarus.prompt.facts import StableFacts, ToolNote
 from homarus.prompt.guard import inline
 
-# The order of the list is part of the cached prefix. Tools that are not named here follow alphabetically.
-# fmt: off
-TOOL_ORDER = (
-    "read", "write", "edit", "apply_patch", "grep", "find", "ls", "exec", "process", "web_search", "web_fetch", "browser",
-    "canvas", "nodes", "cron", "message", "gateway", "agents_list", "sessions_list", "sessions_history",
-    "sessions_search", "sessions_send", "sessions_spawn", "sessions_yield", "subagents", "session_status", "image",
-)
-# fmt: on
-_RANK = {name: rank for rank, name in enumerate(TOOL_ORDER)}
 LINE_LIMIT = 80
 
 
@@ -26,8 +17,7 @@ def in_order(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     first: dict[str, ToolSpec] = {}
     for spec in specs:
         first.setdefault(spec.name.lower(), spec)
-    ranked = sorted(first.items(), key=lambda item: (_RANK.get(item[0], len(_RANK)), item[0]))
-    return tuple(spec for _, spec in ranked)
+    return tuple(sorted(first.values(), key=lambda spec: (spec.order, spec.name.lower())))
 
 
 def tool_notes(specs: Iterable[ToolSpec]) -> tuple[ToolNote, ...]:
