@@ -144,6 +144,15 @@ async def test_interrupt_ends_the_run_and_runs_the_newest_first(lane: SessionLan
     assert turns_gate is not None
 
 
+async def test_of_several_that_interrupt_only_the_newest_runs(lane: SessionLane, turns: Turns) -> None:
+    await busy(lane, turns)
+    turns.gate = None
+    outcomes = [lane.submit(queued(f"m{number}", rules=INTERRUPT)) for number in range(3)]
+    await lane.idle()
+    assert turns.texts == ["first", "m2"]
+    assert [item.text for outcome in outcomes for item in outcome.dropped] == ["m0", "m1"]
+
+
 async def test_the_twenty_first_message_by_each_policy(tmp_path: Path, turns: Turns) -> None:
     for drop in Drop:
         lane = make_lane(tmp_path / f"{drop}.jsonl", turns)

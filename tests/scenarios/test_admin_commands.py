@@ -33,11 +33,12 @@ def with_commands(agent: Agent, ran: list[str]) -> Agent:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_an_admin_command_is_plain_text_until_it_is_switched_on(tmp_path: Path, name: str) -> None:
+async def test_an_admin_command_says_how_to_switch_it_on_and_costs_no_call(tmp_path: Path, name: str) -> None:
     house = House(tmp_path)
     async with house.agent() as agent:
-        await agent.ask(f"/{name} x")
-    assert house.model.prompts == [f"/{name} x"]
+        reply = await agent.ask(f"/{name} x")
+    assert reply.text.startswith(f"/{name} is switched off.")
+    assert house.model.prompts == []
 
 
 async def test_only_the_owner_gives_them(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def command(
 
     async def turn() -> Reply:
         async with open_agent(app, agent_id, session) as agent:
-            row = (await agent.client.status(agent.session)).row
+            row = await agent.client.row(agent.session)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
             show = _printer(app, row, as_json=as_json) if stream else None

@@ -27,7 +27,7 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
         if not line.strip():
             continue
         try:
-            row = (await agent.client.status(agent.session)).row
+            row = await agent.client.row(agent.session)
             shown = TextStream(out, row.response_usage, row.verbose_level)
             async for event in agent.run(line.rstrip("\n"), children="all"):
                 shown.take(event)

@@ -17,7 +17,7 @@ from homarus.commands.groups.levels import persist, persist_model, refused
 from homarus.commands.groups.model import named_model
 from homarus.commands.settings import Caller, CommandSettings, caller_of
 from homarus.commands.skills import mentioned_skills, use_skill
-from homarus.commands.table import active, reserved
+from homarus.commands.table import active, reserved, switched_off
 from homarus.commands.words import is_stop
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Inbound
@@ -84,9 +84,16 @@ class CommandRouter:
             return (self.commands["stop"], "stop", "") if caller.authorised else None
         split = split_command(body) or _bang(body)
         command = self.commands.get(split[0]) if split else None
-        if split is None or command is None:
+        if split is None:
             return None
         name, args = split
+        if command is None:
+            switch = switched_off(name, self.settings) if caller.owner and body.lstrip().startswith("/") else ""
+            return (
+                IntakeResult((f"/{name} is switched off. 'commands.{switch}: true' switches it on.",))
+                if switch
+                else None
+            )
         if command.name in {"new", "reset"} and not caller.authorised:
             return None
         if not caller.authorised:

@@ -28,6 +28,12 @@ def active(settings: CommandSettings) -> dict[str, Command]:
     return table
 
 
+def switched_off(name: str, settings: CommandSettings) -> str:
+    """Return the key of `commands` that would switch a command on; nothing for one that is on, or that does not exist."""
+    switches = [row.switch for row in ALL if name in {row.name, *row.aliases} and row.switch]
+    return next((switch for switch in switches if not getattr(settings, switch)), "")
+
+
 def reserved() -> frozenset[str]:
     """Return every name that a skill's command may not take, whether its command is on or not."""
     return frozenset(name for command in ALL for name in (command.name, *command.aliases))

@@ -30,11 +30,12 @@ class StorageError(HomarusError):
 
 
 class Locked(StorageError):
-    """Another process owns this file. Carries its pid where it is known."""
+    """Another process owns this file. Carries its pid where it is known; `ours` says that it is one of homarus."""
 
-    def __init__(self, message: str, *, pid: int | None = None, cure: str = "") -> None:
+    def __init__(self, message: str, *, pid: int | None = None, cure: str = "", ours: bool = True) -> None:
         super().__init__(message, cure=cure)
         self.pid = pid
+        self.ours = ours
 
 
 class ModelFailure(StrEnum):

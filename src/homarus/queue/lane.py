@@ -181,10 +181,13 @@ class SessionLane:
         if action is Action.STEER and self._mailbox is not None and self._mailbox.offer(item):
             return Submitted(action)
         if action is Action.INTERRUPT:
-            self._queue = (item, *self._queue)
+            # The newest counts: one that wanted to interrupt before it and has not begun is stale.
+            stale = tuple(one for one in self._droppable if one.rules.mode is Mode.INTERRUPT)
+            self._inbox.settle(*(one.key for one in stale))
+            self._queue = (item, *(one for one in self._queue if one not in stale))
             if self._cancel is not None:
                 self._cancel.cancel("a newer message took over")
-            return Submitted(action)
+            return Submitted(action, dropped=stale)
         # A report is neither counted nor dropped: it is all that is left of work that was paid for.
         admission = (
             Admission((item,)) if item.kept else admit(self._droppable, item, cap=item.rules.cap, drop=item.rules.drop)

@@ -20,9 +20,20 @@ from homarus.agent.prepare import compose_turn, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import Cancelled, HomarusError, ModelError
-from homarus.core.events import Notice, RunEnded, RunEvent
-from homarus.core.messages import Assistant, Image, Inbound, Message, Text, ToolCall, ToolResult, Trust, User
+from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
+from homarus.core.events import MessageEnded, Notice, RunEnded, RunEvent
+from homarus.core.messages import (
+    Assistant,
+    Image,
+    Inbound,
+    Message,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    Trust,
+    User,
+)
 from homarus.core.routes import SessionKey
 from homarus.models.provider import Stop
 from homarus.models.ref import split_ref
@@ -32,6 +43,10 @@ from homarus.queue.modes import Overrides
 from homarus.runtime.events import EventFeed, Following, Listener
 from homarus.runtime.reply import REPLY
 from homarus.runtime.runtime import Runtime
+from homarus.sessions.codec import keys_of
+from homarus.sessions.entry import MessageEntry
+from homarus.sessions.log import load_tail
+from homarus.sessions.places import visit
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
@@ -46,6 +61,7 @@ if TYPE_CHECKING:
     from homarus.subagents.run import Children
 
 REMEMBERED = 200  # messages that a hook is given of a session that ends
+ELSEWHERE_SECONDS = 0.1  # how often an answer of another process is looked for
 RECENT = 20  # messages in which the size of the newest request is looked for
 
 
@@ -126,6 +142,10 @@ class Client(Protocol):
         """Answer a question of a running turn (`allow-once`, `allow-always`, `deny`); return what became of it, in words."""
         ...
 
+    async def row(self, session: SessionKey) -> SessionEntry:
+        """Return what the index says of a session, as it stands; the default where there is none yet."""
+        ...
+
     async def status(self, session: SessionKey) -> SessionStatus: ...
 
     async def history(self, session: SessionKey, limit: int) -> Sequence[Message]:
@@ -183,6 +203,13 @@ class LocalClient:
             if taken.item is None:
                 yield RunEnded("", "ok")
                 return
+            if runtime.open_lane(session) is None:
+                yield Notice(f"another program has {session} open; the message is queued there", "queued")
+                answered = await self._answered_elsewhere(session, taken.item, options.seconds)
+                if answered is not None:
+                    for event in answered:
+                        yield event
+                    return
             lane, owed = runtime.lane(session), partial(runtime.owed, session)
             everyone = options.children == "all"
             async for event in Following(lane, taken.item.key, events, owed, everyone=everyone):
@@ -208,7 +235,49 @@ class LocalClient:
         )
 
     def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
-        return self.runtime.submit(key, inbound, overrides=overrides)
+        """Take a message into its lane; where another process of ours holds the session, leave it there. Never refused."""
+        try:
+            return self.runtime.submit(key, inbound, overrides=overrides)
+        except Locked as held:
+            if not held.ours:
+                raise
+            return self.runtime.leave_letter(key, inbound, overrides=overrides)
+
+    async def _answered_elsewhere(
+        self, session: SessionKey, item: Queued, seconds: float | None
+    ) -> tuple[RunEvent, ...] | None:
+        """Wait until a message that was left for another process is answered there; None when this process took it over."""
+        clock = self.home.clock
+        started = clock.monotonic()
+        while True:
+            if (reply := await asyncio.to_thread(self._reply_in_log, session, item.key)) is not None:
+                status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
+                took = clock.monotonic() - started
+                return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
+            try:
+                self.runtime.lane(session)
+                return None  # it was let go before anybody answered: now it is ours
+            except Locked:
+                if seconds and clock.monotonic() - started > seconds:
+                    return (RunEnded("", "timeout", error="queued: the program that has the session open answers it"),)
+                await asyncio.sleep(ELSEWHERE_SECONDS)
+
+    def _reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
+        """Return the answer to a message as the transcript has it, once its turn has said its last word."""
+        info = self.home.store(session.agent_id).find(session)
+        if info is None:
+            return None
+        try:
+            with visit(info.place) as source:
+                entries = [entry for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
+        except OSError:
+            return None
+        begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
+        for entry in entries[begun + 1 :] if begun is not None else ():
+            message = entry.message
+            if isinstance(message, Assistant) and not message.calls:
+                return message
+        return None
 
     def steer(self, session: SessionKey, text: str) -> bool:
         if not self.runtime.lane(session).busy:
@@ -242,6 +311,10 @@ class LocalClient:
         rules, lane = self.runtime.rules(key, channel), self.runtime.open_lane(key)
         words = f"{rules.mode} (debounce {rules.debounce_ms} ms, cap {rules.cap}, drop {rules.drop})"
         return QueueState(lane.busy, len(lane.waiting), words) if lane else QueueState(rules=words)
+
+    async def row(self, session: SessionKey) -> SessionEntry:
+        found = self.home.store(session.agent_id).find(session)
+        return found.entry if found else SessionEntry()
 
     async def status(self, session: SessionKey) -> SessionStatus:
         lane = self.runtime.open_lane(session)

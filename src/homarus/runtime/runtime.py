@@ -28,6 +28,7 @@ from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued
 from homarus.queue.inbox import Inbox
 from homarus.queue.lane import Places, SessionLane
+from homarus.queue.letters import Letters
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, QueueSettings
 from homarus.queue.watch import Watch, watched
@@ -40,6 +41,7 @@ from homarus.subagents.run import Children
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
+LETTER_SECONDS = 0.5  # how often a process looks for what others left for its sessions
 _SCHEDULED = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT})
 
 
@@ -51,6 +53,8 @@ class Runtime:
         self.turns = TurnRunner(home)
         self.children = Children(self)
         self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._forget)
+        self.letters = Letters(home.config.paths.own_dir / "letters")
+        self._timer: asyncio.TimerHandle | None = None
         self.listeners = Listeners()
         self.memory_watchers = MemoryWatchers(home.memory)
         self.index_flusher = IndexFlusher()
@@ -76,9 +80,32 @@ class Runtime:
     def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
         """Accept a message into its session's lane; None when it was refused. It is durable when this returns."""
         lane = self.lane(key)
-        rules = self.rules(key, inbound.channel, overrides)
-        item = Queued(f"{inbound.channel}:{inbound.account}:{inbound.id}", inbound, route_of(key, inbound), rules)
+        item = self._queued(key, inbound, overrides)
         return None if lane.submit(item).refused else item
+
+    def leave_letter(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued:
+        """Leave a message for the process that holds its session. It is durable when this returns."""
+        item = self._queued(key, inbound, overrides)
+        self.letters.put(item)
+        return item
+
+    def _queued(self, key: SessionKey, inbound: Inbound, overrides: Overrides | None) -> Queued:
+        rules = self.rules(key, inbound.channel, overrides)
+        return Queued(f"{inbound.channel}:{inbound.account}:{inbound.id}", inbound, route_of(key, inbound), rules)
+
+    def _take_letters(self, lane: SessionLane, key: SessionKey) -> None:
+        """Move what other processes left for a session of ours into its inbox; only then the letters go."""
+        for path, item in self.letters.of(key):
+            lane.submit(item)
+            path.unlink(missing_ok=True)
+
+    def _look_for_letters(self) -> None:
+        """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""
+        if self.letters.changed():
+            for key in {item.route.session_key for _, item in self.letters.waiting()}:
+                if self.home.sessions.get(key) is not None:
+                    self._take_letters(self.lane(key), key)
+        self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
 
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session. Opening it takes the right to write, and takes up what a crash cut off."""
@@ -128,6 +155,9 @@ class Runtime:
                 inbox.settle(*(item.key for item in inbox.pending if item.inbound.channel == CHANNEL))
             lane.recover(live.writer.holds, go_on=goes_on)
             self.children.take_up(key, lane, live)
+            self._take_letters(lane, key)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
             return lane
 
     def _forget(self, key: SessionKey) -> None:
@@ -226,6 +256,8 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
+        if self._timer is not None:
+            self._timer.cancel()
         self.index_flusher.close()
         await self._backends.aclose()
         await self.children.aclose()
