@@ -1,13 +1,14 @@
 """Every key that means something here: read by a typed block, read by hand, or known and without effect. One declaration for all.
 
 A key that nothing reads must be named: a setting is used, or the program says that it has no effect. A test searches the
-sources for a use of every field of every block; one that is not used needs a line in `NO_EFFECT`.
+sources for a use of every field of every block; one that is not used needs its line in `no_effect.json`.
 """
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,125 +33,15 @@ BY_HAND = (
 # What programs write into the file about themselves.
 NOTES = frozenset({"$schema", "meta", "wizard"})
 
-_GATEWAY = "no gateway runs here yet"
-_CHANNELS = "no chat channel is served here yet; only the rules for tools in it count"
-_TIMERS = "nothing runs by the clock here yet"
-_PLUGINS = "no plugin is loaded here yet"
-_NODE = "it belongs to OpenClaw's own process"
-_STREAM = "no channel streams here yet"
-_OTHER = "this program does it in its own way"
 
-# Known to OpenClaw, and without effect here: why. A line covers everything below it that nothing else names.
-NO_EFFECT: dict[str, str] = {
-    **dict.fromkeys(("acp", "cli", "diagnostics", "nodeHost", "nodes", "ui", "update", "vault", "worktrees"), _NODE),
-    **dict.fromkeys(("canvas", "canvasHost", "discovery", "gateway", "talk", "web"), _GATEWAY),
-    **dict.fromkeys(("broadcast", "channels", "accessGroups", "routing"), _CHANNELS),
-    **dict.fromkeys(("cron", "commitments"), _TIMERS),
-    **dict.fromkeys(("mcp", "plugins"), _PLUGINS),
-    "approvals": "approvals are asked where the turn runs",
-    "attachments": "no attachment is understood here yet",
-    "audio": "no audio is understood here yet",
-    "browser": "there is no browser tool here yet",
-    "hooks": "web hooks are not served here yet",
-    "logging": "the level is chosen with --log-level",
-    "memory": _OTHER,
-    "messages": "no chat channel is served here yet",
-    "proxy": "the proxy is taken from the environment",
-    "tts": "nothing is spoken here yet",
-    "env.shellEnv": "the login shell is never asked for variables",
-    "secrets.egressProxy": _OTHER,
-    "auth.cooldowns": "waiting times after a failure are fixed here",
-    "models.bedrockDiscovery": "models of that service are not looked for here",
-    "commands.activation": "no chat channel is served here yet",
-    "commands.btw": "there is no such command here yet",
-    "commands.native": "no chat channel is served here yet",
-    "commands.nativeSkills": "no chat channel is served here yet",
-    "commands.useAccessGroups": "no chat channel is served here yet",
-    "commands.bashForegroundMs": _OTHER,
-    "commands.mcp": _PLUGINS,
-    "commands.plugins": _PLUGINS,
-    "session.sendPolicy": "nothing is sent to channels yet",
-    "session.store": "transcripts lie where the agent's folder is",
-    "session.threadBindings": "no chat channel is served here yet",
-    "session.typingIntervalSeconds": "no chat channel is served here yet",
-    "session.typingMode": "no chat channel is served here yet",
-    "session.parentForkMaxTokens": _OTHER,
-    "session.writeLock": _OTHER,
-    "skills.install": "skills are installed by hand here",
-    "skills.load.watchDebounceMs": "folders are looked at when a turn begins, so nothing is waited for",
-    "skills.limits.maxSkillsLoadedPerSource": _OTHER,
-    "agents.defaults.subagents.announceTimeoutMs": _OTHER,
-    "agents.defaults.subagents.requireAgentId": _OTHER,
-    "agents.defaults.sandbox.scope": "every command gets a sandbox of its own",
-    "agents.defaults.sandbox.workspaceRoot": "commands work in the workspace itself",
-    "agents.defaults.sandbox.browser": "there is no browser tool here yet",
-    "agents.defaults.sandbox.ssh": "that backend does not exist here",
-    "agents.defaults.sandbox.openshell": "that backend does not exist here",
-    "agents.defaults.sandbox.prune": "a sandbox ends with its command",
-    **dict.fromkeys(
-        (f"agents.defaults.sandbox.docker.{name}" for name in
-         ("apparmorProfile", "binds", "capDrop", "containerPrefix", "cpus", "dns", "env", "extraHosts", "memory",
-          "memorySwap", "network", "pidsLimit", "readOnlyRoot", "seccompProfile", "setupCommand", "tmpfs", "ulimits",
-          "workdir")),
-        "the container is set up by this program; see sandbox.network, binds, env and memoryMb",
-    ),
-    **dict.fromkeys(
-        (f"agents.defaults.{name}" for name in
-         ("blockStreamingBreak", "blockStreamingChunk", "blockStreamingCoalesce", "blockStreamingDefault",
-          "humanDelay", "typingIntervalSeconds", "typingMode")),
-        _STREAM,
-    ),
-    **dict.fromkeys(
-        (f"agents.defaults.{name}" for name in
-         ("bootstrapPromptTruncationWarning", "cliBackends", "contextLimits", "elevatedDefault", "embeddedAgent",
-          "embeddedHarness", "envelopeElapsed", "envelopeTimestamp", "envelopeTimezone", "experimental",
-          "fastModeDefault", "groupChat", "imageGenerationModel", "imageMaxDimensionPx", "llm", "localModelLean",
-          "mediaGenerationAutoProviderFallback", "mediaMaxMb", "memory", "musicGenerationModel", "params",
-          "pdfMaxMb", "pdfMaxPages", "pdfModel", "promptOverlays", "reasoningDefault", "runRetries", "runtime",
-          "silentReply", "silentReplyRewrite", "systemPromptOverride", "additionalSystemPrompt", "timeFormat", "tts",
-          "verboseDefault", "videoGenerationModel")),
-        _OTHER,
-    ),
-    **dict.fromkeys(
-        (f"agents.defaults.heartbeat.{name}" for name in
-         ("accountId", "ackMaxChars", "activeHours", "directPolicy", "includeReasoning", "isolatedSession",
-          "lightContext", "model", "session", "skipWhenBusy", "suppressToolErrorWarnings", "target",
-          "timeoutSeconds", "to")),
-        _TIMERS,
-    ),
-    **dict.fromkeys(
-        (f"agents.defaults.compaction.{name}" for name in
-         ("customInstructions", "identifierInstructions", "maxHistoryShare", "midTurnPrecheck", "mode", "model",
-          "notifyUser", "postCompactionSections", "postIndexSync", "provider", "recentTurnsPreserve",
-          "truncateAfterCompaction", "memoryFlush.model", "memoryFlush.systemPrompt")),
-        _OTHER,
-    ),
-    **dict.fromkeys(
-        (f"agents.defaults.memorySearch.{name}" for name in
-         ("cache", "dimensions", "inputType", "local.modelCacheDir", "multimodal", "outputDimensionality",
-          "queryInputType", "documentInputType", "rememberAcrossConversations", "store.cache", "store.driver",
-          "store.fts", "store.vector.extensionPath", "remote.batch.wait", "sync.embeddingBatchTimeoutSeconds",
-          "sync.sessions.postCompactionForce")),
-        _OTHER,
-    ),
-    **dict.fromkeys(
-        (f"tools.{name}" for name in
-         ("codeMode", "experimental", "links", "media", "message", "sessions_spawn", "toolSearch", "updatePlan",
-          "loopDetection.detectors", "loopDetection.postCompactionGuard", "subagents.model", "subagents.thinking",
-          "web.fetch.cacheTtlMinutes", "web.fetch.firecrawl", "web.fetch.maxCharsCap", "web.fetch.provider",
-          "web.fetch.readability", "web.search.cacheTtlMinutes", "web.search.brave", "web.search.gemini",
-          "web.search.grok", "web.search.kimi", "web.search.openaiCodex", "web.search.perplexity", "web.x_search")),
-        _OTHER,
-    ),
-    **dict.fromkeys(
-        (f"tools.exec.{name}" for name in
-         ("approvalRunningNoticeMs", "commandHighlighting", "host", "node", "pathPrepend", "reviewer",
-          "safeBinProfiles", "safeBinTrustedDirs", "safeBins", "strictInlineEval")),
-        "the sandbox and the gate decide it; see tools.exec.mode",
-    ),
-}  # fmt: skip
+def _no_effect() -> dict[str, str]:
+    """Return what OpenClaw knows and has no effect here, with the reason: the rows of `no_effect.json`."""
+    rows = msgspec.json.decode(Path(__file__).with_name("no_effect.json").read_bytes())
+    return {f"{row['below']}.{key}".lstrip("."): row["why"] for row in rows for key in row["keys"]}
 
 
+# A line covers everything below it that nothing else names.
+NO_EFFECT = _no_effect()
 TOP = frozenset({text.partition(".")[0] for text in (*BLOCKS, *BY_HAND, *NO_EFFECT)} | NOTES)
 
 
