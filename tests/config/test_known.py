@@ -33,20 +33,26 @@ def node_at(path: str) -> Node | None:
     return node
 
 
-def fields(into: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def fields(into: Any, path: str, holder: str = "") -> Iterator[tuple[str, tuple[Any, str], Any]]:
+    """Every field with its path, its class, and the field of another class that holds it."""
     for field in msgspec.structs.fields(into):
         where = f"{path}.{field.encode_name}"
-        yield where, into, field
+        yield where, (into, holder), field
         for shape, named in _structs(field.type):
-            yield from fields(shape, f"{where}.*" if named else where)
+            yield from fields(shape, f"{where}.*" if named else where, field.name)
 
 
-def is_used(into: Any, field: Any) -> bool:
-    """Whether an attribute or a key of this name is read: a plain word in the package of the class or where it is named."""
+def is_used(owner: tuple[Any, str], field: Any) -> bool:
+    """Whether an attribute or a key of this name is read; a plain word counts only near its class or its holder."""
+    into, holder = owner
     package = into.__module__.split(".")[1]
     use = re.compile(rf"\.{field.name}\b|[\".]{field.encode_name}\"")
     telling = "_" in field.name
-    near_by = (text for path, text in SOURCES.items() if telling or package in path.parts or into.__name__ in text)
+    near_by = (
+        text
+        for path, text in SOURCES.items()
+        if telling or package in path.parts or into.__name__ in text or (holder and f".{holder}" in text)
+    )
     return any(use.search(text) for text in near_by)
 
 
