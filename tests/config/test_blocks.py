@@ -8,10 +8,9 @@ import pytest
 from tests.fixtures.homes import HOMES, unpack
 
 import homarus
-from homarus.config.blocks import BLOCKS, load_block, validate
+from homarus.config.blocks import BLOCKS, build_schema, load_block, validate
 from homarus.config.redact import MARKER
 from homarus.config.report import as_json, has_errors, ordered, table_rows
-from homarus.config.schema import build_schema
 from homarus.core.errors import HomarusError
 
 

@@ -7,10 +7,9 @@ import json
 import msgspec
 import pytest
 
-from homarus.config.blocks import validate
+from homarus.config.blocks import build_schema, validate
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
-from homarus.config.schema import build_schema
 from homarus.workspace.settings import Injection, Limits, StartupContext, WorkspaceSettings
 
 

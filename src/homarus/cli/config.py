@@ -231,7 +231,7 @@ def schema(app: App, path: str, as_json: bool) -> None:
     For your editor:
       homarus config schema > openclaw.schema.json
     """
-    from homarus.config.schema import build_schema
+    from homarus.config.blocks import build_schema
 
     del as_json
     app.out.json(build_schema(path))

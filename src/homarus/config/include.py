@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from homarus.config.keypath import KeyPath, format_path
+from homarus.config.keypath import KeyPath, format_path, merge_include
 from homarus.config.report import Problem
-from homarus.config.resolve import merge_include
 from homarus.config.scan import Member, Node, ScanError, find, is_blank, line_and_column, parse, scan
 from homarus.core.errors import StorageError
 from homarus.storage.boundary import Guarded, Root

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from homarus.config.convert import convert
-from homarus.config.draft import Draft
 from homarus.config.env import apply_overrides, layered
 from homarus.config.include import Source
-from homarus.config.keypath import KeyPath, format_path, lookup, parse_path
+from homarus.config.keypath import KeyPath, format_path, lookup, merge_agent, parse_path
 from homarus.config.migrate import canonical, migrate
 from homarus.config.paths import Paths, expand
 from homarus.config.report import Notify, Problem, Severity
-from homarus.config.resolve import merge_agent
+from homarus.config.reshape import Draft
 from homarus.core.errors import Unknown
 from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
 
