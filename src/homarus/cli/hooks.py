@@ -144,9 +144,8 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
 
     from homarus.config.paths import expand
     from homarus.hooks.discover import find_hooks, standard_roots
-    from homarus.hooks.load import judge
+    from homarus.hooks.load import HookSettings, judge
     from homarus.hooks.manifest import Facts, on_path
-    from homarus.hooks.settings import HookSettings
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
@@ -201,7 +200,7 @@ def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
 
 
 def _unknown_entries(app: App, found: HookSet) -> list[str]:
-    from homarus.hooks.settings import HookSettings
+    from homarus.hooks.load import HookSettings
 
     entries = app.config.block("hooks.internal", HookSettings).entries
     return [name for name, entry in entries.items() if entry.get("enabled") is not False and found.get(name) is None]

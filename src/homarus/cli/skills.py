@@ -108,8 +108,7 @@ def check(app: App, agent_id: str | None, as_json: bool) -> int:
 
 
 def _load(app: App, agent_id: str | None) -> Loaded:
-    from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
-    from homarus.skills.library import SkillLibrary
+    from homarus.skills.library import SkillLibrary, gate_of, machine_facts, roots_of, settings_of
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config

@@ -25,7 +25,7 @@ _CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
-    "hooks.internal": "homarus.hooks.settings:HookSettings",
+    "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",
     "agents.defaults#models": "homarus.models.settings:AgentModelSettings",
