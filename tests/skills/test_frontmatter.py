@@ -32,7 +32,7 @@ def test_the_form_of_today():
     assert (found.user_invocable, found.model_invocable, found.problem) == (False, True, "")
 
 
-def test_the_seeds_form_with_its_invocation_block():
+def test_the_older_form_with_its_invocation_block():
     found = header(
         'name: github\ndescription: "Interact"\nmetadata:\n  openclaw:\n    primaryEnv: node\n    requires:\n'
         '      env: ["GITHUB_TOKEN"]\n    invocation:\n      disableModelInvocation: true\n      allowRemote: true\n'

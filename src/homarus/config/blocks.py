@@ -81,13 +81,11 @@ SHAPES: dict[str, tuple[type, str]] = {
 
 
 def load_block(name: str) -> Any:
-    """Import and return the settings class of a line of the table."""
     module, _, attribute = BLOCKS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def path_of(name: str) -> KeyPath:
-    """Return the path that a line of the table is about."""
     return tuple(name.partition("#")[0].split("."))
 
 

@@ -208,7 +208,6 @@ _GIVEN = {
 
 
 def reason(problem: msgspec.ValidationError, into: Any) -> str:
-    """Return what a value must be and what it is instead; of a choice, all that may stand there."""
     text = str(problem).split(" - at `")[0].replace("`", "'")
     if text.startswith("Invalid enum value"):
         chosen = text.removeprefix("Invalid enum value ")

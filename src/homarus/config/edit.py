@@ -33,7 +33,6 @@ def _replace(text: str, root: Node, node: Node, at: int, value: Any) -> str:
 
 
 def _insert(text: str, root: Node, node: Node, step: Step, value: Any) -> str:
-    """Add a member at the end of an object or an array."""
     style = detect(text, root)
     if not node.members:
         return _insert_first(text, root, node, step, value)
@@ -104,7 +103,6 @@ def _remove(text: str, node: Node, member: Member) -> str:
 
 
 def starts_line(text: str, at: int) -> bool:
-    """Say whether nothing but blanks stands before an offset on its line."""
     return not text[line_start(text, at) : at].strip(" \t\ufeff")
 
 

@@ -26,8 +26,6 @@ MAX_PATH = 4096
 
 
 class Source:
-    """One file of a configuration, with the files that it includes."""
-
     def __init__(self, path: Path, data: bytes) -> None:
         self.path = path
         self.data = data
@@ -85,7 +83,6 @@ class Source:
         return found
 
     def all(self) -> list[Source]:
-        """Return this file and all that it includes, in reading order."""
         return [self, *(source for _, child in self.includes for source in child.all())]
 
 

@@ -140,7 +140,6 @@ MIGRATIONS = (
 
 
 def migrate(document: dict[str, Any]) -> Draft:
-    """Run all steps in order over a copy of the document."""
     draft = Draft(document)
     for step in MIGRATIONS:
         for old, new in step.renames:

@@ -29,7 +29,6 @@ class Paths(msgspec.Struct, frozen=True):
 
     @property
     def agents_dir(self) -> Path:
-        """Return the folder with one folder per agent."""
         return self.state_dir / "agents"
 
     def agent_dir(self, agent_id: str) -> Path:
@@ -37,7 +36,6 @@ class Paths(msgspec.Struct, frozen=True):
         return self.agents_dir / agent_id / "agent"
 
     def sessions_dir(self, agent_id: str) -> Path:
-        """Return the folder of an agent's transcripts and their index."""
         return self.agents_dir / agent_id / "sessions"
 
     def memory_db(self, agent_id: str) -> Path:
@@ -46,22 +44,18 @@ class Paths(msgspec.Struct, frozen=True):
 
     @property
     def skills_dir(self) -> Path:
-        """Return the folder of managed skills."""
         return self.state_dir / "skills"
 
     @property
     def hooks_dir(self) -> Path:
-        """Return the folder of managed hooks."""
         return self.state_dir / "hooks"
 
     @property
     def logs_dir(self) -> Path:
-        """Return the folder of log files."""
         return self.state_dir / "logs"
 
     @property
     def models_dir(self) -> Path:
-        """Return the folder of downloaded model weights."""
         return self.state_dir / "models"
 
     @property

@@ -23,7 +23,6 @@ class Draft:
         self.notes: list[tuple[KeyPath, str, str]] = []
 
     def get(self, *path: str) -> Any:
-        """Return the value at a path, or None."""
         return lookup(self.root, path)
 
     def table(self, *path: str) -> dict[str, Any]:
@@ -36,14 +35,12 @@ class Draft:
         return [((*path, name), value) for name, value in self.table(*path).items() if isinstance(value, dict)]
 
     def owners(self) -> list[tuple[KeyPath, dict[str, Any]]]:
-        """Return the agent defaults and every agent entry."""
         return [
             *(item for item in self.tables("agents") if item[0][1] == "defaults"),
             *self.tables("agents", "entries"),
         ]
 
     def channels(self) -> list[tuple[KeyPath, dict[str, Any]]]:
-        """Return every channel and every account of one."""
         found = []
         for path, channel in self.tables("channels"):
             accounts = channel.get("accounts")
@@ -59,7 +56,6 @@ class Draft:
         return parent.pop(path[-1], GONE) if isinstance(parent, dict) else GONE
 
     def put(self, path: KeyPath, value: Any, origin: KeyPath) -> None:
-        """Set a value and remember where it was written."""
         parent = self._parent(path)
         if parent is not None:
             parent[str(path[-1])] = value

@@ -155,7 +155,6 @@ def _below(name: str) -> list[str]:
 
 
 def _places(document: Any, steps: KeyPath) -> Iterator[KeyPath]:
-    """Yield where a block stands: in the defaults, and in each agent's entry."""
     yield from instances(document, steps)
     if steps[:2] == ("agents", "defaults"):
         entries = lookup(document, ("agents", "entries"))

@@ -190,7 +190,6 @@ MAX_OUTPUT = 1024 * 1024
 
 
 def from_program(alias: str, name: str, provider: Mapping[str, Any], env: Mapping[str, str]) -> str:
-    """Return the secret that the provider's program gives for this id."""
     what = f"secret exec:{alias}:{name}"
     command = _command(what, alias, provider)
     request = msgspec.json.encode({"protocolVersion": 1, "provider": alias, "ids": [name]})

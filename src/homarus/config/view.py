@@ -113,7 +113,6 @@ class Config:
         return default if found is None else found
 
     def lookup(self, path: KeyPath) -> Any:
-        """Return the value at a parsed path, or None."""
         return lookup(self.document, self.canonical(path))
 
     def canonical(self, path: KeyPath) -> KeyPath:
@@ -161,7 +160,6 @@ class Config:
         return None if value in (None, "") else self.resolve(value)
 
     def resolve(self, value: Any) -> str:
-        """Return the secret that a value of this configuration is or refers to."""
         if isinstance(value, str) and "$" not in value:
             return value  # as most are
         from homarus.config.secrets import parse_ref, resolve_secret
@@ -193,13 +191,11 @@ class Config:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Return what every agent starts from."""
         found = lookup(self.document, ("agents", "defaults"))
         return found if isinstance(found, dict) else {}
 
     @property
     def default_agent(self) -> AgentConfig:
-        """Return the agent that gets what is addressed to nobody."""
         return next(agent for agent in self.agents if agent.default)
 
     def agent(self, agent_id: str) -> AgentConfig:
@@ -261,7 +257,6 @@ class Config:
         return any(problem.key == told for problem in self.problems)
 
     def record(self, problem: Problem) -> None:
-        """Record a problem whose place is known already."""
         if problem not in self.problems:
             self.problems.append(problem)
             if self._notify:

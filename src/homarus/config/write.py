@@ -52,7 +52,6 @@ class FileChange(msgspec.Struct, frozen=True):
 
     @property
     def diff(self) -> str:
-        """Return the change as people read it, secrets hidden."""
         from homarus.config.diff import unified_diff
 
         old, new = (data.decode("utf-8", "replace") for data in (self.before or b"", self.after))

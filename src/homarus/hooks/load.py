@@ -18,8 +18,6 @@ from homarus.storage.boundary import Root
 
 
 class HookLoad(Struct, frozen=True, rename="camel"):
-    """Where else hooks lie."""
-
     extra_dirs: tuple[str, ...] = ()
 
 
@@ -36,7 +34,6 @@ class HookSettings(Struct, frozen=True, rename="camel"):
         return cls(enabled=False)
 
     def entry(self, hook: Hook) -> dict[str, Any] | None:
-        """Return a hook's own entry, under its key or its name."""
         return self.entries.get(hook.key, self.entries.get(hook.name))
 
 
@@ -83,12 +80,10 @@ class HookStatus(Struct, frozen=True):
 
     @property
     def on(self) -> bool:
-        """Say whether it runs."""
         return self.wanted and self.able
 
 
 def judge(hook: Hook, settings: HookSettings, facts: Facts) -> HookStatus:
-    """Return the verdict on a hook without touching its code."""
     wanted, reason = is_wanted(hook, settings)
     env = (settings.entry(hook) or {}).get("env")
     granted = frozenset(name for name, value in env.items() if value) if isinstance(env, dict) else frozenset[str]()

@@ -26,7 +26,6 @@ class SkillCommand(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """Return one short line for a menu."""
         return single_line(self.skill.header.description, MAX_DESCRIPTION)
 
 

@@ -42,7 +42,6 @@ class SkillSet(Struct, frozen=True):
     version: str = ""
 
     def get(self, name: str) -> Skill | None:
-        """Return a skill by its name or its key."""
         return next((skill for skill in self.skills if name in {skill.name, skill.key}), None)
 
 
@@ -75,7 +74,6 @@ class SkillLibrary:
         return found
 
     def load(self, roots: tuple[SkillRoot, ...]) -> SkillSet:
-        """Return the skills of these roots, strongest first."""
         scans = tuple(self._scan(root) for root in roots)
         kept = self._sets.get(roots)
         if kept is not None and all(old is new for old, new in zip(kept[0], scans, strict=True)):
@@ -102,7 +100,6 @@ class SkillLibrary:
 
 
 def discover(roots: tuple[SkillRoot, ...], limits: SkillLimits | None = None) -> SkillSet:
-    """Return the skills of these roots without a cache."""
     limits = limits or SkillLimits()
     return merge((scan_root(root, limits) for root in roots), limits)
 
@@ -159,7 +156,6 @@ def is_current(root: str, stamps: Iterable[Stamp]) -> bool:
 
 
 def settings_of(config: Config) -> SkillSettings:
-    """Return the `skills` block."""
     return config.block("skills", SkillSettings)
 
 

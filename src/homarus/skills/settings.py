@@ -49,5 +49,4 @@ class SkillSettings(Struct, frozen=True, rename="camel"):
     limits: SkillLimits = SkillLimits()
 
     def entry(self, key: str, name: str) -> SkillEntry | None:
-        """Return a skill's entry, under its key or its name."""
         return self.entries.get(key, self.entries.get(name))

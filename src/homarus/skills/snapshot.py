@@ -40,7 +40,6 @@ class SnapshotSkill(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """Return the name of its entry in the configuration."""
         return self.skill_key or self.name
 
 
@@ -52,7 +51,6 @@ class Snapshot(Struct, frozen=True, rename="camel"):
     version: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is stored as `skillsSnapshot`."""
         value: dict[str, Any] = msgspec.to_builtins(self)
         return value
 
@@ -69,7 +67,6 @@ def from_json(value: Any) -> Snapshot | None:
 
 
 def build(skills: Iterable[Skill], gate: Gate, limits: SkillLimits, home: str) -> Snapshot:
-    """Return the snapshot of these skills behind this gate."""
     return _of(eligible(skills, gate), limits, home)
 
 
