@@ -21,8 +21,8 @@ from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
-from homarus.skills.agent import readable_roots
 from homarus.skills.discover import BUNDLED
+from homarus.skills.library import readable_roots
 
 
 def sandbox_for(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from homarus.agent.sandbox_for import skill_folders
 from homarus.agent.vision import Vision
-from homarus.config.resolve import merge
+from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import HomarusError

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra")
 
-_WORDS = {
+WORDS = {
     "none": "off", "on": "low", "enable": "low", "enabled": "low", "think": "minimal", "min": "minimal",
     "thinkhard": "low", "thinkharder": "medium", "mid": "medium", "med": "medium", "harder": "medium",
     "ultrathink": "high", "thinkhardest": "high", "highest": "high", "extrahigh": "xhigh", "auto": "adaptive",
@@ -29,7 +29,7 @@ def parse_level(text: str) -> str | None:
     if word in LEVELS:
         return word
     flat = word.replace(" ", "").replace("_", "").replace("-", "")
-    return flat if flat in LEVELS else _WORDS.get(flat)
+    return flat if flat in LEVELS else WORDS.get(flat)
 
 
 def nearest(level: str, supported: Iterable[str]) -> str:

@@ -2,11 +2,12 @@
 
 # No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from homarus.models.info import Price
+from homarus.models.levels import LEVELS, WORDS
 
 
 class ModelSettings(Struct, frozen=True, rename="camel", kw_only=True):
@@ -49,13 +50,22 @@ class ModelsSettings(Struct, frozen=True, rename="camel", kw_only=True):
     providers: dict[str, ProviderSettings] = field(default_factory=dict)
 
 
+# One of `levels.LEVELS`, or a word that means one, however it is spaced.
+Level = Annotated[
+    str,
+    Meta(
+        pattern=f"(?i)^\\s*({'|'.join((*LEVELS, *WORDS))}|think[ _-]hard(er|est)?|(extra|x)[ _-]high)\\s*$",
+        description=f"one of {', '.join(LEVELS)}",
+    ),
+]
+
+
 class AgentModelSettings(Struct, frozen=True, rename="camel"):
     """Keys of `agents.defaults` and of an agent's entry that say how it uses its models."""
 
     # Caps the window of every model.
     context_tokens: int | None = None
-    # One of `levels.LEVELS`, or a word that means one.
-    thinking_default: str | None = None
+    thinking_default: Level | None = None
 
 
 class OAuthClient(Struct, frozen=True, rename="camel", kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from homarus.hooks.discover import Hook, Source
-from homarus.hooks.settings import HookLoad, HookSettings, is_wanted
+from homarus.hooks.load import HookLoad, HookSettings, is_wanted
 
 
 def hook(source: Source, name: str = "h", key: str = "") -> Hook:

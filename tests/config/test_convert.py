@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from homarus.config.wording import reason
+from homarus.config.convert import reason
 
 
 class Mode(StrEnum):

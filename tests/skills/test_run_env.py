@@ -9,13 +9,12 @@ import os
 import pytest
 
 from homarus.core.errors import ConfigError
-from homarus.skills import env as skills_env
 from homarus.skills.settings import SkillEntry, SkillSettings
-from homarus.skills.snapshot import Snapshot, SnapshotSkill
+from homarus.skills.snapshot import Snapshot, SnapshotSkill, env_for_run
 
 
-def env_for_run(*given, **options) -> dict[str, str]:
-    return skills_env.env_for_run(*given, **options).values
+def values(*given, **options) -> dict[str, str]:
+    return env_for_run(*given, **options).values
 
 
 def snapshot(*skills: SnapshotSkill) -> Snapshot:
@@ -26,23 +25,23 @@ def test_set_only_if_unset():
     settings = SkillSettings(
         entries={"a": SkillEntry(env={"ONE": "1", "TWO": "2", "THREE": 3, "FOUR": True, "EMPTY": "", "NONE": None})}
     )
-    added = env_for_run(snapshot(SnapshotSkill("a")), settings, {"ONE": "mine", "TWO": ""}, str)
+    added = values(snapshot(SnapshotSkill("a")), settings, {"ONE": "mine", "TWO": ""}, str)
     assert added == {"TWO": "2", "THREE": "3", "FOUR": "true"}
 
 
 def test_the_key_goes_to_the_primary_variable():
     settings = SkillSettings(entries={"k": SkillEntry(api_key="secret", env={"OTHER": "x"})})
     skills = snapshot(SnapshotSkill("a", "GITHUB_TOKEN", "k"))
-    assert env_for_run(skills, settings, {}, str) == {"OTHER": "x", "GITHUB_TOKEN": "secret"}
-    assert env_for_run(skills, settings, {"GITHUB_TOKEN": "mine"}, str) == {"OTHER": "x"}
+    assert values(skills, settings, {}, str) == {"OTHER": "x", "GITHUB_TOKEN": "secret"}
+    assert values(skills, settings, {"GITHUB_TOKEN": "mine"}, str) == {"OTHER": "x"}
     explicit = SkillSettings(entries={"k": SkillEntry(api_key="secret", env={"GITHUB_TOKEN": "explicit"})})
-    assert env_for_run(skills, explicit, {}, str) == {"GITHUB_TOKEN": "explicit"}
+    assert values(skills, explicit, {}, str) == {"GITHUB_TOKEN": "explicit"}
 
 
 def test_only_eligible_and_enabled_skills_bring_anything():
     settings = SkillSettings(entries={"a": SkillEntry(env={"A": "1"}), "b": SkillEntry(enabled=False, env={"B": "1"})})
-    assert env_for_run(snapshot(SnapshotSkill("b")), settings, {}, str) == {}
-    assert env_for_run(snapshot(SnapshotSkill("unknown", "X")), settings, {}, str) == {}
+    assert values(snapshot(SnapshotSkill("b")), settings, {}, str) == {}
+    assert values(snapshot(SnapshotSkill("unknown", "X")), settings, {}, str) == {}
 
 
 def test_a_reference_is_resolved_and_a_broken_one_is_left_out(caplog):
@@ -55,7 +54,7 @@ def test_a_reference_is_resolved_and_a_broken_one_is_left_out(caplog):
         entries={"a": SkillEntry(api_key={"source": "env", "id": "K"}), "b": SkillEntry(api_key={"source": "file"})}
     )
     with caplog.at_level(logging.WARNING):
-        added = env_for_run(snapshot(SnapshotSkill("a", "A_KEY"), SnapshotSkill("b", "B_KEY")), settings, {}, resolve)
+        added = values(snapshot(SnapshotSkill("a", "A_KEY"), SnapshotSkill("b", "B_KEY")), settings, {}, resolve)
     assert added == {"A_KEY": "resolved"}
     assert "B_KEY stays unset" in caplog.text
 
@@ -75,19 +74,18 @@ def test_a_reference_is_resolved_and_a_broken_one_is_left_out(caplog):
 )
 def test_a_skill_cannot_name_a_variable_that_steers_programs(name):
     settings = SkillSettings(entries={"a": SkillEntry(api_key="/tmp/evil.so")})
-    assert env_for_run(snapshot(SnapshotSkill("a", name)), settings, {}, str) == {}
+    assert values(snapshot(SnapshotSkill("a", name)), settings, {}, str) == {}
     # The owner may: the configuration is theirs.
     owned = SkillSettings(entries={"a": SkillEntry(env={name: "x"})})
-    assert env_for_run(snapshot(SnapshotSkill("a")), owned, {}, str) == {name: "x"}
+    assert values(snapshot(SnapshotSkill("a")), owned, {}, str) == {name: "x"}
 
 
 @pytest.mark.parametrize("name", ["", "A=B", "1A", "A B", "A\0", "Ä"])
 def test_impossible_names_are_left_out(name):
     settings = SkillSettings(entries={"a": SkillEntry(env={name: "x"}, api_key="y")})
-    assert env_for_run(snapshot(SnapshotSkill("a", name)), settings, {}, str) == {}
+    assert values(snapshot(SnapshotSkill("a", name)), settings, {}, str) == {}
     assert (
-        env_for_run(snapshot(SnapshotSkill("a")), SkillSettings(entries={"a": SkillEntry(env={"A": "x\0y"})}), {}, str)
-        == {}
+        values(snapshot(SnapshotSkill("a")), SkillSettings(entries={"a": SkillEntry(env={"A": "x\0y"})}), {}, str) == {}
     )
 
 
@@ -96,7 +94,7 @@ def test_impossible_names_are_left_out(name):
 )
 def test_ordinary_keys_pass(name):
     settings = SkillSettings(entries={"a": SkillEntry(api_key="k")})
-    assert env_for_run(snapshot(SnapshotSkill("a", name)), settings, {}, str) == {name: "k"}
+    assert values(snapshot(SnapshotSkill("a", name)), settings, {}, str) == {name: "k"}
 
 
 async def test_runs_at_the_same_time_see_only_their_own():
@@ -104,7 +102,7 @@ async def test_runs_at_the_same_time_see_only_their_own():
     before = dict(os.environ)
 
     async def run(key: str) -> str:
-        added = env_for_run(skills, SkillSettings(entries={"a": SkillEntry(api_key=key)}), {}, str)
+        added = values(skills, SkillSettings(entries={"a": SkillEntry(api_key=key)}), {}, str)
         await asyncio.sleep(0)
         shell = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", 'printf %s "$API_KEY"', env=added, stdout=asyncio.subprocess.PIPE
@@ -121,7 +119,7 @@ async def test_runs_at_the_same_time_see_only_their_own():
 def test_names_that_nobody_may_set_are_refused_and_named(caplog):
     settings = SkillSettings(entries={"a": SkillEntry(env={"LD_PRELOAD": "x", "FINE": "y"})})
     with caplog.at_level(logging.WARNING):
-        added = env_for_run(snapshot(SnapshotSkill("a")), settings, {}, str, closed=lambda name: name.startswith("LD_"))
+        added = values(snapshot(SnapshotSkill("a")), settings, {}, str, closed=lambda name: name.startswith("LD_"))
     assert added == {"FINE": "y"}
     assert "LD_PRELOAD cannot be set" in caplog.text
 
@@ -129,7 +127,7 @@ def test_names_that_nobody_may_set_are_refused_and_named(caplog):
 def test_keys_are_hidden_and_plain_settings_are_not():
     env = {"LEDGER_URL": "https://x.example", "OTHER_TOKEN": "t-123456", "INDIRECT": {"source": "env", "id": "X"}}
     settings = SkillSettings(entries={"a": SkillEntry(env=env, api_key="k-123456")})
-    given = skills_env.env_for_run(
+    given = env_for_run(
         snapshot(SnapshotSkill("a", "LEDGER_ID")),
         settings,
         {},
