@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import date, tzinfo
 from pathlib import Path
@@ -57,6 +57,7 @@ class Memory:
         embedder: Embedder | None = None,
         home: Path | None = None,
         models: Path | None = None,
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         self.workspace = workspace
         self.settings = settings or MemorySettings()
@@ -71,7 +72,7 @@ class Memory:
             delta=self.settings.sync.sessions,
         )
         self._fresh = Freshness(self.notes, self._sync.sessions, self.clock.monotonic)
-        self._engine = Engine(self.settings, Embedders(self.settings, models, embedder))
+        self._engine = Engine(self.settings, Embedders(self.settings, models, embedder, keys))
         self._lock = threading.RLock()
         self._stale = ""
         self._problems: tuple[str, ...] = ()
@@ -99,7 +100,7 @@ class Memory:
         chosen = settings or MemorySettings()
         embedder = provider if not isinstance(provider, str) else None
         if isinstance(provider, str):
-            chosen = msgspec.structs.replace(chosen, provider=provider)
+            chosen = chosen.with_provider(provider)
         return cls(
             folder,
             database or folder / FOLDER / DATABASE,
