@@ -70,7 +70,7 @@ def search(
 
 @command.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("-k", type=click.IntRange(1), default=25, show_default=True, help="At most this many passages.")
+@click.option("-k", "--k", type=click.IntRange(1), default=25, show_default=True, help="At most this many passages.")
 @click.option("--budget", type=click.IntRange(1), default=1000, show_default=True, help="Tokens to fill.")
 @click.option("--since", metavar="DAY", help="Earliest day: YYYY-MM-DD, or back from today such as 30d.")
 @click.option("--until", metavar="DAY", help="Latest day.")
@@ -149,6 +149,13 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
 @pass_app
 def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any) -> None:
     """Say how a line (path#L12) scores for a query, signal by signal."""
+    from homarus.memory.results import parse_citation
+
+    if parse_citation(citation)[1] is None:
+        hint = " (they are the other way round)" if parse_citation(query)[1] is not None else ""
+        raise click.UsageError(
+            f"'{citation}' is no place such as memory/2026-01-31.md#L12: the query comes first, then the place{hint}"
+        )
     with opened(app, **place) as memory:
         found = memory.explain(query, citation)
     if as_json:
@@ -246,18 +253,23 @@ def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
 
 @command.command()
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@click.option("--since", metavar="DAY", help="Only whom facts from this day on are about: YYYY-MM-DD, or 7d.")
 @place_options
 @json_option
 @pass_app
-def reflect(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
+def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **place: Any) -> None:
     """Write what the retained facts say about each person or thing to bank/entities/.
 
     Text that people wrote stays as it is, and so does a generated region that somebody edited.
     """
     from homarus.memory.bank.reflect import reflect as write_pages
+    from homarus.memory.memory import NoDay
 
     with opened(app, **place) as memory:
-        pages = write_pages(memory, dry_run=dry_run)
+        try:
+            pages = write_pages(memory, dry_run=dry_run, since=since)
+        except NoDay as problem:
+            raise click.UsageError(str(problem)) from problem
     if as_json:
         import msgspec
 
@@ -267,7 +279,9 @@ def reflect(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
         state = ("would change" if dry_run else "written") if page.changed else "as it was"
         kept = f"; edited by hand and kept: {', '.join(page.kept)}" if page.kept else ""
         app.out.line(f"{page.path}: {page.facts} facts, {state}{kept}")
-    if not pages:
+    if not pages and since:
+        app.out.line(f"no retained facts about anybody since {since}")
+    elif not pages:
         app.out.line("no retained facts about anybody yet: write some below '## Retain' of a note")
 
 

@@ -44,6 +44,8 @@ def print_answer(out: Output, query: str, answer: Answer, *, why: bool = False) 
             out.line("  " + marked(out, line, terms))
         if hit.also:
             out.line(out.style(f"  also: {', '.join(hit.also)}", "dim"))
+        if hit.origin:
+            out.line(out.style(f"  from: {printable(', '.join(hit.origin))}", "dim"))
         if why:
             out.line(out.style(f"  why: {'; '.join(hit.why)}", "dim"))
     if not answer:

@@ -13,7 +13,7 @@ from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.messages import Trust
-from homarus.memory.settings import MemorySettings, database_path, keys_in
+from homarus.memory.settings import SERVICES, MemorySettings, database_path, keys_in
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
 
@@ -51,7 +51,9 @@ def open_memory(
     from homarus.memory.memory import Memory
 
     paths = config.paths
+    keys = keys_in(config.variables(env))
     settings = settings_of(config, agent_id, provider=provider)
+    settings = settings.for_service(settings.provider, keys) if settings.provider in SERVICES else settings
     return Memory(
         resolve_workspace(config, agent_id, env),
         database_path(settings, state_dir=paths.state_dir, agent_id=agent_id, home=paths.home),
@@ -61,7 +63,7 @@ def open_memory(
         sessions=paths.sessions_dir(agent_id) if settings.with_sessions else None,
         home=paths.home,
         models=paths.models_dir,
-        keys=keys_in(config.variables(env)),
+        keys=keys,
     )
 
 

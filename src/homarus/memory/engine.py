@@ -27,7 +27,7 @@ from homarus.memory.pack import Packer, Range
 from homarus.memory.postings import Postings
 from homarus.memory.query import Query, analyse
 from homarus.memory.rank import Filters, Known, Ranked, rank
-from homarus.memory.read import Explanation
+from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.rows import FileRow, Lines
 from homarus.memory.settings import MIN_SCORE, MemorySettings
@@ -183,7 +183,7 @@ class Engine:
         packer.fill(order)
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
-        hits = tuple(self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
+        hits = with_facts(conn, (self._hit(ranked, group, files, texts, strength) for group in packer.ranges))
         provider, model = self.identity
         return Answer(
             hits=hits,
@@ -225,7 +225,7 @@ class Engine:
         provider, model = self.identity
         mode = "hybrid-chunks" if self._vectors else "fts-only"
         return Answer(
-            hits=tuple(hits),
+            hits=with_facts(conn, hits),
             mode=mode,
             provider=provider,
             model=model,

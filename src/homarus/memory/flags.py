@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST = (1 << bit for bit in range(9))
+QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST, CONTINUED = (1 << bit for bit in range(10))
 LABELS = frozenset(
     [
         "todo",

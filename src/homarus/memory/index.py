@@ -108,7 +108,7 @@ class IndexWriter:
         run("DELETE FROM line_vec WHERE id BETWEEN ? AND ?", (first, last))
         run("DELETE FROM lines WHERE id BETWEEN ? AND ?", (first, last))
         self._drop_chunks("source = ? AND path = ?", (source, path))
-        for table in ("names", "facts", "entities", "fact_entities"):
+        for table in ("names", "facts", "entities", "fact_entities", "origins"):
             run(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608 - names from the line above
         run("DELETE FROM files WHERE id = ?", (file,))
 
@@ -125,6 +125,7 @@ class IndexWriter:
             "facts",
             "entities",
             "fact_entities",
+            "origins",
             "files",
         ):
             self.conn.execute(f"DELETE FROM {table}")  # noqa: S608 - names from the line above
@@ -152,6 +153,7 @@ class IndexWriter:
         self._insert([(first, file, 0, None, None, None, "", "path", PATH, 0, 0, None, "", label, _extra(label))])
         self._lines(file, units, base=base, root=first)
         self._names(file, units)
+        self._origins(file, units)
         return file
 
     def _lines(self, file: int, units: list[Unit], *, base: int, root: int) -> None:
@@ -182,6 +184,10 @@ class IndexWriter:
             [(file, name, role, count) for (name, role), count in counted.items()],
         )
 
+    def _origins(self, file: int, units: list[Unit]) -> None:
+        rows = [(file, unit.line, source) for unit in units for source in unit.origin]
+        self.conn.executemany("INSERT OR IGNORE INTO origins VALUES(?, ?, ?)", rows)
+
     def _facts(self, file: int, path: str, units: list[Unit]) -> None:
         facts: list[list[object]] = []
         links: set[tuple[int, str, str, str]] = set()
@@ -197,7 +203,13 @@ class IndexWriter:
             facts.append(
                 [
                     *(bullet.id, file, bullet.kind, bullet.text, path, unit.line, unit.line, unit.day, unit.first),
-                    *(unit.last, unit.precision, bullet.confidence, "owner", bullet.attr("sup") or ""),
+                    *(
+                        unit.last,
+                        unit.precision,
+                        bullet.confidence,
+                        ", ".join(unit.origin) or "owner",
+                        bullet.attr("sup") or "",
+                    ),
                 ]
             )
             links.update((file, bullet.id, slug(name) or name, "subject") for name in bullet.entities)

@@ -9,8 +9,8 @@ from functools import cache
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet
-from homarus.memory.flags import CODE, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet, take_origin
+from homarus.memory.flags import CODE, CONTINUED, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
 from homarus.memory.terms import measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
 
@@ -43,6 +43,7 @@ class Unit(Struct):
     size: int = 0  # words
     head: int | None = None  # index of the heading above it, in the same list
     bullet: Bullet | None = None
+    origin: tuple[str, ...] = ()  # whose words these are, where not the owner's or the agent's own
 
 
 def parse_note(path: str, lines: list[str]) -> list[Unit]:
@@ -125,9 +126,11 @@ class _Reader:
         self.retain = 0  # level of the open Retain heading
         self.bullet: Bullet | None = None
         self.front = False
+        self.origin: tuple[str, ...] = ()  # of the line that is being read
 
     def read(self, lines: list[str]) -> list[Unit]:
-        for number, raw in enumerate(lines, 1):
+        for number, line in enumerate(lines, 1):
+            raw, self.origin = take_origin(line)
             if self._structure(number, raw):
                 continue
             if not _WORDY.search(raw) or _COMMENT.match(raw):
@@ -176,22 +179,22 @@ class _Reader:
             self.day = self.file_day
         self.heads.append((level, len(self.units)))
         flags = HEADING | (line_flags(text) & (NUMBER | PROPER))
-        self.units.append(
-            Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=measure(text), head=parent)
-        )
+        unit = Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=measure(text), head=parent)
+        unit.origin = self.origin
+        self.units.append(unit)
 
     def _content(self, number: int, raw: str) -> None:
-        bullet = None
+        bullet, continued = None, 0
         if self.retain and not self.fence:
             bullet = parse_bullet(raw)
             if bullet is None and raw[:2] == "  " and self.bullet:
-                bullet = self.bullet  # a continuation belongs to the fact above it
+                bullet, continued = self.bullet, CONTINUED  # it belongs to the fact above it
             self.bullet = bullet
         text = raw.strip() if self.fence else strip_bullet(raw)
         for start in range(0, max(1, len(text)), SLICE):
-            self._unit(number, text[start : start + SLICE], bullet)
+            self._unit(number, text[start : start + SLICE], bullet, continued)
 
-    def _unit(self, number: int, text: str, bullet: Bullet | None) -> None:
+    def _unit(self, number: int, text: str, bullet: Bullet | None, continued: int) -> None:
         speaker = "" if self.fence or bullet else speaker_of(text)
         body = bullet.text if bullet else text
         unit = Unit(
@@ -199,10 +202,11 @@ class _Reader:
             text,
             _ordinal(self.day),
             speaker=speaker,
-            flags=line_flags(body) | (CODE if self.fence else 0),
+            flags=line_flags(body) | (CODE if self.fence else 0) | continued,
             entities=bullet.entities if bullet else (() if self.fence else entities_in(text)),
             size=measure(body),
             head=self.heads[-1][1] if self.heads else None,
+            origin=self.origin,
         )
         span = _occurs(body, self.day, bullet) if len(body) <= DATED or bullet else None
         if span:

@@ -164,15 +164,14 @@ class Memory:
         Only `since`, `until`, `as_of`, `entities`, `kinds` and `sources` remove anything; dates in the question itself rank softly.
         `as_of` shows what was known on that day: later notes are left out, and so is what had been superseded by then.
         """
-        today = self.today()
         request = Request(
             text=query,
-            today=today,
+            today=self.today(),
             limit=max(1, k),
             budget=max(1, budget_tokens),
-            since=_day(since, today),
-            until=_day(until, today),
-            as_of=_day(as_of, today),
+            since=self.day(since),
+            until=self.day(until),
+            as_of=self.day(as_of),
             entities=(entities,) if isinstance(entities, str) else tuple(entities),
             kinds=(kinds,) if isinstance(kinds, str) else tuple(kinds),
             sources=self._sources(sources),
@@ -246,6 +245,20 @@ class Memory:
     def today(self) -> date:
         """Return the day that relative phrases count from, in the user's time zone."""
         return self.clock.now().astimezone(self.tz).date()
+
+    def day(self, given: Day) -> date | None:
+        """Read a day: a date, ISO text, or a span back from today such as `30d`, `6w`, `3m`, `1y`."""
+        if given is None or isinstance(given, date):
+            return given
+        text = given.strip().lower()
+        units = {"d": 1, "w": 7, "m": 30, "y": 365}
+        if len(text) > 1 and text[-1] in units and text[:-1].isascii() and text[:-1].isdigit():
+            return date.fromordinal(max(1, self.today().toordinal() - int(text[:-1][:7]) * units[text[-1]]))
+        try:
+            return date.fromisoformat(text)
+        except ValueError as problem:
+            cure = "write YYYY-MM-DD, or a span back from today such as 30d, 6w, 3m, 1y"
+            raise NoDay(f"'{given}' is no day; {cure}") from problem
 
     def close(self) -> None:
         """Let go of the index and of everything that watches the files."""
@@ -340,19 +353,3 @@ class Memory:
         self._problems = tuple(report.problems)
         self._stale = ""
         return report
-
-
-def _day(given: Day, today: date) -> date | None:
-    """Read a day: a date, ISO text, or a span back from today such as `30d`, `6w`, `3m`, `1y`."""
-    if given is None or isinstance(given, date):
-        return given
-    text = given.strip().lower()
-    units = {"d": 1, "w": 7, "m": 30, "y": 365}
-    if len(text) > 1 and text[-1] in units and text[:-1].isascii() and text[:-1].isdigit():
-        return date.fromordinal(max(1, today.toordinal() - int(text[:-1][:7]) * units[text[-1]]))
-    try:
-        return date.fromisoformat(text)
-    except ValueError as problem:
-        raise NoDay(
-            f"'{given}' is no day; write YYYY-MM-DD, or a span back from today such as 30d, 6w, 3m, 1y"
-        ) from problem

@@ -6,7 +6,7 @@ makes of a line changes: the old file is then moved aside and the index built an
 
 from __future__ import annotations
 
-VERSION = 11
+VERSION = 12
 
 # Rows of one file get consecutive ids, and at least GAP ids lie unused between two files: the neighbours of a line
 # are then `id ± 1`, `id ± 2`, and never belong to another file.
@@ -109,6 +109,9 @@ CREATE TABLE entities(slug TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL
   file INTEGER NOT NULL, PRIMARY KEY(slug, file)) WITHOUT ROWID;
 CREATE TABLE fact_entities(file INTEGER NOT NULL, fact_id TEXT NOT NULL, slug TEXT NOT NULL, role TEXT NOT NULL,
   PRIMARY KEY(file, fact_id, slug)) WITHOUT ROWID;
+
+CREATE TABLE origins(file INTEGER NOT NULL, line INTEGER NOT NULL, source TEXT NOT NULL,
+  PRIMARY KEY(file, line, source)) WITHOUT ROWID;
 
 CREATE TABLE embedding_cache(
   provider TEXT NOT NULL,

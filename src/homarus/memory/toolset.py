@@ -5,6 +5,7 @@ Results are plain JSON values with the keys that agents written for OpenClaw exp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from homarus.core.errors import HomarusError
@@ -209,6 +210,7 @@ def _result(hit: shapes.Hit, shown: bool) -> dict[str, Any]:
         "source": hit.source,
         "corpus": hit.source,
         **({"citation": hit.citation} if shown else {}),
+        **({"origin": list(hit.origin)} if hit.origin else {}),
     }
 
 
@@ -228,6 +230,7 @@ def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
         "lines": found.lines,
         **({"truncated": True, "nextFrom": found.next_from} if found.truncated else {}),
         **({"error": found.error} if found.error else {}),
+        **({"origin": list(found.origin)} if found.origin else {}),
     }
 
 
@@ -260,8 +263,11 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
     }
 
 
-def retain_fact(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run `memory_retain`: append to today's note, durably, and say where it stands."""
+def retain_fact(memory: Memory, arguments: dict[str, Any], *, origin: Sequence[str] = ()) -> dict[str, Any]:
+    """Run `memory_retain`: append to today's note, durably, and say where it stands.
+
+    `origin` names the untrusted sources that were read before this was written: the fact may be their words.
+    """
     # The descriptions are needed in every run, the grammar of facts only here.
     from homarus.memory.bank.grammar import Bullet, lint
     from homarus.memory.bank.retain import retain
@@ -283,7 +289,8 @@ def retain_fact(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
     names = tuple(name.strip().removeprefix("@") for name in _names(arguments.get("entities")))
     bullet = Bullet(kind, text, tuple(name.replace("{", "").replace("}", "") for name in names), tuple(attrs))
     try:
-        path, line = retain(memory.workspace, bullet, memory.today())
+        path, line = retain(memory.workspace, bullet, memory.today(), origin)
     except HomarusError as problem:
         return {"status": "error", "error": problem.message, "action": problem.cure}
-    return {"status": "ok", "path": path, "line": line, "id": bullet.id, "hints": list(lint(bullet))}
+    told = {"origin": list(origin)} if origin else {}
+    return {"status": "ok", "path": path, "line": line, "id": bullet.id, "hints": list(lint(bullet)), **told}

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from homarus.core.text import single_line, slug
 from homarus.memory.bank.blocks import refresh
+from homarus.memory.bank.grammar import mark_origin
 from homarus.memory.bank.pages import change
 from homarus.memory.results import cite
 
@@ -36,8 +37,12 @@ class Page(Struct, frozen=True):
     kept: tuple[str, ...] = ()
 
 
-def reflect(memory: Memory, *, dry_run: bool = False) -> list[Page]:
-    """Bring the entity pages in line with the facts; with `dry_run` only say what would change."""
+def reflect(memory: Memory, *, dry_run: bool = False, since: date | str | None = None) -> list[Page]:
+    """Bring the entity pages in line with the facts; with `dry_run` only say what would change.
+
+    With `since` only the pages of those whom newer facts are about; each page still holds all that is known.
+    """
+    first = memory.day(since)
     pages, facts = memory.entity_pages(), memory.facts()
     by_entity: dict[str, list[Fact]] = defaultdict(list)
     for fact in facts:
@@ -47,6 +52,7 @@ def reflect(memory: Memory, *, dry_run: bool = False) -> list[Page]:
         _page(memory, pages.get(entity) or f"{FOLDER}/{entity}.md", entity, found, dry_run=dry_run)
         for entity, found in sorted(by_entity.items())
         if slug(entity) == entity  # a name that no file can have stays in the notes
+        and (first is None or any((fact.day or 0) >= first.toordinal() for fact in found))
     ]
 
 
@@ -92,4 +98,5 @@ def _timeline(facts: list[Fact]) -> str:
 
 def _row(fact: Fact) -> str:
     sure = f" (c={fact.confidence:.2f})" if fact.confidence is not None else ""
-    return f"- {single_line(fact.text, TEXT)}{sure} ({cite(fact.path, fact.line, fact.end_line)})"
+    line = f"- {single_line(fact.text, TEXT)}{sure} ({cite(fact.path, fact.line, fact.end_line)})"
+    return mark_origin(line, fact.origin)  # else the page would wash it clean

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet, mark_origin
 from homarus.memory.bank.pages import change
 
 
-def retain(workspace: Path, bullet: Bullet, day: date) -> tuple[str, int]:
-    """Write the bullet below `## Retain` of the day's note and return (path, line)."""
+def retain(workspace: Path, bullet: Bullet, day: date, origin: Sequence[str] = ()) -> tuple[str, int]:
+    """Write the bullet below `## Retain` of the day's note and return (path, line); `origin` names whose words it holds."""
     name = f"memory/{day.isoformat()}.md"
     lines: list[int] = []
 
     def add(text: str) -> str:
-        after, line = insert(text, format_bullet(bullet), day)
+        after, line = insert(text, mark_origin(format_bullet(bullet), origin), day)
         lines.append(line)
         return after
 
