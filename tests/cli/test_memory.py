@@ -158,4 +158,20 @@ def test_reflect_since_a_day_writes_the_pages_of_whom_newer_facts_are_about(home
     (memory / "2020-01-01.md").write_text("## Retain\n- W @Old: Lives in Bonn since long ago.\n")
     (memory / "2026-01-03.md").write_text("## Retain\n- W @New: Lives in Kiel by the sea.\n")
     assert run(["memory", "reflect", "--provider", "none", "--json", "--since", "2026-01-01"]) == 0
-    assert [page["name"] for page in json.loads(capsys.readouterr().out)] == ["New"]
+    assert [page["name"] for page in json.loads(capsys.readouterr().out)] == ["new"]
+
+
+def test_a_vault_without_notes_says_where_its_markdown_is(home, tmp_path, capsys):
+    vault = tmp_path / "vault"
+    for number in range(12):
+        (vault / f"topic{number}").mkdir(parents=True)
+        (vault / f"topic{number}" / "page.md").write_text(f"The lighthouse of harbour {number}.\n")
+    options = ["--provider", "none", "--workspace", str(vault)]
+    hint = "no notes, but 12 Markdown files outside memory/: name them with --extra"
+    for command in (["search", "lighthouse"], ["index"], ["doctor", "--no-canary"]):
+        run(["memory", *command, *options])
+        assert hint in "".join(capsys.readouterr())
+    assert run(["memory", "search", "lighthouse", *options, "--extra", "."]) == 0
+    out = "".join(capsys.readouterr())
+    assert "topic9/page.md#L1" in out and hint not in out
+    assert run(["memory", "search", "lighthouse", "--extra", "."]) == 2

@@ -69,8 +69,8 @@ def test_pages_made_from_facts_hand_the_origin_on(notes):
     for note in (notes.root / "memory").iterdir():
         note.unlink()
     page = memory.search("boat Marlene")[0]
-    assert (page.path, page.origin) == ("bank/entities/Anna.md", ("web_fetch",))
-    assert memory.get("bank/entities/Anna.md").origin == ("web_fetch",)
+    assert (page.path, page.origin) == ("bank/entities/anna.md", ("web_fetch",))
+    assert memory.get("bank/entities/anna.md").origin == ("web_fetch",)
 
 
 def test_strangers_words_are_not_put_before_a_reply_unasked(notes):

@@ -38,6 +38,9 @@ def place_options(function: F) -> F:
         type=click.Path(path_type=Path, exists=True, file_okay=False),
         help="Use this folder instead of an agent's workspace.",
     )(function)
+    function = click.option(
+        "--extra", multiple=True, metavar="PATH", help="With --workspace: also these files or folders ('.': all of it)."
+    )(function)
     return click.option("--provider", default=None, metavar="NAME", help="Embedder: none, auto, wordllama, minilm, …")(
         function
     )
@@ -65,7 +68,14 @@ def search(
 ) -> None:
     """Find passages and say where they stand."""
     with opened(app, **place) as memory:
-        show(app, " ".join(query), memory.search(" ".join(query), max_results, min_score), as_json=as_json, why=why)
+        show(
+            app,
+            memory,
+            " ".join(query),
+            memory.search(" ".join(query), max_results, min_score),
+            as_json=as_json,
+            why=why,
+        )
 
 
 @command.command()
@@ -114,7 +124,7 @@ def recall(
             )
         except NoDay as problem:
             raise click.UsageError(str(problem)) from problem
-        show(app, text, answer, as_json=as_json, why=why)
+        show(app, memory, text, answer, as_json=as_json, why=why)
 
 
 @command.command()
@@ -359,14 +369,29 @@ def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_j
     app.out.line(f"{scores['provider']}: {scores['lines']:,} lines, p50 {scores['p50_ms']:.1f} ms a question")
 
 
-def opened(app: App, *, agent: str | None = None, workspace: Path | None = None, provider: str | None = None) -> Memory:
+def opened(
+    app: App,
+    *,
+    agent: str | None = None,
+    workspace: Path | None = None,
+    provider: str | None = None,
+    extra: tuple[str, ...] = (),
+) -> Memory:
     """Open the memory that the options mean: a plain folder, or an agent's workspace with its configuration."""
     from homarus.memory.memory import Memory
+    from homarus.memory.settings import MemorySettings
 
     if workspace is not None:
         return Memory.open(
-            workspace, clock=app.clock, provider=provider, home=app.paths.home, models=app.paths.models_dir
+            workspace,
+            settings=MemorySettings(extra_paths=extra),
+            clock=app.clock,
+            provider=provider,
+            home=app.paths.home,
+            models=app.paths.models_dir,
         )
+    if extra:
+        raise click.UsageError("--extra goes with --workspace; for an agent set memorySearch.extraPaths")
     from homarus.gateway.memories import open_memory
 
     config = app.config
@@ -374,7 +399,7 @@ def opened(app: App, *, agent: str | None = None, workspace: Path | None = None,
     return open_memory(config, app.env, chosen.id, clock=app.clock, provider=provider or "")
 
 
-def show(app: App, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:
+def show(app: App, memory: Memory, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:
     """Print an answer: cited passages with the words found marked, or JSON."""
     from homarus.cli.memory_show import print_answer, to_json
 
@@ -382,3 +407,5 @@ def show(app: App, query: str, answer: Answer, *, as_json: bool, why: bool) -> N
         app.out.json(to_json(answer))
     else:
         print_answer(app.out, query, answer, why=why)
+        for problem in () if answer else memory.problems:
+            app.out.warn(problem)

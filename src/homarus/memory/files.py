@@ -20,6 +20,7 @@ FOLDERS = ("memory", "bank")
 SUFFIX = ".md"
 MAX_FILES = 200_000
 MAX_DEPTH = 32
+MAX_WALKED = 2_000
 
 
 class Found(Struct, frozen=True):
@@ -62,6 +63,17 @@ class NoteSet:
                 break
             found.setdefault(identity, item)
         return sorted(found.values(), key=lambda item: item.path)
+
+    def elsewhere(self) -> int:
+        """Count the Markdown files below the workspace that are no notes; gives up after a few thousand folders."""
+        count = 0
+        for walked, (folder, below, names) in enumerate(os.walk(self.workspace)):
+            top = folder == os.fspath(self.workspace)
+            below[:] = [name for name in below if name[0] != "." and not (top and name in {*FOLDERS, "skills"})]
+            count += 0 if top else sum(name.lower().endswith(SUFFIX) for name in names)
+            if walked >= MAX_WALKED:
+                break
+        return count
 
     def folders(self) -> list[Path]:
         """Return the folders to watch: the workspace itself and every folder that is walked."""

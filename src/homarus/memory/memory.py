@@ -184,6 +184,11 @@ class Memory:
         return self._read(lambda conn: self._engine.ranking(conn, request))
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what the last look at the files found odd."""
+        return self._problems
+
+    @property
     def identity(self) -> tuple[str, str]:
         """Return provider and model of the vectors in use; `none` without any."""
         return self._engine.identity
