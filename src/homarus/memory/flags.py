@@ -3,54 +3,10 @@
 from __future__ import annotations
 
 QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST, CONTINUED = (1 << bit for bit in range(10))
-LABELS = frozenset(
-    [
-        "todo",
-        "note",
-        "notes",
-        "decision",
-        "decided",
-        "idea",
-        "question",
-        "answer",
-        "q",
-        "a",
-        "fix",
-        "bug",
-        "warning",
-        "tip",
-        "reminder",
-        "summary",
-        "context",
-        "goal",
-        "plan",
-        "status",
-        "next",
-        "done",
-        "action",
-        "actions",
-        "result",
-        "results",
-        "remember",
-        "important",
-        "update",
-        "why",
-        "how",
-        "what",
-        "source",
-        "link",
-        "links",
-        "tags",
-        "date",
-        "name",
-        "kind",
-        "aliases",
-        "title",
-        "user",
-        "assistant",
-        "me",
-    ]
-)
+_LABELS = """todo note notes decision decided idea question answer q a fix bug warning tip reminder summary context goal plan
+status next done action actions result results remember important update why how what source link links tags date
+name kind aliases title user assistant me"""
+LABELS = frozenset(_LABELS.split())  # what stands before a colon and is nobody's name
 KINDS = {"W": "world", "B": "experience", "O": "opinion", "S": "observation"}
 KIND_NAMES = frozenset([*KINDS.values(), "note", "heading", "turn"])
 

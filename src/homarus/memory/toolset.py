@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from homarus.core.errors import HomarusError
-from homarus.core.later import later
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
 from homarus.memory.flags import KINDS
 
 if TYPE_CHECKING:
-    from homarus.memory import results as shapes
     from homarus.memory.memory import Memory
-else:
-    shapes = later("homarus.memory.results")
+    from homarus.memory.results import Hit
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
@@ -198,7 +195,7 @@ def _names(given: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in ([given] if isinstance(given, str) else given or ()) if str(name).strip())
 
 
-def _result(hit: shapes.Hit, shown: bool) -> dict[str, Any]:
+def _result(hit: Hit, shown: bool) -> dict[str, Any]:
     return {
         "path": hit.path,
         "startLine": hit.start_line,
@@ -215,12 +212,13 @@ def _result(hit: shapes.Hit, shown: bool) -> dict[str, Any]:
 
 
 def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run `memory_get`."""
+    from homarus.memory.results import DEFAULT_LINES
+
     start, count = arguments.get("from"), arguments.get("lines")
     found = memory.get(
         str(arguments.get("path") or ""),
         _whole(start, 1) if start is not None else None,
-        _whole(count, shapes.DEFAULT_LINES) if count is not None else None,
+        _whole(count, DEFAULT_LINES) if count is not None else None,
     )
     return {
         "status": found.status,
@@ -235,8 +233,8 @@ def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) -> dict[str, Any]:
-    """Run `memory_recall`."""
     from homarus.memory.memory import NoDay
+    from homarus.memory.results import as_json
 
     try:
         answer = memory.recall(
@@ -255,7 +253,7 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
     except HomarusError as problem:
         return {"items": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
     return {
-        "items": [shapes.as_json(hit) for hit in answer],
+        "items": [as_json(hit) for hit in answer],
         "tokens": answer.tokens,
         "mode": answer.mode,
         **({"stale": answer.stale} if answer.stale else {}),
