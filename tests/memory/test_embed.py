@@ -7,11 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.base import EmbedError, read_tensors, unit_rows
 from homarus.memory.embed.gguf import Gguf
 from homarus.memory.embed.remote import SERVICES, RemoteEmbedder
 from homarus.memory.embed.resolve import Embedders, Means, choose
-from homarus.memory.embed.tensors import read_tensors, unit_rows
 from homarus.memory.settings import Batch, Local, MemorySettings, Remote, keys_in
 
 np = pytest.importorskip("numpy")

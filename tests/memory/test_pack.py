@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.flags import CONTINUED, RETAIN
 from homarus.memory.pack import Packer, cost
 from homarus.memory.results import as_json
 from homarus.memory.rows import Row
+from homarus.memory.schema import CONTINUED, RETAIN
 
 
 @st.composite

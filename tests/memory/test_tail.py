@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.memory.database import empty_index
 from homarus.memory.files import NoteSet
 from homarus.memory.schema import GAP
 from homarus.memory.settings import Chunking
-from homarus.memory.store import empty_index
 from homarus.memory.sync import Synchroniser
 
 LINES = st.sampled_from(

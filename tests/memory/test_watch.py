@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from homarus.memory.freshness import Freshness
+from homarus.memory.changes import Freshness
 from homarus.memory.watch import watch
 
 

@@ -29,7 +29,6 @@ def command() -> None:
 
 
 def place_options(function: F) -> F:
-    """Give a command the options that say whose notes are meant."""
     function = click.option("--agent", default=None, metavar="ID", help="Whose notes (default: the default agent).")(
         function
     )
@@ -370,14 +369,8 @@ def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_j
 
 
 def opened(
-    app: App,
-    *,
-    agent: str | None = None,
-    workspace: Path | None = None,
-    provider: str | None = None,
-    extra: tuple[str, ...] = (),
+    app: App, *, agent: str | None, workspace: Path | None, provider: str | None, extra: tuple[str, ...]
 ) -> Memory:
-    """Open the memory that the options mean: a plain folder, or an agent's workspace with its configuration."""
     from homarus.memory.memory import Memory
     from homarus.memory.settings import MemorySettings
 
@@ -394,18 +387,14 @@ def opened(
         raise click.UsageError("--extra goes with --workspace; for an agent set memorySearch.extraPaths")
     from homarus.gateway.memories import open_memory
 
-    config = app.config
-    chosen = config.agent_named(agent)
-    return open_memory(config, app.env, chosen.id, clock=app.clock, provider=provider or "")
+    chosen = app.config.agent_named(agent)
+    return open_memory(app.config, app.env, chosen.id, clock=app.clock, provider=provider or "")
 
 
 def show(app: App, memory: Memory, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:
-    """Print an answer: cited passages with the words found marked, or JSON."""
     from homarus.cli.memory_show import print_answer, to_json
 
     if as_json:
         app.out.json(to_json(answer))
     else:
-        print_answer(app.out, query, answer, why=why)
-        for problem in () if answer else memory.problems:
-            app.out.warn(problem)
+        print_answer(app.out, query, answer, memory.problems, why=why)

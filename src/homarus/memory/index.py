@@ -14,9 +14,8 @@ from homarus.core.patterns import late
 from homarus.core.text import slug
 from homarus.memory.chunk import Chunk, chunk_numbered
 from homarus.memory.files import Found
-from homarus.memory.flags import PATH
 from homarus.memory.lines import Ending, Unit, note_day
-from homarus.memory.schema import GAP
+from homarus.memory.schema import GAP, PATH
 from homarus.memory.settings import Chunking
 from homarus.memory.terms import search_text
 from homarus.memory.transcripts import Tail
@@ -45,26 +44,20 @@ class IndexWriter:
         self._chunks(item, chunks)
         return file
 
-    def extend_note(
-        self,
-        file: int,
-        item: Found,
-        digest: str,
-        units: list[Unit],
-        ending: Ending | None,
-        lines: list[str],
-        chunking: Chunking,
-    ) -> bool:
+    def extend_note(self, file: int, item: Found, digest: str, units: list[Unit], ending: Ending | None) -> bool:
         """Add new lines behind the old ones; False, with nothing done, when the free ids are used up."""
         if not self._extend(file, item, units, ending):
             return False
         self.conn.execute("UPDATE files SET hash = ? WHERE id = ?", (digest, file))
         self._facts(file, item.path, units)
         self._origins(file, units)
+        return True
+
+    def chunk_tail(self, item: Found, lines: list[str], chunking: Chunking) -> None:
+        """Cut a note that grew into chunks, from the start of its last one: that may grow, those before it stay."""
         first = max(1, self._last_chunk(item))
         numbered = enumerate(lines[first - 1 :], first)
         self._chunks(item, chunk_numbered(numbered, tokens=chunking.tokens, overlap=chunking.overlap))
-        return True
 
     def put_transcript(self, item: Found, units: list[Unit], tail: Tail) -> int:
         """Replace a transcript. Ids are kept free behind it, because it will grow."""
@@ -102,7 +95,7 @@ class IndexWriter:
         return True
 
     def chunk_transcript(self, file: int, item: Found, chunking: Chunking) -> None:
-        """Cut a transcript into chunks, from the start of its last one: that may grow, those before it stay."""
+        """The same for the messages of a transcript."""
         first = self._last_chunk(item)
         rows = self.conn.execute(
             "SELECT line, text FROM lines WHERE file = ? AND kind = 'turn' AND line >= ? ORDER BY id", (file, first)

@@ -16,16 +16,15 @@ import msgspec
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
+from homarus.memory.changes import Freshness, watched, way
 from homarus.memory.choose import superseded_lines
+from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store, empty_index
 from homarus.memory.embed.base import Embedder
 from homarus.memory.embed.resolve import Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
-from homarus.memory.freshness import Freshness, watched
-from homarus.memory.notices import way
 from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
-from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store, empty_index
 from homarus.memory.sync import Progress, Report, Synchroniser
 from homarus.storage.sqlite import Damaged, explain
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.flags import CONTINUED, RETAIN
 from homarus.memory.rows import Row
+from homarus.memory.schema import CONTINUED, RETAIN
 from homarus.memory.terms import words
 
 DUPLICATE = 0.8

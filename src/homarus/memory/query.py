@@ -8,7 +8,7 @@ from datetime import date
 
 from msgspec import Struct
 
-from homarus.memory.flags import LABELS
+from homarus.memory.schema import LABELS
 from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
 

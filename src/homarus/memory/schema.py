@@ -1,10 +1,24 @@
-"""The tables of the derived index. The seeds' names stay (users have tooling on them); lines and vectors are ours.
+"""The derived index: its tables, and the bits and kinds in them. OpenClaw's names stay, because people have tools for them.
 
 Everything here can be deleted and rebuilt from the notes. Raise VERSION when a table, the tokenizer or what `terms`
 makes of a line changes: the old file is then moved aside and the index built anew.
 """
 
 from __future__ import annotations
+
+QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST, CONTINUED = (1 << bit for bit in range(10))
+_LABELS = """todo note notes decision decided idea question answer q a fix bug warning tip reminder summary context goal plan
+status next done action actions result results remember important update why how what source link links tags date
+name kind aliases title user assistant me"""
+LABELS = frozenset(_LABELS.split())  # what stands before a colon and is nobody's name
+KINDS = {"W": "world", "B": "experience", "O": "opinion", "S": "observation"}
+KIND_NAMES = frozenset([*KINDS.values(), "note", "heading", "turn"])
+
+
+def kind_names(given: tuple[str, ...]) -> frozenset[str]:
+    """Return full kind names for letters or names; one that is unknown matches nothing."""
+    return frozenset(KINDS.get(name.upper(), name.lower()) for name in given)
+
 
 VERSION = 12
 

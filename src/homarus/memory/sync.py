@@ -223,8 +223,9 @@ class Synchroniser:
         ending = ending if len(data) >= self.tail_bytes and data.endswith(b"\n") else None
         if ending:
             ending.bytes = len(data)
-        if after and before and writer.extend_note(before.id, item, digest, units, ending, lines, self.chunking):
+        if after and before and writer.extend_note(before.id, item, digest, units, ending):
             file = before.id
+            writer.chunk_tail(item, lines, self.chunking)
         else:
             units = read_note(item.path, lines)[0] if after else units
             chunks = chunk_lines(lines, tokens=self.chunking.tokens, overlap=self.chunking.overlap)

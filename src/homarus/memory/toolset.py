@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from homarus.core.errors import HomarusError
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
-from homarus.memory.flags import KINDS
+from homarus.memory.schema import KINDS
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from homarus.core.errors import HomarusError
+from homarus.memory.changes import News, Notices
 from homarus.memory.files import SUFFIX
 from homarus.memory.memory import Memory
-from homarus.memory.notices import News, Notices
 
 Changes = Callable[[list[Path], int], AsyncIterator[object]]
 _PATIENCE = 10  # a burst that does not end is indexed after this many pauses

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.core.text import fold
-from homarus.memory.flags import KINDS
+from homarus.memory.schema import KINDS
 
 LETTERS = {name: letter for letter, name in KINDS.items()}
 RETAIN_HEADING = late(r"^(#{2,3})\s+retain\s*:?\s*#*\s*$", re.IGNORECASE)

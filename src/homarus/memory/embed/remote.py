@@ -14,9 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.base import EmbedError, unit_rows
 from homarus.memory.embed.jobs import TEXTS, Jobs, make_job
-from homarus.memory.embed.tensors import unit_rows
 from homarus.memory.settings import Batch, MemorySettings
 
 TRIES, PAUSE = 3, 0.5
