@@ -15,9 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.base import EmbedError, unit_rows
 from homarus.memory.embed.jobs import TEXTS, Jobs, make_job
-from homarus.memory.embed.tensors import unit_rows
 from homarus.memory.settings import Batch, MemorySettings
 from homarus.net.client import HttpClient, ask
 from homarus.net.errors import HttpError, Refused

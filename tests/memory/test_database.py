@@ -12,9 +12,8 @@ from tests.memory.fakes import FakeEmbedder
 
 from homarus.core.clock import ManualClock
 from homarus.core.errors import Locked, StorageError
-from homarus.memory.salvage import save_cache
+from homarus.memory.database import RETRY_SECONDS, Store, save_cache
 from homarus.memory.schema import SCHEMA, VERSION
-from homarus.memory.store import RETRY_SECONDS, Store
 from homarus.storage.sqlite import open_database
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)

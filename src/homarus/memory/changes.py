@@ -1,21 +1,23 @@
-"""The kernel's notices about folders (inotify): asked for and read without a thread, a poll or a package. Linux only."""
+"""Know without asking the disk whether a note may have changed. Where the kernel can tell (inotify), it is asked; else always yes."""
 
 from __future__ import annotations
 
 import os
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from homarus.memory.files import NoteSet
+
 _EVENTS = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800  # modify … move_self, create, delete
 _FOLDERS = 0x40000000 | 0x4000 | 0x8000 | 0x400 | 0x800  # is a folder, overflow, watch gone, self gone, self moved
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
-_MAX_WATCHES = 4_000
+_MAX_WATCHES = 100_000  # the kernel's own limit is usually lower, and then it says so
 NOBODY = "nobody (pip install 'homarus[memory]' brings watchfiles); every search looks at the files itself"
 
 
@@ -115,3 +117,70 @@ def _remote(folder: Path) -> bool:
         if point and (place == point or place.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
             best, kind = point, fields[2]
     return kind.startswith(("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "gluster", "virtiofs", "vboxsf"))
+
+
+# Changes through a hard link or a memory map give no notice, so now and then the files are looked at without one: after a
+# second, or where there are so many that a look takes long, when that costs a fiftieth of the time.
+_LOOK_AGAIN, _PATIENCE = 1.0, 50
+
+
+class Freshness:
+    """Answers `maybe_changed`. Never says no when something changed on a local disk; may say yes for nothing.
+
+    The kernel queues a notice while the write call still runs, so a note written by this process is seen at once.
+    Watching starts with the second question: a program that asks once pays for nothing.
+    """
+
+    def __init__(self, notes: NoteSet, sessions: Path | None, monotonic: Callable[[], float]) -> None:
+        self._notes = notes
+        self._monotonic = monotonic
+        self._looked = monotonic()
+        self._sessions = sessions
+        self._asked = 0
+        self._cost = 0.0
+        self._doubt = True
+        self._notices: Notices | None = None
+        self.blind = False  # nobody tells of changes, so every question looks
+
+    def doubt(self) -> None:
+        """Make the next answer yes."""
+        self._doubt = True
+
+    def maybe_changed(self) -> bool:
+        """Say whether the files must be looked at now."""
+        self._asked += 1
+        if self._asked == 1 or self.blind:
+            return True
+        if self._notices is None:
+            # From here on nothing is missed, and what happened before is looked at now.
+            self._notices = Notices.open(watched(self._notes, self._sessions))
+            self.blind = self._notices is None
+            return True
+        late = self._monotonic() - self._looked >= max(_LOOK_AGAIN, _PATIENCE * self._cost)
+        news = self._notices.read()
+        if news.folders:
+            self._stop()  # new or moved folders: watching starts over
+        elif not news and not self._doubt and not late:
+            return False
+        self._doubt = False
+        self._looked = self._monotonic()
+        return True
+
+    def took(self, seconds: float) -> None:
+        """Note what the last look at unchanged files cost."""
+        self._cost = seconds
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop()
+        self.blind = True
+
+    def _stop(self) -> None:
+        if self._notices is not None:
+            self._notices.close()
+            self._notices = None
+
+
+def watched(notes: NoteSet, sessions: Path | None) -> list[Path]:
+    """Return the folders that exist and whose changes concern a memory."""
+    return [*notes.folders(), *([sessions] if sessions and sessions.is_dir() else [])]

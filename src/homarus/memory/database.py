@@ -1,4 +1,8 @@
-"""The open index: opened late, reopened when its file was replaced, kept in memory when it cannot be on disk."""
+"""The open index file: opened late, reopened when its file was replaced, kept in memory when it cannot be on disk.
+
+What an index that was moved aside holds of paid-for vectors is carried over into the new one. Damage is expected there, so
+a vector is taken only if it still is one: of the length its row gives, and one long.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,8 @@ from datetime import datetime
 from pathlib import Path
 
 from homarus.core.errors import Locked, StorageError
-from homarus.memory.salvage import save_cache
 from homarus.memory.schema import SCHEMA, VERSION
-from homarus.storage.sqlite import Damaged, explain, open_database, set_aside
+from homarus.storage.sqlite import Damaged, explain, open_database, open_readonly, set_aside, transaction
 
 WAIT_SEARCH_MS = 250  # how long a search waits for another writer before it answers from what is there
 WAIT_READ_MS = 10_000  # and for one that keeps readers out, as on a disk without a write-ahead log
@@ -145,3 +148,55 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+DONE = "cache_saved_from"
+_STEP = 1_000
+_COLUMNS = "provider, model, provider_key, hash, embedding, dims, updated_at"
+
+
+def save_cache(conn: sqlite3.Connection, path: Path) -> int:
+    """Fill the cache of an index that was just made from the newest one moved aside; return how many vectors came over."""
+    if conn.execute("SELECT 1 FROM files LIMIT 1").fetchone() or conn.execute("SELECT 1 FROM meta LIMIT 1").fetchone():
+        return 0
+    asides = [found for label in ("damaged", "v*") for found in path.parent.glob(f"{path.name}.{label}.*")]
+    if not asides:
+        return 0
+    newest = max(asides, key=lambda found: found.name.removeprefix(f"{path.name}.").partition(".")[2])  # label, moment
+    saved = 0
+    try:
+        old = open_readonly(newest)
+    except (StorageError, sqlite3.Error):
+        old = None
+    with transaction(conn):
+        conn.execute("INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (DONE, newest.name))
+        if old is not None:
+            try:
+                saved = _copy(old, conn)
+            finally:
+                old.close()
+    return saved
+
+
+def _copy(old: sqlite3.Connection, conn: sqlite3.Connection) -> int:
+    saved = 0
+    marks = ", ".join("?" * 7)
+    try:
+        rows = old.execute(f"SELECT {_COLUMNS} FROM embedding_cache ORDER BY updated_at DESC")  # noqa: S608 - constants
+        while part := rows.fetchmany(_STEP):
+            sound = [row for row in part if _is_vector(row)]
+            conn.executemany(f"INSERT OR IGNORE INTO embedding_cache({_COLUMNS}) VALUES({marks})", sound)
+            saved += len(sound)
+    except sqlite3.DatabaseError:
+        pass  # the rest cannot be read
+    return saved
+
+
+def _is_vector(row: tuple[object, ...]) -> bool:
+    blob, dims = row[4], row[5]
+    if not isinstance(blob, bytes) or not isinstance(dims, int) or dims <= 0 or len(blob) != 2 * dims:
+        return False
+    import numpy as np  # only where vectors were made, which needs it
+
+    values = np.frombuffer(blob, dtype=np.float16).astype(np.float32)
+    return bool(abs(float(values @ values) - 1.0) < 0.05)
