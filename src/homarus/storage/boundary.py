@@ -52,7 +52,7 @@ class _Unstable(Exception):
 
 
 class Root:
-    """A folder held by descriptor. Names are relative to it; links that stay inside are followed, others refused."""
+    """A folder held by descriptor. Names are relative to it. Reading follows links that stay inside; changing follows none."""
 
     def __init__(self, path: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.path = path
@@ -164,7 +164,7 @@ class Root:
         self._change(name, lambda folder, leaf: replace_at(folder, leaf, data, mode=mode))
 
     def remove(self, name: Name) -> None:
-        """Remove a file below the root (through links inside it: the file, not the link)."""
+        """Remove a file below the root."""
         self._change(name, _unlink)
 
     def make_dirs(self, name: Name, *, mode: int = 0o700) -> list[str]:
@@ -174,7 +174,7 @@ class Root:
             parts = self._parts(name)
             for depth in range(1, len(parts) + 1):
                 try:
-                    let_go(self._beneath.open(parts[:depth], _O_PATH | os.O_DIRECTORY))
+                    let_go(self._beneath.open(parts[:depth], _O_PATH | os.O_DIRECTORY, follow=False))
                 except FileNotFoundError:
                     inner = "/".join(parts[:depth])
                     self._change(inner, lambda folder, leaf: _make_dir(folder, leaf, mode))

@@ -11,7 +11,7 @@ from homarus.core.errors import ToolError
 from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
-from homarus.tools.paths import Reach, locate, opened
+from homarus.tools.paths import Reach, locate, open_to_read, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -157,12 +157,11 @@ def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> 
 
 def _read(context: ToolContext, path: str, reach: Reach) -> bytes:
     spot = locate(context, path, reach)
-    with opened(spot) as root:
-        found = root.read(spot.name, max_bytes=MAX_IMAGE_BYTES)
-    if found.kind != "ok" or found.truncated:
-        reason = "too large" if found.truncated else found.reason or "missing"
-        raise ToolError(f"{os.fspath(spot.path)}: {reason}", cure="check the path with ls")
-    return found.data
+    with opened(spot) as root, os.fdopen(open_to_read(context, root, spot), "rb") as file:
+        data = file.read(MAX_IMAGE_BYTES + 1)
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ToolError(f"{spot.path}: too large", cure="make it smaller first")
+    return data
 
 
 def _said(value: dict[str, Any]) -> ToolOutput:

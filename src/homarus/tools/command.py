@@ -18,7 +18,7 @@ from homarus.sandbox.resolve import clean_environment, is_owners_variable
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.storage.beneath import real_path
 from homarus.tools import git
-from homarus.tools.names import LOCKED, LOCKED_FOLDERS
+from homarus.tools.protected import LOCKED, LOCKED_FOLDERS
 from homarus.tools.shell import Parsed, parse, quoted
 from homarus.tools.tool import ToolContext
 

@@ -23,7 +23,7 @@ from homarus.core.text import single_line
 from homarus.core.tools import Risk
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.approval import Approvals, Approver, Nobody
-from homarus.tools.target import Target, names, target_of
+from homarus.tools.target import Target, names, target_of, touched
 from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import stricter
 
@@ -145,7 +145,7 @@ def decide(case: Case, known: Known) -> Verdict:
 def _private(case: Case, _: Known) -> Objection | None:
     if case.trust not in {Trust.GROUP, Trust.EXTERNAL}:
         return None
-    if any(protected.is_private(path, case.workspace) for path in case.paths):
+    if any(protected.is_unseen(path, case.workspace, case.trust) for path in case.paths):
         return Deny("the owner's notes are not for others to read or change")
     workspace = PurePath(os.path.realpath(case.workspace))
     if case.tool in {"grep", "find"} and any(workspace.is_relative_to(os.path.realpath(path)) for path in case.paths):
@@ -306,6 +306,19 @@ class PolicyGate:
 
     async def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
         """Admit one call, exactly as it will run, or raise `Denied`."""
+        try:
+            case = self._case(tool, arguments, context)
+            verdict = decide(case, lambda kind, subject: self._permitted(kind, subject, context))
+        except (OSError, ValueError, RecursionError) as problem:  # a name that no disk can have, links without end
+            raise Denied(f"what {tool.name} names cannot be judged: {single_line(str(problem), 120)}") from None
+        if isinstance(verdict, Deny):
+            raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
+        if isinstance(verdict, Ask):
+            await self._ask(verdict, case, arguments, context)
+        if tool.name == "exec" and case.plan is not None and case.plan.on_host:
+            self._granted.give(context.call_id, case.plan.digest)
+
+    def _case(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Case:
         name, plan = tool.name, None
         if name == "exec":
             plan = command.make_plan(context, arguments, self._outer)
@@ -313,7 +326,7 @@ class PolicyGate:
             plan = self._fed(arguments, context)
         # Commands and writes alone depend on the mode. For everything else it is the strictest, not worked out.
         asked = plan is not None or tool.risk is _WRITE
-        case = Case(
+        return Case(
             tool=name,
             risk=tool.risk,
             trust=context.trust,
@@ -321,20 +334,13 @@ class PolicyGate:
             sandbox=context.sandbox,
             owner_only=tool.owner_only,
             plan=plan,
-            paths=protected.touched(name, arguments, context),
+            paths=touched(name, arguments, context),
             target=target_of(name, arguments, context.route),
             action=str(arguments.get("action") or ""),
             workspace=str(context.workspace),
             mode=stricter(self._mode(context), context.wish) if asked else "deny",
             elevated=context.wish.elevated,
         )
-        verdict = decide(case, lambda kind, subject: self._permitted(kind, subject, context))
-        if isinstance(verdict, Deny):
-            raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
-        if isinstance(verdict, Ask):
-            await self._ask(verdict, case, arguments, context)
-        if name == "exec" and plan is not None and plan.on_host:
-            self._granted.give(context.call_id, plan.digest)
 
     def _fed(self, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:
         """Return the host command that a call would give input to: what a shell is told later was not approved with it."""

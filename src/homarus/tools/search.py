@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,8 @@ from homarus.core.later import later
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, closed_below, locate, opened
+from homarus.tools.paths import Reach, Spot, closed_below, locate, opened, where
+from homarus.tools.protected import is_unseen
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class _Kit:
         if not literal:
             pattern = dialect.without_posix(pattern)
             _compiled(pattern)
-        spot = locate(context, arguments.get("path") or ".", self._reach)
+        spot = locate(context, where(arguments), self._reach)
         glob = _glob(arguments.get("glob", ""))
         query = Query(
             "grep",
@@ -153,7 +154,7 @@ class _Kit:
         return found.output(spot)
 
     async def find(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        spot = locate(context, arguments.get("path") or ".", self._reach)
+        spot = locate(context, where(arguments), self._reach)
         # Whole paths and folders with their slash are meant well.
         pattern = arguments["pattern"].removeprefix(str(spot.path)) if spot.path != Path("/") else arguments["pattern"]
         pattern = _glob(pattern.rstrip("/") or "*")
@@ -168,17 +169,23 @@ class _Kit:
             if self._reach.state and not context.sandbox.enforced:
                 query = replace(query, closed=closed_below(str(spot.path), str(self._reach.state)))
             theirs = self._for_ripgrep(context, spot, query)
+            # A found name is below the folder that is searched, whatever it says of itself.
+            base = spot.path if is_folder else spot.path.parent
+
+            def unseen(name: bytes) -> bool:
+                return is_unseen(f"{base}/{os.fsdecode(name)}", str(context.workspace), context.trust)
+
             try:
                 with context.cancel.interrupting():
                     async with asyncio.timeout(SECONDS):
                         if theirs is not None:
                             ripgrep = self._ripgrep
                             async with _with_ripgrep(context, spot, theirs, ripgrep, is_folder=is_folder) as child:
-                                if not await _taken(child.output(), into) or await _searched(child, into):
+                                if not await _taken(child.output(), into, unseen) or await _searched(child, into):
                                     return
                         ours = replace(query, start=_real_name(root, spot))
                         async with _with_ours(root, ours, spot.path.name) as process:
-                            if await _taken(_blocks(process), into) and await process.wait() != 0:
+                            if await _taken(_blocks(process), into, unseen) and await process.wait() != 0:
                                 into.note = "the search ended early; try a simpler pattern or a smaller folder"
             except TimeoutError:
                 into.note = f"stopped after {SECONDS:.0f} seconds; search a smaller folder"
@@ -196,15 +203,15 @@ class _Kit:
         return replace(query, pattern=pattern) if usable and pattern is not None else None
 
 
-async def _taken(blocks: AsyncIterator[bytes], into: Found) -> bool:
-    """Hand over what a search prints; False when there was enough before its end."""
+async def _taken(blocks: AsyncIterator[bytes], into: Found, unseen: Callable[[bytes], bool]) -> bool:
+    """Hand over what a search prints and may be seen; False when there was enough before its end."""
     rest = b""
     async for block in blocks:
         *pieces, rest = (rest + block).split(into.separator)
-        if not all(map(into.take, pieces)):
+        if not all(unseen(piece.partition(b"\0")[0]) or into.take(piece) for piece in pieces):
             return False
         rest = rest[: 4 * search_found.MAX_LINE] if len(rest) > (1 << 20) else rest
-    if rest:
+    if rest and not unseen(rest.partition(b"\0")[0]):
         into.take(rest)
     return True
 
