@@ -17,6 +17,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKind, named_session
+from homarus.sandbox.claims import Claim
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.exec import exec_tools
@@ -34,12 +35,12 @@ MINE = f"0{os.getpid()}"
 
 
 class AnyGrant:
-    def take(self, call_id: str, digest: str) -> None:
-        return None
+    def take(self, call_id: str, digest: str) -> Claim:
+        return Claim()
 
 
 class NoGrant:
-    def take(self, call_id: str, digest: str) -> None:
+    def take(self, call_id: str, digest: str) -> Claim:
         raise Denied("nobody approved this")
 
 

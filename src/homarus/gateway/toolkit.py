@@ -22,6 +22,7 @@ from homarus.gateway.people import People
 from homarus.gateway.skillfolders import skill_folders
 from homarus.prompt.gather import docs_path
 from homarus.prompt.sections.tooling import in_order
+from homarus.sandbox.claims import Claims
 from homarus.sessions.row import SessionEntry
 from homarus.storage.cache import BoundedCache
 from homarus.tools.execute import BeforeCall, Toolbox
@@ -71,7 +72,10 @@ class Toolkit:
         )
         settings = tool_settings(config)
         self.orphans = Orphans(config.paths.own_dir / "commands")
-        self.processes = ProcessManager(clock, ids, settings=settings.processes, before=self.orphans.mark)
+        self._claims = Claims.of(config.paths.state_dir)
+        self.processes = ProcessManager(
+            clock, ids, settings=settings.processes, before=self.orphans.mark, claims=self._claims
+        )
         self._granted, self._env = made_later(_grants), env
         self._offers = offers or ToolServices()
         services = replace(self._offers, processes=self.processes, grants=self._granted, env=env)
@@ -92,6 +96,7 @@ class Toolkit:
             approver=self.people,
             settings=self._exec,
             running=self.processes.plan_of,
+            claims=self._claims,
         )
 
     def _admit(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[None]:

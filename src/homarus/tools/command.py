@@ -26,7 +26,6 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 # What stands between the words of a shell command, whatever they mean in it.
 _SIGNS = late(r"""[\s'"`<>|;&(){}$]+""")
-_BY_CONTENT = "sha256:"
 _KERNEL = ("/proc/", "/sys/", "/dev/")
 _MAX_FILES, _MAX_FILE_BYTES = 256, 16 << 20
 
@@ -54,10 +53,9 @@ class Plan(Struct, frozen=True):
         """Say whether nothing holds the command back."""
         return not self.spec.enforced
 
-    @property
-    def read(self) -> tuple[str, ...]:
-        """Return the files that were approved by their content: a shell reads a script while it runs it."""
-        return tuple(path for path, content in self.files if content.startswith(_BY_CONTENT))
+    def uses(self, sandbox: SandboxSpec) -> list[str]:
+        """Return where what it runs may lie: its folder, what it names, and all that the turn's own commands can write."""
+        return [self.cwd, *(path for path, _ in self.files), sandbox.workspace, *(each.path for each in sandbox.mounts)]
 
     @property
     def digest(self) -> str:
@@ -168,6 +166,6 @@ def _content(path: str) -> str:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with open(fd, "rb") as file:  # noqa: PTH123
             more = f"+{facts.st_size}:{facts.st_mtime_ns}" if facts.st_size > _MAX_FILE_BYTES else ""
-            return _BY_CONTENT + hashlib.sha256(file.read(_MAX_FILE_BYTES) or b"").hexdigest() + more
+            return hashlib.sha256(file.read(_MAX_FILE_BYTES) or b"").hexdigest() + more
     except OSError:
         return "unreadable"

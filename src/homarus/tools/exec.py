@@ -15,6 +15,7 @@ from homarus.core.later import later
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.core.tools import Risk, ToolSpec
+from homarus.sandbox.claims import Claim
 from homarus.tools.processes import ProcessManager, ProcessSettings, Running
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
@@ -81,7 +82,7 @@ PROCESS = ToolSpec(
 class Grants(Protocol):
     """What the gate has let through."""
 
-    def take(self, call_id: str, digest: str) -> None:
+    def take(self, call_id: str, digest: str) -> Claim:
         """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
         ...
 
@@ -110,12 +111,11 @@ class _Kit:
 
     async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         plan = command.make_plan(context, arguments, self._outer)
-        if plan.on_host:
-            self._grants.take(context.call_id, plan.digest)
+        held = self._grants.take(context.call_id, plan.digest) if plan.on_host else Claim()
         background = arguments.get("background", False) and context.background
         tty = arguments.get("pty", False)
         seconds = float(arguments.get("timeout", self._settings.timeout_seconds))
-        item = await self._manager.start(plan, context, tty=tty, stdin=background or tty, seconds=seconds)
+        item = await self._manager.start(plan, context, held, tty=tty, stdin=background or tty, seconds=seconds)
         wait = 0.0 if background else min(arguments.get("yieldMs", self._settings.background_ms), MAX_YIELD_MS) / 1000
         try:
             with context.cancel.interrupting():

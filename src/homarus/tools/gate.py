@@ -16,11 +16,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.errors import Denied
+from homarus.core.errors import Denied, ToolError
 from homarus.core.later import later
 from homarus.core.messages import Trust
 from homarus.core.text import single_line
 from homarus.core.tools import Risk
+from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import SandboxSpec
 from homarus.tools.approval import Approvals, Approver, Nobody
 from homarus.tools.target import Target, names, target_of, touched
@@ -270,18 +271,21 @@ class Granted:
     """What the gate has let through and nobody has used yet: one call, one plan, once."""
 
     def __init__(self) -> None:
-        self._open: dict[str, str] = {}
+        self._open: dict[str, tuple[str, Claim]] = {}
 
-    def give(self, call_id: str, digest: str) -> None:
-        """Let one call run one plan."""
+    def give(self, call_id: str, digest: str, held: Claim) -> None:
+        """Let one call run one plan; `held` keeps others from changing what it uses, until it has ended."""
         if len(self._open) >= MAX_GRANTS:
-            self._open.pop(next(iter(self._open)))
-        self._open[call_id] = digest
+            self._open.pop(next(iter(self._open)))[1].release()
+        self._open[call_id] = (digest, held)
 
-    def take(self, call_id: str, digest: str) -> None:
+    def take(self, call_id: str, digest: str) -> Claim:
         """Use the grant up; raises when there is none or when what would run is not what was granted."""
-        if self._open.pop(call_id, None) != digest:
+        granted, held = self._open.pop(call_id, ("", Claim()))
+        if granted != digest:
+            held.release()
             raise Denied("what would run is not what was approved", cure="call exec again to ask anew")
+        return held
 
 
 class PolicyGate:
@@ -296,6 +300,7 @@ class PolicyGate:
         approver: Approver | None = None,
         settings: Callable[[str], ExecSettings] = lambda _agent_id: ExecSettings(),
         running: Callable[[str, str], command.Plan | None] = lambda _agent_id, _ident: None,
+        claims: Claims | None = None,
     ) -> None:
         self._approvals = approvals
         self._granted = granted
@@ -303,6 +308,7 @@ class PolicyGate:
         self._approver = approver or Nobody()
         self._settings = settings
         self._running = running
+        self._claims = claims or Claims()
 
     async def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
         """Admit one call, exactly as it will run, or raise `Denied`."""
@@ -313,10 +319,21 @@ class PolicyGate:
             raise Denied(f"what {tool.name} names cannot be judged: {single_line(str(problem), 120)}") from None
         if isinstance(verdict, Deny):
             raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
-        if isinstance(verdict, Ask):
-            await self._ask(verdict, case, arguments, context)
-        if tool.name == "exec" and case.plan is not None and case.plan.on_host:
-            self._granted.give(context.call_id, case.plan.digest)
+        plan = case.plan if tool.name == "exec" and case.plan is not None and case.plan.on_host else None
+        held = Claim()
+        try:
+            # Where no question is ever asked, nothing was approved that others could change.
+            if plan is not None and (isinstance(verdict, Ask) or case.mode != "full"):
+                held = self._claims.take("host", plan.uses(context.sandbox), plan.command)
+                if command.make_plan(context, arguments, self._outer).digest != plan.digest:
+                    raise ToolError("what the command names is changing", cure="call exec again")
+            if isinstance(verdict, Ask):
+                await self._ask(verdict, case, arguments, context)
+        except BaseException:
+            held.release()
+            raise
+        if plan is not None:
+            self._granted.give(context.call_id, plan.digest, held)
 
     def _case(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Case:
         name, plan = tool.name, None

@@ -14,7 +14,7 @@ from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.edit import read_text
-from homarus.tools.paths import Reach, Spot, locate, opened, put
+from homarus.tools.paths import Reach, Spot, locate, opened, put, remove
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _put(spot: Spot, data: bytes | None, mode: int) -> list[str]:
     with opened(spot) as root:
         if data is not None:
             return put(root, spot, data, mode)
-        root.remove(spot.name)
+        remove(root, spot)
         return []
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from homarus.core.errors import Denied, ToolError
 from homarus.core.messages import Trust
 from homarus.core.patterns import late
+from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import Access
 from homarus.storage.beneath import path_of
 from homarus.storage.boundary import BoundaryError, Root
@@ -72,6 +73,8 @@ class Spot(Struct, frozen=True):
     root: Path
     name: str
     writable: bool
+    # The folder of our own state, where others say what must not change now: see `sandbox/claims`.
+    state: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -125,7 +128,7 @@ def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False
                 raise Denied(f"{wanted} can only be read", cure=f"write below {context.workspace}")
             if not context.sandbox.enforced:
                 _check_open(wanted, place, reach.own)
-            return Spot(root, name, writable)
+            return Spot(root, name, writable, reach.state)
     raise Denied(
         f"{wanted} is outside of what this session may {'change' if write else 'read'}",
         cure=f"use a path below {context.workspace}",
@@ -226,6 +229,7 @@ def put(root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> list[str]:
     """
     parent = os.path.dirname(spot.name)
     made: list[str] = []
+    held = _claim(root, spot)
     try:
         if parent:
             made = root.make_dirs(parent, mode=0o755)
@@ -233,7 +237,22 @@ def put(root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> list[str]:
     except BoundaryError as problem:
         root.remove_dirs(made)
         raise ToolError(problem.message, cure=problem.cure or "check the path") from None
+    finally:
+        held.release()
     return made
+
+
+def remove(root: Root, spot: Spot) -> None:
+    """Remove a file, never through a link."""
+    held = _claim(root, spot)
+    try:
+        root.remove(spot.name)
+    finally:
+        held.release()
+
+
+def _claim(root: Root, spot: Spot) -> Claim:
+    return Claims.of(spot.state).take("shared", [f"{root.realpath.rstrip('/')}/{spot.name}"], f"writing {spot.name}")
 
 
 def spelled(name: str) -> str:

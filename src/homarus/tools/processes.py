@@ -16,6 +16,8 @@ from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ToolError
 from homarus.core.later import later
 from homarus.core.text import single_line
+from homarus.sandbox.claims import Claim, Claims, Kind
+from homarus.sandbox.folders import roots
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class Running:
         self.session = str(context.session)
         self.quiet = context.session.is_subagent
         self.child = child
+        self.held = Claim()
         self.started = context.clock.monotonic()
         self.ended_at: float | None = None
         self.exit: process.Exit | None = None
@@ -136,48 +139,47 @@ class ProcessManager:
         settings: ProcessSettings | None = None,
         notify: Notify | None = None,
         before: Callable[[], None] = lambda: None,
+        claims: Claims | None = None,
     ) -> None:
         self._clock = clock
         self._ids = ids
         self._settings = settings or ProcessSettings()
         self._notify = notify
         self._before = before  # called before a command starts
+        self._claims = claims or Claims()
         self._all: dict[str, Running] = {}
         # A command that ended within its call is no longer listed, but its task is held until it is through.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, plan: Plan, context: ToolContext, *, tty: bool, stdin: bool, seconds: float) -> Running:
-        """Start a command; it is ended after `seconds` (zero: never), and with its session in any case."""
+    async def start(
+        self, plan: Plan, context: ToolContext, held: Claim, *, tty: bool, stdin: bool, seconds: float
+    ) -> Running:
+        """Start a command; it is ended after `seconds` (zero: never), and with its session in any case.
+
+        `held` is what keeps others from changing what was approved, until a host command has ended.
+        """
         self._forget()
         if sum(item.exit is None for item in self.listed(context.agent_id)) >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} commands are running already", cure="end some with process kill")
-        self._keep_apart(plan)
         ident = self._ids.short()
         while ident in self._all:
             ident = self._ids.uuid()[:8]
         order = process.Order(plan.argv, plan.cwd, plan.env, f"{ident}-{self._ids.uuid()[:8]}", tty=tty, stdin=stdin)
         self._before()
-        item = Running(ident, plan, context, await process.start(plan.spec, order))
+        if not plan.on_host:
+            kind: Kind = "alone" if plan.apart else "shared"
+            held = self._claims.take(kind, [path for path, writable in roots(plan.spec) if writable], plan.command)
+        try:
+            item = Running(ident, plan, context, await process.start(plan.spec, order))
+        except BaseException:
+            held.release()
+            raise
+        item.held = held
         self._all[ident] = item
         item.work = asyncio.create_task(self._look_after(item, seconds))
         self._tasks.add(item.work)
         item.work.add_done_callback(self._tasks.discard)
         return item
-
-    def _keep_apart(self, plan: Plan) -> None:
-        """Refuse a command beside another that could change, from its sandbox, what was approved for the host.
-
-        A yes is to the content of the files that a command names; that holds only if nobody changes them until it ends.
-        """
-        for item in self._all.values():
-            host, caged = (plan, item.plan) if plan.on_host else (item.plan, plan)
-            if item.exit is not None or not host.on_host or caged.on_host:
-                continue
-            if shared := next((path for path in host.read if caged.spec.can_write(path)), ""):
-                raise ToolError(
-                    f"{item.id} is running and one of the two could change {shared}, which the other was allowed to use",
-                    cure=f"wait for {item.id} or end it with process kill",
-                )
 
     async def _look_after(self, item: Running, seconds: float) -> None:
         try:
@@ -200,6 +202,7 @@ class ProcessManager:
                 await item.child.kill()
                 item.exit = await item.child.wait()
             item.child.close()
+            item.held.release()
             item.ended_at = self._clock.monotonic()
             item.fresh.set()
             item.done.set()
