@@ -23,13 +23,12 @@ from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, re
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Decision, Request
-from homarus.tools.command import make_plan
+from homarus.tools.command import make_plan, may_last
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.gate import Ask, Case, ExecSettings, Granted, PolicyGate, decide, rule_subject
 from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools
-from homarus.tools.risky import may_last
 from homarus.tools.tool import Taint, ToolContext
 
 HOST_COMMANDS = [
@@ -341,6 +340,27 @@ def test_a_sandbox_has_a_home_of_its_own(tmp_path: Path) -> None:
         "ip",
         "mail",
         "cpio",
+        # They run what a file beside them says.
+        *(
+            "ctest",
+            "cmake",
+            "ruff",
+            "flake8",
+            "pylint",
+            "shellcheck",
+            "prettier",
+            "stylelint",
+            "rubocop",
+            "phpunit",
+            "dotnet",
+            "swift",
+            "bats",
+            "file",
+            "cp",
+            "mv",
+            "ln",
+            "sort",
+        ),
     ],
 )
 def test_programs_that_start_others_are_never_allowed_for_good(tmp_path: Path, program: str) -> None:

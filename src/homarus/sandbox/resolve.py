@@ -41,7 +41,7 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
 
     A missing backend never means "run it on the host": that would be a sandbox in name only.
     """
-    limits = Limits(settings.cpu_seconds, settings.memory_mb << 20, settings.processes)
+    limits = Limits(settings.cpu_seconds, settings.memory_mb << 20, settings.processes, settings.disk_mb << 20)
     workspace, home, state = (real_path(str(each)) for each in (place.workspace, place.home, place.state_dir))
     spec = SandboxSpec(
         backend=Backend.OFF,

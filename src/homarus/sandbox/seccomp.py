@@ -79,8 +79,12 @@ _SHARED = {
     "shmat": (30, 196),
     "shmctl": (31, 195),
     "semget": (64, 190),
+    "semop": (65, 193),
     "semctl": (66, 191),
+    "semtimedop": (220, 192),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
     "msgctl": (71, 187),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
@@ -97,6 +101,12 @@ _ATTRIBUTES = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
     "setxattrat": (463, 463),
+    "getxattr": (191, 8),
+    "lgetxattr": (192, 9),
+    "listxattr": (194, 11),
+    "llistxattr": (195, 12),
+    "getxattrat": (464, 464),
+    "listxattrat": (465, 465),
     "removexattrat": (466, 466),
 }
 # Modes, owners and times of files by their paths, which Landlock leaves to everybody who owns them. These calls succeed and
@@ -142,6 +152,8 @@ _OWN_ONLY = {
     "sched_setattr": (0, 314, 274),
 }
 _SOCKET, _CLONE, _CLONE3, _OPENAT2, _IOCTL = (41, 198), (56, 220), (435, 435), (437, 437), (16, 29)
+_SOCKETPAIR = (53, 199)
+_DATAGRAM = 2
 _TRUNCATE, _UTIMENSAT = (76, 45), (280, 88)
 # IPv4, IPv6, and what names are looked up with. Sockets of this machine's services are none of it, nor are those that no
 # namespace of the network holds: a socket with a name in the workspace, or the one to the host of a virtual machine (vsock).
@@ -193,6 +205,11 @@ def filter_code(*, network: bool, isolated: bool, truncates: bool = True, owns: 
     steps += _when(_OPENAT2[column], (0x06, 0, 0, _ENOSYS))
     if network or isolated:
         steps += _when(_SOCKET[column], (0x20, 0, 0, 16), *_one_of(_FAMILIES), (0x20, 0, 0, 0))
+    # Either end of a pair of datagram sockets sends to any socket with a name, of a service or in the workspace.
+    steps += _when(
+        _SOCKETPAIR[column],
+        *((0x20, 0, 0, 24), (0x54, 0, 0, 15), (0x15, 0, 1, _DATAGRAM), (0x06, 0, 0, _EPERM), (0x20, 0, 0, 0)),
+    )
     if not isolated:
         steps += _beside_landlock(column, owns=owns)
     for argument, *numbers in _MODES.values():

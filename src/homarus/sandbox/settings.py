@@ -27,6 +27,7 @@ class SandboxSettings(Struct, frozen=True, rename="camel"):
     cpu_seconds: int = 600
     memory_mb: int = 2048
     processes: int = 256
+    disk_mb: int = 10_240
     docker: DockerSettings = DockerSettings()
     # What sandboxed sessions other than the main one may see of the conversations: only what they started, or all.
     session_tools_visibility: Literal["spawned", "all"] = "spawned"

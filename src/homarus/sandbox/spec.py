@@ -35,6 +35,8 @@ class Limits(Struct, frozen=True):
     cpu_seconds: int = 600
     memory_bytes: int = 2 << 30
     processes: int = 256
+    # By how much the free space of a disk that it can write may shrink while it runs.
+    disk_bytes: int = 10 << 30
 
     def narrow(self, other: Limits) -> Limits:
         """Return the tighter of both in every respect."""
@@ -42,6 +44,7 @@ class Limits(Struct, frozen=True):
             _tighter(self.cpu_seconds, other.cpu_seconds),
             _tighter(self.memory_bytes, other.memory_bytes),
             _tighter(self.processes, other.processes),
+            _tighter(self.disk_bytes, other.disk_bytes),
         )
 
 

@@ -30,11 +30,6 @@ MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
 LOG_LINES = 200
 # How long a command may take to read what it is given.
 GIVE_SECONDS = 10.0
-# What brings in the words of strangers where there is a network.
-_FETCHES = late(
-    r"(?i)\b[a-z][a-z0-9+.-]*://|\bgit\b.*\b(?:clone|fetch|pull)\b|(?:^|[|;&(`\n]|\b(?:sudo|env|xargs|time)\s)\s*(?:\S*/)?"
-    r"(?:curl|wget|aria2c|lynx|w3m|ncat|nc|socat|ssh|scp|sftp|rsync|dig|gh)\b"
-)
 _CLOSED_GIT = late(r"\.git/.*(?:Read-only file system|Permission denied)")
 _ALONE = "(Only git itself writes into a repository: run git add, commit and the like alone, joined by && and without expansions.)"
 _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
@@ -181,7 +176,8 @@ class _Kit:
                 self._manager.drop(item)
                 return said(f"{item.id} is gone.")
             case _:
-                if context.restricted and not item.plan.spec.locked:
+                asked = item.plan.on_host or item.plan.spec.network  # by the gate, for each input
+                if context.restricted and not item.plan.spec.locked and not asked:
                     raise Denied(
                         f"{item.id} was started before untrusted text was read, and takes no more input from this turn",
                         cure="start a new command",
@@ -212,8 +208,11 @@ class _Kit:
 
 
 def _note(context: ToolContext, item: Running) -> None:
-    """Note that a turn reads what strangers wrote, where a command fetched it: as it does when it fetches a page itself."""
-    if (item.plan.on_host or item.plan.spec.network) and _FETCHES.search(item.plan.command):
+    """Note that a turn may read what strangers wrote: what a command with a network, or on the host, brings in, nobody can tell.
+
+    Programs that start no other fetch nothing either.
+    """
+    if item.plan.spec.network or (item.plan.on_host and not command.may_last(item.plan)):
         context.taint.add("exec")
 
 

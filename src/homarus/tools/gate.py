@@ -29,11 +29,10 @@ from homarus.tools.tool import Tool, ToolContext
 from homarus.tools.wish import stricter
 
 if TYPE_CHECKING:
-    from homarus.tools import command, protected, risky, shown
+    from homarus.tools import command, protected, shown
 else:
     shown = later("homarus.tools.shown")
     protected = later("homarus.tools.protected")
-    risky = later("homarus.tools.risky")
     command = later("homarus.tools.command")
 
 
@@ -106,6 +105,8 @@ class Case(Struct, frozen=True):
     trust: Trust
     tainted: bool
     sandbox: SandboxSpec
+    # Whether nothing but commands brought the taint in: who lets all of them run is not asked because of the one before.
+    by_commands: bool = False
     owner_only: bool = False
     # For exec: what would run. For file tools: which files. For egress: where to.
     plan: command.Plan | None = None
@@ -175,12 +176,13 @@ def _on_host(case: Case, known: Known) -> Objection | None:
         return None
     if case.mode == "deny":
         return Deny("commands on the host are switched off (tools.exec.mode)")
-    if case.tainted:
+    free = case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full")
+    if case.tainted and not (free and case.by_commands):
         return Ask("a command would run on the host after untrusted text was read")
-    if case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full"):
+    if free:
         return None
     subject = rule_subject(plan)
-    lasting = risky.may_last(plan)
+    lasting = command.may_last(plan)
     if lasting and known("exec", subject):
         return None
     if case.mode == "allowlist":
@@ -348,6 +350,7 @@ class PolicyGate:
             risk=tool.risk,
             trust=context.trust,
             tainted=bool(context.taint),
+            by_commands=set(context.taint.sources) <= {"exec"},
             sandbox=context.sandbox,
             owner_only=tool.owner_only,
             plan=plan,
@@ -360,11 +363,13 @@ class PolicyGate:
         )
 
     def _fed(self, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:
-        """Return the host command that a call would give input to: what a shell is told later was not approved with it."""
+        """Return the command that a call would give input to, on the host or with a network: what a shell is told later was
+        not approved with it.
+        """
         if arguments.get("action") not in _INPUTS:
             return None
         plan = self._running(context.agent_id, str(arguments.get("sessionId") or ""))
-        if plan is None or not plan.on_host:
+        if plan is None or not (plan.on_host or plan.spec.network):
             return None
         return replace(plan, command=f"input for: {plan.command}", pipeline=(), shell="input for it")  # noqa: S604
 

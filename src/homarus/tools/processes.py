@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from homarus.core.later import later
 from homarus.core.text import single_line
 from homarus.sandbox.claims import Claim, Claims, Kind
 from homarus.sandbox.folders import roots
+from homarus.sandbox.scratch import TOP
+from homarus.sandbox.spec import Backend
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ else:
 MAX_OUTPUT, MAX_PENDING = 200_000, 30_000
 # A command that prints more than this is ended: it prints for nobody.
 MAX_PRINTED = 1 << 30
+DISK_SECONDS = 0.5  # between two looks at the disk
 MAX_RUNNING, MAX_RECORDS = 32, 50
 
 
@@ -82,6 +86,15 @@ class Tail:
         self._data.clear()
         self.dropped = 0
         return text
+
+
+def _free(path: str) -> int:
+    """Return how many bytes are free on the disk of a folder."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 class Running:
@@ -140,6 +153,7 @@ class ProcessManager:
         notify: Notify | None = None,
         before: Callable[[], None] = lambda: None,
         claims: Claims | None = None,
+        free: Callable[[str], int] = _free,
     ) -> None:
         self._clock = clock
         self._ids = ids
@@ -147,6 +161,7 @@ class ProcessManager:
         self._notify = notify
         self._before = before  # called before a command starts
         self._claims = claims or Claims()
+        self._free_bytes = free
         self._all: dict[str, Running] = {}
         # A command that ended within its call is no longer listed, but its task is held until it is through.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,6 +197,7 @@ class ProcessManager:
         return item
 
     async def _look_after(self, item: Running, seconds: float) -> None:
+        watching = asyncio.create_task(self._watch_disk(item))
         try:
             async with asyncio.timeout(seconds or None):
                 async for block in item.child.output():
@@ -201,12 +217,29 @@ class ProcessManager:
                 item.stopped = item.stopped or "its session ended"
                 await item.child.kill()
                 item.exit = await item.child.wait()
+            watching.cancel()
             item.child.close()
             item.held.release()
             item.ended_at = self._clock.monotonic()
             item.fresh.set()
             item.done.set()
         self._tell(item)
+
+    async def _watch_disk(self, item: Running) -> None:
+        """End a sandboxed command that fills a disk: one that it may write to, or the one with its private folder."""
+        spec, limit = item.plan.spec, item.plan.spec.limits.disk_bytes
+        if not spec.enforced or not limit:
+            return
+        places = [path for path, writable in roots(spec) if writable] + [TOP] * (spec.backend is Backend.LANDLOCK)
+        before = {path: self._free_bytes(path) for path in places}
+        while True:
+            await asyncio.sleep(DISK_SECONDS)
+            for path, free in before.items():
+                # Half of what is free stays free, whatever the limit: a full disk stops everything else, too.
+                if free - self._free_bytes(path) > min(limit, free // 2):
+                    item.stopped = item.stopped or f"it used more disk space than it may ({limit >> 20} MB, or half)"
+                    await item.child.kill()
+                    return
 
     def _tell(self, item: Running) -> None:
         settings = self._settings
