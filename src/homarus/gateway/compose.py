@@ -255,11 +255,13 @@ class Composer:
 def _sandbox(spec: SandboxSpec | None, *, elevated: bool) -> SandboxFacts | None:
     if spec is None or not spec.enforced:
         return None
-    mounts = [f"Also visible: {mount.path} ({'rw' if mount.writable else 'ro'})" for mount in spec.mounts]
+    shown = [mount for mount in spec.mounts if mount.path != spec.instead_of]
+    mounts = [f"Also visible: {mount.path} ({'rw' if mount.writable else 'ro'})" for mount in shown]
     return SandboxFacts(
         backend=spec.backend.value,
         workspace=spec.workspace,
-        access=spec.access.value,
+        access=spec.home_access.value,
+        instead=bool(spec.instead_of),
         network=spec.network,
         elevated=elevated,
         notes=tuple(mounts),

@@ -22,6 +22,7 @@ from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.remember import remembered
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.sessions.store import SessionStore
+from homarus.storage.atomic import ensure_dir
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
 
@@ -80,9 +81,12 @@ class Home:
         """Return where this session's commands run; without a usable sandbox, nowhere, and no file is touched. `always` wants one in any case."""
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
-            return sandbox_of(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
+            spec = sandbox_of(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
         except Denied as problem:
             return SandboxSpec.nothing(str(workspace), str(problem))
+        if spec.instead_of:
+            ensure_dir(Path(spec.workspace))
+        return spec
 
     def zone(self, agent_id: str) -> tzinfo:
         """Return the time zone of an agent's user."""

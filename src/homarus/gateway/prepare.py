@@ -212,7 +212,8 @@ class Preparer:
         if child is None:
             # A child whose parent nobody knows any more has no children of its own.
             depth, most = (1, 1) if turn.session.is_subagent else (0, settings.depth)
-            return Place(turn.trust, Taint(turn.taint), workspace, workspace, sandbox, depth=depth, max_depth=most)
+            folder = sandbox.folder(workspace)
+            return Place(turn.trust, Taint(turn.taint), folder, folder, sandbox, depth=depth, max_depth=most)
         run, taint = child.run, child.taint
         for source in turn.taint:
             taint.add(source)

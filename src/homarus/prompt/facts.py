@@ -22,11 +22,15 @@ class ToolNote(Struct, frozen=True):
 
 
 class SandboxFacts(Struct, frozen=True):
-    """Where commands run when they do not run on the host itself. `workspace` is its path inside, if that differs."""
+    """Where commands run when they do not run on the host itself. `workspace` is its path inside, if that differs.
+
+    `instead`: commands and file tools work in `workspace`, which is not the agent's; `access` is what they may do with that one.
+    """
 
     backend: str
     workspace: str = ""
     access: Literal["none", "ro", "rw"] = "rw"
+    instead: bool = False
     network: bool = False
     elevated: bool = False
     notes: tuple[str, ...] = ()

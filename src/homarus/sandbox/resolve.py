@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -58,9 +59,23 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
     )
     if settings.mode == "off" or (settings.mode == "non-main" and place.session.is_main):
         return spec
-    if _gives_away(workspace, home, state):
+    if settings.workspace_access != "rw":
+        seen = (Mount(workspace),) if spec.access is Access.RO and not _gives_away(workspace, home, state) else ()
+        own = real_path(str(_own_folder(settings, place)))
+        spec = replace(spec, workspace=own, access=Access.RW, mounts=(*spec.mounts, *seen), instead_of=workspace)
+    if _gives_away(spec.workspace, home, state):
         spec = replace(spec, access=Access.NONE)
     return replace(spec, backend=_choose(settings, available))
+
+
+def _own_folder(settings: SandboxSettings, place: Place) -> Path:
+    """Return the folder in which a sandbox without a writable workspace works, by whom it is shared."""
+    top = settings.workspace_root
+    root = place.home / top[2:] if top.startswith("~/") else place.state_dir / (top or "sandboxes")
+    names = {"session": str(place.session), "agent": f"agent-{place.session.agent_id}", "shared": "shared"}
+    name = names[settings.scope]
+    safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name)[:40]
+    return root / (safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}")
 
 
 # Where links lead is asked for every turn; what follows from the places does not change.

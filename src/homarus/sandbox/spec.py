@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -74,6 +74,8 @@ class SandboxSpec(Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     # The one repository that may change. Only for a command that is git and nothing else: see `tools/git`.
     commits: str = ""
+    # The agent's workspace, where commands and file tools work in a folder of the sandbox's own instead (`workspace`).
+    instead_of: str = ""
     # Why there is no sandbox although one is wanted, and what to do about it: then no command starts and no file is touched.
     refused: str = ""
 
@@ -86,6 +88,17 @@ class SandboxSpec(Struct, frozen=True):
     def enforced(self) -> bool:
         """Say whether anything holds a command back."""
         return self.backend is not _OFF
+
+    @property
+    def home_access(self) -> Access:
+        """Return what a turn may do with the agent's workspace, wherever it works."""
+        if not self.instead_of:
+            return self.access
+        return Access.RO if self.can_read(self.instead_of) else Access.NONE
+
+    def folder(self, workspace: Path) -> Path:
+        """Return where a turn works: in the agent's workspace, or in the folder that its sandbox has instead."""
+        return Path(self.workspace) if self.instead_of else workspace
 
     def can_read(self, path: str) -> bool:
         """Say whether a path of the user's is visible inside; system folders are always readable and not meant here."""
@@ -105,6 +118,9 @@ class SandboxSpec(Struct, frozen=True):
 
     def narrow(self, wish: SandboxSpec) -> SandboxSpec:
         """Return what a child of this turn gets when it asks for `wish`: never more than this spec allows."""
+        if wish.instead_of and self.enforced and not self.can_read(wish.workspace):
+            # A child that would have a folder of its own works in that of its parent.
+            wish = replace(wish, workspace=self.workspace, access=self.access, instead_of=self.instead_of)
         backend = wish.backend if wish.enforced or not self.enforced else self.backend
         source = wish if wish.enforced or not self.enforced else self
         return replace(

@@ -119,6 +119,11 @@ class Case(Struct, frozen=True):
     # What the session asked for and policy granted: see `wish`.
     elevated: str = "off"
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Return the folders in which names that matter count."""
+        return protected.roots_of(self.workspace, self.sandbox)
+
 
 Known = Callable[[str, str], bool]
 # From the strictest to the widest. A list that nobody may add to is stricter than a question.
@@ -147,10 +152,11 @@ def decide(case: Case, known: Known) -> Verdict:
 def _private(case: Case, _: Known) -> Objection | None:
     if case.trust not in {Trust.GROUP, Trust.EXTERNAL}:
         return None
-    if any(protected.is_unseen(path, case.workspace, case.trust) for path in case.paths):
+    if any(protected.is_unseen(path, case.roots, case.trust) for path in case.paths):
         return Deny("the owner's notes are not for others to read or change")
-    workspace = PurePath(os.path.realpath(case.workspace))
-    if case.tool in {"grep", "find"} and any(workspace.is_relative_to(os.path.realpath(path)) for path in case.paths):
+    wholes = [PurePath(os.path.realpath(root)) for root in case.roots]
+    asked = [os.path.realpath(path) for path in case.paths] if case.tool in {"grep", "find"} else []
+    if any(whole.is_relative_to(path) for path in asked for whole in wholes):
         return Deny("a search of the whole workspace would show the owner's notes; search one of its folders")
     if case.tool.startswith(("memory_", "sessions_")):
         return Deny("the owner's notes and conversations are not for others to read")
@@ -207,7 +213,7 @@ def _programs(case: Case, _: Known) -> Objection | None:
     """What others run later, outside, is a command on the host that waits: git's settings and hooks, and our own hooks."""
     if case.risk is not Risk.WRITE or (case.mode == "full" and not case.sandbox.enforced and not case.tainted):
         return None
-    named = [path for path in case.paths if protected.is_run(path, case.workspace)]
+    named = [path for path in case.paths if protected.is_run(path, case.roots)]
     return Ask(f"{single_line(named[0], 120)} is run outside of the sandbox and would be changed") if named else None
 
 
@@ -219,7 +225,7 @@ def _inside(path: str, workspace: str) -> bool:
 def _identity(case: Case, _: Known) -> Objection | None:
     if case.risk is not Risk.WRITE or (case.trust is Trust.OWNER and not case.tainted):
         return None
-    named = [path for path in case.paths if protected.is_protected(path, case.workspace)]
+    named = [path for path in case.paths if protected.is_protected(path, case.roots)]
     if not named:
         return None
     why = "after untrusted text was read" if case.tainted else "for somebody who is not the owner"

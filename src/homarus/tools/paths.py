@@ -24,7 +24,7 @@ from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import Access
 from homarus.storage.beneath import path_of
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.protected import is_unseen
+from homarus.tools.protected import is_unseen, roots_of
 from homarus.tools.tool import ToolContext
 
 _SPACES = {"\u00a0", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009"}
@@ -215,7 +215,7 @@ def open_to_read(context: ToolContext, root: Root, spot: Spot) -> int:
             if problem.kind == "missing":
                 continue
             raise ToolError(problem.message, cure="read needs a regular file; use ls for a folder") from None
-        if is_unseen(path_of(fd) or str(spot.path), str(context.workspace), context.trust):
+        if is_unseen(path_of(fd) or str(spot.path), roots_of(str(context.workspace), context.sandbox), context.trust):
             os.close(fd)
             raise Denied("the owner's notes are not for others to read", cure="do without it")
         return fd

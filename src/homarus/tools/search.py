@@ -27,7 +27,7 @@ from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.tools.paths import Reach, Spot, closed_below, locate, opened, where
-from homarus.tools.protected import is_unseen
+from homarus.tools.protected import is_unseen, roots_of
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
 
 if TYPE_CHECKING:
@@ -172,8 +172,10 @@ class _Kit:
             # A found name is below the folder that is searched, whatever it says of itself.
             base = spot.path if is_folder else spot.path.parent
 
+            roots = roots_of(str(context.workspace), context.sandbox)
+
             def unseen(name: bytes) -> bool:
-                return is_unseen(f"{base}/{os.fsdecode(name)}", str(context.workspace), context.trust)
+                return is_unseen(f"{base}/{os.fsdecode(name)}", roots, context.trust)
 
             try:
                 with context.cancel.interrupting():

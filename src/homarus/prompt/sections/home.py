@@ -19,7 +19,15 @@ _ACCESS = {
 def workspace(facts: StableFacts) -> str:
     """Name the working directory; two roots, where commands run somewhere else than the agent lives."""
     home, cwd = inline(facts.workspace), inline(facts.cwd)
-    if cwd and cwd != home:
+    box = facts.sandbox
+    if box is not None and box.instead:
+        seen = "can only be read" if box.access == "ro" else "cannot be seen from here"
+        lines = [
+            f"Working directory: {inline(box.workspace)}",
+            f"Agent home: {home}, which {seen}.",
+            "Relative paths start at the working directory; keep files there.",
+        ]
+    elif cwd and cwd != home:
         lines = [
             f"Working directory: {cwd}",
             f"Agent home: {home}",
@@ -37,7 +45,7 @@ def sandbox(facts: StableFacts) -> str:
     if box is None:
         return ""
     lines = ["## Sandbox", f"Commands run in a sandbox ({inline(box.backend)}), not on the host."]
-    if box.workspace and inline(box.workspace) != inline(facts.workspace):
+    if box.workspace and not box.instead and inline(box.workspace) != inline(facts.workspace):
         lines.append(f"To them the workspace is {inline(box.workspace)}; file tools take the path above.")
     if _ACCESS[box.access]:
         lines.append(_ACCESS[box.access])
