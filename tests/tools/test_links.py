@@ -14,6 +14,7 @@ from tests.tools.context import context
 from tests.tools.test_hostile import Place
 
 from homarus.core.messages import Trust
+from homarus.sandbox.spec import Backend, Mount, SandboxSpec
 from homarus.tools.paths import Reach
 from homarus.tools.search import search_tools
 from homarus.tools.tool import Taint
@@ -146,3 +147,16 @@ async def test_no_search_shows_the_notes_of_the_owner_to_others(
         assert "open.md" in text
         assert ("MEMORY.md" in text) is (trust in {Trust.OWNER, Trust.PAIRED})
         assert ("day.md" in text or "y.md" in text or "User.md" in text) is (trust in {Trust.OWNER, Trust.PAIRED})
+
+
+@pytest.mark.parametrize("name", [".git/config", ".git/hooks/pre-commit", "sub/.git/config", "AGENTS.md", "sub/SOUL.md", "hooks/x/handler.py"])  # fmt: skip
+async def test_a_bind_has_the_protections_of_the_workspace(tmp_path: Path, name: str) -> None:
+    bind = tmp_path / "bind"
+    (bind / "sub" / ".git").mkdir(parents=True)
+    (bind / ".git").mkdir()
+    spec = SandboxSpec(Backend.BWRAP, str(tmp_path / "ws"), mounts=(Mount(str(bind), True),))
+    place = Place(tmp_path, sandbox=spec, taint=Taint(("web_fetch",)))
+    assert (await place.call("write", path=str(bind / name), content="evil")).startswith("Denied")
+    assert len(place.owner.asked) == 1
+    assert not (bind / name).exists()
+    assert not (await place.call("write", path=str(bind / "fine"), content="x")).startswith("Denied")
