@@ -4,9 +4,8 @@ import pytest
 
 from homarus.core.errors import ConfigError, Denied
 from homarus.core.routes import SessionKey
-from homarus.sandbox.mounts import parse_binds
 from homarus.sandbox.process import Order, start
-from homarus.sandbox.resolve import Place, is_dangerous_variable, resolve
+from homarus.sandbox.resolve import Place, is_dangerous_variable, parse_binds, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
 

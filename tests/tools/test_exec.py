@@ -218,8 +218,8 @@ async def test_without_the_process_tool_a_command_is_waited_for(bench: Bench, tm
 async def test_commands_of_a_killed_program_are_found_and_ended(tmp_path: Path) -> None:
     import subprocess
 
-    from homarus.sandbox.leftovers import end_orphans
-    from homarus.sandbox.marks import MARK
+    from homarus.sandbox.ownership import MARK
+    from homarus.sandbox.process import end_orphans
 
     env = {**os.environ, MARK: "999999999.1.lost"}
     stray = subprocess.Popen(["sleep", "82"], env=env)

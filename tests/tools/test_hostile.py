@@ -16,16 +16,16 @@ from homarus.core.routes import main_session
 from homarus.core.tools import Risk
 from homarus.sandbox import docker
 from homarus.sandbox.claims import Claims
-from homarus.sandbox.mounts import parse_binds
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place as SandboxPlace
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, resolve
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, parse_binds, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Decision, Request
 from homarus.tools.command import make_plan, may_last
+from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import Toolbox, execute
-from homarus.tools.gate import Ask, Case, ExecSettings, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.gate import Ask, Case, Granted, PolicyGate, decide, rule_subject
 from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools

@@ -19,7 +19,7 @@ from homarus.core.routes import SessionKey
 from homarus.gateway.estimate import sandbox_of
 from homarus.gateway.skillfolders import SkillMounts
 from homarus.prompt.gather import find_zone, zone_name
-from homarus.sandbox.remember import remembered
+from homarus.sandbox.bwrap import remembered
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.sessions.store import SessionStore
 from homarus.storage.atomic import ensure_dir

@@ -14,9 +14,9 @@ from homarus.core.later import later
 from homarus.storage.atomic import ensure_dir
 
 if TYPE_CHECKING:
-    from homarus.sandbox import leftovers, marks
+    from homarus.sandbox import ownership, process
 else:
-    leftovers, marks = later("homarus.sandbox.leftovers"), later("homarus.sandbox.marks")
+    process, ownership = later("homarus.sandbox.process"), later("homarus.sandbox.ownership")
 
 
 class Orphans:
@@ -31,7 +31,7 @@ class Orphans:
         """Note that this process starts commands. The note need not survive the machine, only the process."""
         if self._mark is None:
             ensure_dir(self._folder)
-            self._mark = self._folder / f"{os.getpid()}.{marks.start_of(os.getpid())}"
+            self._mark = self._folder / f"{os.getpid()}.{ownership.start_of(os.getpid())}"
             self._mark.touch(mode=0o600)
 
     def sweep(self) -> list[int]:
@@ -40,7 +40,7 @@ class Orphans:
             return []
         self._swept = True
         dead = [path for path in self._folder.iterdir() if _is_dead(path.name)]
-        ended = leftovers.end_orphans() if dead else []
+        ended = process.end_orphans() if dead else []
         for path in dead:
             path.unlink(missing_ok=True)
         return ended
@@ -54,4 +54,4 @@ class Orphans:
 
 def _is_dead(name: str) -> bool:
     pid, _, started = name.partition(".")
-    return pid.isdigit() and marks.start_of(int(pid)) != started
+    return pid.isdigit() and ownership.start_of(int(pid)) != started

@@ -42,9 +42,9 @@ from homarus.skills.agent import settings_of
 from homarus.skills.env import RunEnv, env_for_run
 from homarus.skills.snapshot import Snapshot
 from homarus.storage.cache import BoundedCache
+from homarus.tools.exec_settings import ExecRequest
 from homarus.tools.policy import Who
 from homarus.tools.tool import Taint, ToolContext
-from homarus.tools.wish import ExecWish
 
 if TYPE_CHECKING:
     from homarus.agent.ports import Emit
@@ -69,7 +69,7 @@ class Place(Struct, frozen=True):
     # What a parent had; None where there is none.
     tools: tuple[str, ...] | None = None
     # What a parent's session wished for its commands, where that is stricter; a child has no wider wishes of its own.
-    wish: ExecWish | None = None
+    wish: ExecRequest | None = None
 
     # The names of the variables that a parent's commands had.
     env: tuple[str, ...] | None = None
@@ -229,7 +229,7 @@ class Preparer:
             root=SessionKey.parse(run.root),
             tools=run.tools,
             env=run.env,
-            wish=ExecWish(security=run.security, ask=run.ask),
+            wish=ExecRequest(security=run.security, ask=run.ask),
         )
 
     def _seconds(self, turn: Turn) -> float:

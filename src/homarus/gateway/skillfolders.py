@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from homarus.config.load import Config
-from homarus.sandbox.mounts import refusal
+from homarus.sandbox.resolve import refusal
 from homarus.sandbox.spec import Mount
 from homarus.skills.agent import readable_roots
 from homarus.skills.discover import BUNDLED

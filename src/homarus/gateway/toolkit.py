@@ -25,6 +25,7 @@ from homarus.prompt.sections.tooling import in_order
 from homarus.sandbox.claims import Claims
 from homarus.sessions.row import SessionEntry
 from homarus.storage.cache import BoundedCache
+from homarus.tools.exec_settings import ElevatedSettings, ExecRequest, ExecSettings, granted
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import Layer, PolicySettings, Who, allowed_tools, layers_for
@@ -32,7 +33,6 @@ from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolServices, ToolSettings, build_tools
 from homarus.tools.settings import WebSettings
 from homarus.tools.tool import Tool, ToolContext
-from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
 if TYPE_CHECKING:
     from homarus.tools import approval, gate
@@ -85,7 +85,7 @@ class Toolkit:
         self._left: BoundedCache[tuple[object, ...], dict[str, Tool]] = BoundedCache(64)
         self._left_by: object = None
         # What each agent's commands may do, and the document that said so.
-        self._commands: dict[str, tuple[gate.ExecSettings, object]] = {}
+        self._commands: dict[str, tuple[ExecSettings, object]] = {}
 
     @cached_property
     def _gate(self) -> gate.PolicyGate:
@@ -154,12 +154,12 @@ class Toolkit:
         await self.processes.aclose()
         self.orphans.clear()
 
-    def _exec(self, agent_id: str) -> gate.ExecSettings:
+    def _exec(self, agent_id: str) -> ExecSettings:
         found, of = self._commands.get(agent_id, (None, None))
         if found is None or of is not self._config.document:
             agent = self._config.agent(agent_id)
             of = agent if agent.get("tools.exec") is not None else self._config
-            found = of.block("tools.exec", gate.ExecSettings)
+            found = of.block("tools.exec", ExecSettings)
             self._commands[agent_id] = (found, self._config.document)
         return found
 
@@ -199,15 +199,15 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
     return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools, offers).values())
 
 
-def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
+def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecRequest:
     """Return what a session asks for its commands, as far as the settings of everyone and of the agent grant it."""
-    wish = ExecWish(
+    wish = ExecRequest(
         elevated=turn.levels.get("elevated") or entry.elevated_level or "off",
         host=turn.levels.get("exec_host") or entry.exec_host or "",
         security=turn.levels.get("exec_security") or entry.exec_security or "",
         ask=turn.levels.get("exec_ask") or entry.exec_ask or "",
     )
-    if wish == ExecWish():
+    if wish == ExecRequest():
         return wish
     agent = config.agent(turn.agent_id)
     gates = [config.block("tools.elevated", ElevatedSettings)]

@@ -65,7 +65,6 @@ class Claims:
 
     @classmethod
     def of(cls, state_dir: Path | None) -> Claims:
-        """Return the claims of the home with this state folder."""
         return cls(state_dir / "homarus" / "claims" if state_dir else None)
 
     def take(self, kind: Kind, paths: Iterable[str], what: str) -> Claim:

@@ -22,8 +22,6 @@ _OFF = Backend.OFF  # Python 3.11 takes its time to find a member of an enumerat
 
 
 class Access(StrEnum):
-    """What a command may do with the workspace."""
-
     RW = "rw"
     RO = "ro"
     NONE = "none"
@@ -86,7 +84,6 @@ class SandboxSpec(Struct, frozen=True):
 
     @property
     def enforced(self) -> bool:
-        """Say whether anything holds a command back."""
         return self.backend is not _OFF
 
     @property
@@ -107,7 +104,6 @@ class SandboxSpec(Struct, frozen=True):
         return any(_beneath(path, mount.path) for mount in self.mounts)
 
     def can_write(self, path: str) -> bool:
-        """Say whether a path can be changed from inside."""
         if not self.enforced:
             return True
         if self.access is Access.RW and _beneath(path, self.workspace):

@@ -66,7 +66,6 @@ class Root:
 
     @property
     def realpath(self) -> str:
-        """Return where the folder is, without links."""
         return self._beneath.real
 
     def close(self) -> None:
@@ -152,7 +151,6 @@ class Root:
             raise self._refuse(name, error) from error
 
     def exists(self, name: Name) -> bool:
-        """Whether the name leads to something inside, of whatever kind."""
         try:
             let_go(self._beneath.open(self._parts(name), _O_PATH | os.O_NONBLOCK))
         except OSError:
@@ -164,7 +162,6 @@ class Root:
         self._change(name, lambda folder, leaf: replace_at(folder, leaf, data, mode=mode))
 
     def remove(self, name: Name) -> None:
-        """Remove a file below the root."""
         self._change(name, _unlink)
 
     def make_dirs(self, name: Name, *, mode: int = 0o700) -> list[str]:

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from homarus.core.errors import ToolError
-from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, open_to_read, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import egress as fetching
-    from homarus.tools import target
+    from homarus.tools.egress import Egress
     from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
-else:
-    fetching = later("homarus.tools.egress")
-    target = later("homarus.tools.target")
-
 
 _TEXT: dict[str, Any] = {"type": "string"}
 
@@ -85,7 +79,6 @@ IMAGE = ToolSpec(
 
 
 def message_tool(sender: Sender) -> Tool:
-    """Return the message tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if arguments["action"] in {"send", "reply"} and not (arguments.get("message") or arguments.get("media")):
@@ -97,7 +90,6 @@ def message_tool(sender: Sender) -> Tool:
 
 
 def cron_tool(scheduler: Scheduler) -> Tool:
-    """Return the cron tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         action, ident, job = arguments["action"], arguments.get("jobId", ""), arguments.get("job") or {}
@@ -119,7 +111,6 @@ def cron_tool(scheduler: Scheduler) -> Tool:
 
 
 def gateway_tool(control: GatewayControl) -> Tool:
-    """Return the gateway tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if arguments["action"] == "config.patch" and not arguments.get("patch"):
@@ -129,15 +120,18 @@ def gateway_tool(control: GatewayControl) -> Tool:
     return Tool(spec=GATEWAY, risk=Risk.ADMIN, run=run, group="automation", owner_only=True, sequential=True)
 
 
-def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> Tool:
+def image_tool(looker: Looker, reach: Reach, egress: Egress | None) -> Tool:
     """Return the image tool; without egress it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        from homarus.tools.egress import Limits
+        from homarus.tools.target import is_url
+
         where = arguments["image"]
-        if target.is_url(where):
+        if is_url(where):
             if egress is None:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
-            limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
+            limits = Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
             page = await egress.fetch(
                 where.strip(), limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
             )

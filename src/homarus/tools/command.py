@@ -103,7 +103,6 @@ class Plan(Struct, frozen=True):
 
     @property
     def on_host(self) -> bool:
-        """Say whether nothing holds the command back."""
         return not self.spec.enforced
 
     def uses(self, sandbox: SandboxSpec) -> list[str]:

@@ -8,23 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from homarus.core.errors import Denied, ToolError
-from homarus.core.later import later
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.core.tools import Risk, ToolSpec
 from homarus.sandbox.claims import Claim
 from homarus.tools.processes import ProcessManager, ProcessSettings, Running
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
-
-if TYPE_CHECKING:
-    from homarus.tools import command, keys
-else:
-    command = later("homarus.tools.command")
-    keys = later("homarus.tools.keys")
-
 
 MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
 LOG_LINES = 200
@@ -75,8 +67,6 @@ PROCESS = ToolSpec(
 
 
 class Grants(Protocol):
-    """What the gate has let through."""
-
     def take(self, call_id: str, digest: str) -> Claim:
         """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
         ...
@@ -105,7 +95,9 @@ class _Kit:
         self._settings = settings
 
     async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        plan = command.make_plan(context, arguments, self._outer)
+        from homarus.tools.command import make_plan
+
+        plan = make_plan(context, arguments, self._outer)
         held = self._grants.take(context.call_id, plan.digest) if plan.on_host else Claim()
         background = arguments.get("background", False) and context.background
         tty = arguments.get("pty", False)
@@ -212,7 +204,9 @@ def _note(context: ToolContext, item: Running) -> None:
 
     Programs that start no other fetch nothing either.
     """
-    if item.plan.spec.network or (item.plan.on_host and not command.may_last(item.plan)):
+    from homarus.tools.command import may_last
+
+    if item.plan.spec.network or (item.plan.on_host and not may_last(item.plan)):
         context.taint.add("exec")
 
 
@@ -230,6 +224,8 @@ def _is_wider(item: Running, context: ToolContext) -> bool:
 async def _give(item: Running, action: str, arguments: dict[str, Any]) -> ToolOutput:
     if item.exit is not None:
         raise ToolError(f"{item.id} has ended", cure="read its output with action log")
+    from homarus.tools import keys
+
     data = arguments.get("data", "")
     match action:
         case "send-keys":

@@ -10,67 +10,29 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import Denied, ToolError
-from homarus.core.later import later
 from homarus.core.messages import Trust
 from homarus.core.text import single_line
 from homarus.core.tools import Risk
 from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import SandboxSpec
+from homarus.tools import command, protected, shown
 from homarus.tools.approval import Approvals, Approver, Nobody
+from homarus.tools.exec_settings import MODES, ExecSettings, stricter
 from homarus.tools.target import Target, names, target_of, touched
 from homarus.tools.tool import Tool, ToolContext
-from homarus.tools.wish import stricter
-
-if TYPE_CHECKING:
-    from homarus.tools import command, protected, shown
-else:
-    shown = later("homarus.tools.shown")
-    protected = later("homarus.tools.protected")
-    command = later("homarus.tools.command")
-
 
 MAX_GRANTS = 1_000
-# Python 3.11 takes its time to find a member of an enumeration, and these are looked for with every call.
-_READ, _WRITE, _OWNER = Risk.READ, Risk.WRITE, Trust.OWNER
 # What gives a running command something to do.
 _INPUTS = frozenset({"write", "submit", "paste", "send-keys"})
 # What the gateway tool may do without a question.
 _LOOKS = frozenset({"config.get", "config.schema"})
-
-
-class ExecSettings(Struct, frozen=True, rename="camel"):
-    """`tools.exec`: what commands on the host may do. OpenClaw's default was `full`; ours is `ask`."""
-
-    mode: Literal["", "deny", "allowlist", "ask", "auto", "full"] = ""
-    security: Literal["", "deny", "allowlist", "full"] = ""
-    ask: Literal["", "off", "on-miss", "always"] = ""
-    approval_timeout_sec: int = 120
-
-    @classmethod
-    def disabled(cls) -> ExecSettings:
-        """A block that cannot be read must not open anything."""
-        return cls(mode="deny")
-
-    @property
-    def effective(self) -> str:
-        """Return deny, allowlist, ask or full: the mode, or what the older pair of settings amounts to."""
-        if self.mode:
-            # There is no reviewer but the owner.
-            return "ask" if self.mode == "auto" else self.mode
-        if self.security == "deny":
-            return "deny"
-        if self.security == "full" and self.ask == "off":
-            return "full"
-        if self.security == "allowlist" and self.ask == "off":
-            return "allowlist"
-        return "ask"
 
 
 class Allow(Struct, frozen=True):
@@ -98,8 +60,6 @@ Verdict = Allow | Objection
 
 
 class Case(Struct, frozen=True):
-    """Everything that a decision depends on."""
-
     tool: str
     risk: Risk
     trust: Trust
@@ -121,13 +81,10 @@ class Case(Struct, frozen=True):
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """Return the folders in which names that matter count."""
         return protected.roots_of(self.workspace, self.sandbox)
 
 
 Known = Callable[[str, str], bool]
-# From the strictest to the widest. A list that nobody may add to is stricter than a question.
-_MODES = ("deny", "allowlist", "ask", "full")
 
 
 def decide(case: Case, known: Known) -> Verdict:
@@ -135,8 +92,8 @@ def decide(case: Case, known: Known) -> Verdict:
     if case.owner_only and case.trust is not Trust.OWNER:
         return Deny(f"{case.tool} is for the owner only")
     if (
-        case.risk is _READ
-        and case.trust is _OWNER
+        case.risk is Risk.READ
+        and case.trust is Trust.OWNER
         and not case.tainted
         and case.plan is None
         and case.tool != "gateway"
@@ -350,7 +307,7 @@ class PolicyGate:
         elif name == "process":
             plan = self._fed(arguments, context)
         # Commands and writes alone depend on the mode. For everything else it is the strictest, not worked out.
-        asked = plan is not None or tool.risk is _WRITE
+        asked = plan is not None or tool.risk is Risk.WRITE
         return Case(
             tool=name,
             risk=tool.risk,
@@ -381,7 +338,7 @@ class PolicyGate:
 
     def _mode(self, context: ToolContext) -> str:
         """Return the strictest mode of the agent and of those above it: a child may not do what its parent may not."""
-        return min((self._settings(agent).effective for agent in _line(context)), key=_MODES.index)
+        return min((self._settings(agent).effective for agent in _line(context)), key=MODES.index)
 
     def _permitted(self, kind: str, subject: str, context: ToolContext) -> bool:
         """Say whether the owner has chosen this: in a lasting answer, or by writing a host's address in this very turn."""

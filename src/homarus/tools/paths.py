@@ -36,8 +36,6 @@ _KEYS_OF_PROCESSES = late(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)")
 
 
 class FsSettings(Struct, frozen=True, rename="camel"):
-    """`tools.fs`."""
-
     workspace_only: bool = False
 
     @classmethod
@@ -63,13 +61,10 @@ class Reach(Struct, frozen=True, dict=True):
 
     @cached_property
     def own(self) -> str:
-        """Return the folder of our own state as text, or nothing."""
         return str(self.state or "")
 
 
 class Spot(Struct, frozen=True):
-    """A name below a root."""
-
     root: Path
     name: str
     writable: bool
@@ -78,7 +73,6 @@ class Spot(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """Return the whole path, for messages."""
         return self.root / self.name
 
 
@@ -243,7 +237,6 @@ def put(root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> list[str]:
 
 
 def remove(root: Root, spot: Spot) -> None:
-    """Remove a file, never through a link."""
     held = _claim(root, spot)
     try:
         root.remove(spot.name)

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ToolError
-from homarus.core.later import later
 from homarus.core.text import single_line
 from homarus.sandbox.claims import Claim, Claims, Kind
 from homarus.sandbox.folders import roots
@@ -26,9 +25,6 @@ from homarus.tools.tool import ToolContext
 if TYPE_CHECKING:
     from homarus.sandbox import process
     from homarus.tools.command import Plan
-else:
-    process = later("homarus.sandbox.process")
-
 
 MAX_OUTPUT, MAX_PENDING = 200_000, 30_000
 # A command that prints more than this is ended: it prints for nobody.
@@ -69,19 +65,16 @@ class Tail:
         self.dropped = 0
 
     def add(self, block: bytes) -> None:
-        """Take more; what does not fit any more is let go."""
         self._data += block
         if (over := len(self._data) - self._limit) > 0:
             del self._data[:over]
             self.dropped += over
 
     def text(self) -> str:
-        """Return what is kept."""
         text = self._data.decode("utf-8", "replace").replace("\r\n", "\n")
         return f"[… {self.dropped:,} earlier bytes were dropped …]\n{text}" if self.dropped else text
 
     def drain(self) -> str:
-        """Return what is kept and forget it."""
         text = self.text()
         self._data.clear()
         self.dropped = 0
@@ -89,7 +82,6 @@ class Tail:
 
 
 def _free(path: str) -> int:
-    """Return how many bytes are free on the disk of a folder."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -173,6 +165,8 @@ class ProcessManager:
 
         `held` is what keeps others from changing what was approved, until a host command has ended.
         """
+        from homarus.sandbox import process
+
         self._forget()
         if sum(item.exit is None for item in self.listed(context.agent_id)) >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} commands are running already", cure="end some with process kill")
@@ -260,7 +254,6 @@ class ProcessManager:
         self._notify(Ended(item.agent_id, item.session, item.id, item.exit.ok, text))
 
     def listed(self, agent_id: str) -> list[Running]:
-        """Return an agent's commands, oldest first."""
         return [item for item in self._all.values() if item.agent_id == agent_id]
 
     def find(self, agent_id: str, ident: str) -> Running:
@@ -278,26 +271,21 @@ class ProcessManager:
         return item.plan if item is not None and item.agent_id == agent_id else None
 
     async def kill(self, item: Running, reason: str) -> None:
-        """End a command and wait until it is gone."""
         if item.exit is None:
             item.stopped = item.stopped or reason
             await item.child.kill()
             await item.done.wait()
 
     def drop(self, item: Running) -> None:
-        """Forget a command that has ended."""
         self._all.pop(item.id, None)
 
     def busy(self, session: str) -> bool:
-        """Say whether a command of this session still runs."""
         return any(item.session == session and item.exit is None for item in self._all.values())
 
     async def close_session(self, session: str) -> None:
-        """End everything that a session started."""
         await self._close([item for item in self._all.values() if item.session == session])
 
     async def aclose(self) -> None:
-        """End everything."""
         await self._close(list(self._all.values()))
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -311,7 +299,6 @@ class ProcessManager:
             self.drop(item)
 
     def _forget(self) -> None:
-        """Let go of records that are old or too many."""
         now, keep = self._clock.monotonic(), min(max(self._settings.cleanup_ms / 1000, 60), 10_800)
         ended = [item for item in self._all.values() if item.ended_at is not None]
         for at, item in enumerate(reversed(ended)):

@@ -35,7 +35,6 @@ def is_protected(path: str, roots: Roots) -> bool:
 
 
 def is_private(path: str, roots: Roots) -> bool:
-    """Say whether a path holds what only the owner reads."""
     return _matches(path, roots, _PRIVATE_FILES, _PRIVATE_FOLDERS)
 
 
