@@ -177,7 +177,7 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
 
     sandbox = home.sandbox(turn.agent_id, turn.session)
     if turn.bounds is None:
-        workspace = home.workspace(turn.agent_id)
+        workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
         return Bounds(

@@ -11,14 +11,14 @@ from homarus.core.messages import Trust
 from homarus.core.tools import Risk
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.command import make_plan
-from homarus.tools.gate import Allow, Ask, Case, Deny, ExecSettings, decide
+from homarus.tools.exec_settings import ElevatedSettings, ExecRequest, ExecSettings, granted, stricter
+from homarus.tools.gate import Allow, Ask, Case, Deny, decide
 from homarus.tools.tool import Taint
-from homarus.tools.wish import ElevatedSettings, ExecWish, granted, stricter
 
 OPEN = ElevatedSettings(enabled=True, allow_from={"irc": ["ann"], "mail": ["*"]})
 MODES = ["deny", "allowlist", "ask", "full"]
 WISHES = st.builds(
-    ExecWish,
+    ExecRequest,
     elevated=st.sampled_from(["off", "on", "ask", "full", "root"]),
     host=st.sampled_from(["", "sandbox", "host", "gateway", "node"]),
     security=st.sampled_from(["", "deny", "allowlist", "full", "x"]),
@@ -45,17 +45,17 @@ WISHES = st.builds(
 def test_who_may_leave_the_sandbox(
     gates: list[ElevatedSettings], trust: Trust, channel: str, sender: str, expected: str
 ) -> None:
-    assert granted(ExecWish("on"), gates, trust, channel=channel, sender=sender).elevated == expected
+    assert granted(ExecRequest("on"), gates, trust, channel=channel, sender=sender).elevated == expected
 
 
 @given(WISHES, st.sampled_from(MODES))
-def test_a_wish_never_makes_a_mode_looser(wish: ExecWish, mode: str) -> None:
+def test_a_wish_never_makes_a_mode_looser(wish: ExecRequest, mode: str) -> None:
     assert MODES.index(stricter(mode, wish)) <= MODES.index(mode)
 
 
 @given(WISHES, st.booleans(), st.sampled_from(list(Trust)), st.sampled_from(MODES))
 def test_no_wish_runs_anything_on_the_host_that_the_configuration_would_ask_for(
-    tmp_path_factory: pytest.TempPathFactory, wish: ExecWish, tainted: bool, trust: Trust, mode: str
+    tmp_path_factory: pytest.TempPathFactory, wish: ExecRequest, tainted: bool, trust: Trust, mode: str
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     held = granted(wish, [OPEN], trust, channel="terminal", sender="")
@@ -86,14 +86,14 @@ def test_no_wish_runs_anything_on_the_host_that_the_configuration_would_ask_for(
 @pytest.mark.parametrize(
     ("wish", "arguments", "on_host"),
     [
-        (ExecWish(), {}, False),
-        (ExecWish("on"), {}, True),
-        (ExecWish("on"), {"host": "sandbox"}, False),
-        (ExecWish(host="host"), {}, True),
-        (ExecWish(host="node"), {}, False),
+        (ExecRequest(), {}, False),
+        (ExecRequest("on"), {}, True),
+        (ExecRequest("on"), {"host": "sandbox"}, False),
+        (ExecRequest(host="host"), {}, True),
+        (ExecRequest(host="node"), {}, False),
     ],
 )
-def test_where_a_command_goes(tmp_path: Path, wish: ExecWish, arguments: dict[str, str], on_host: bool) -> None:
+def test_where_a_command_goes(tmp_path: Path, wish: ExecRequest, arguments: dict[str, str], on_host: bool) -> None:
     ctx = context(tmp_path, sandbox=SandboxSpec(Backend.BWRAP, str(tmp_path / "ws")), wish=wish)
     plan = make_plan(ctx, {"command": "ls", **arguments}, {})
     assert plan.on_host is on_host

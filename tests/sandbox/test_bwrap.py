@@ -10,7 +10,7 @@ import pytest
 
 from homarus.core.clock import ManualClock
 from homarus.sandbox import bwrap
-from homarus.sandbox.remember import KEPT_SECONDS, remembered
+from homarus.sandbox.bwrap import KEPT_SECONDS, remembered
 from homarus.sandbox.spec import Backend
 
 pytestmark = pytest.mark.skipif(

@@ -12,7 +12,7 @@ import pytest
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import ToolError
-from homarus.sandbox import launcher
+from homarus.sandbox import landlock
 from homarus.sandbox.process import Exit, Order, available, run, start
 from homarus.sandbox.spec import Backend, SandboxSpec
 
@@ -33,10 +33,10 @@ def alive(pid: int) -> bool:
 
 async def test_one_launcher_serves_many_commands_and_keeps_nothing(tmp_path: Path) -> None:
     assert await result(tmp_path, "echo $API_KEY") == ("k-very-secret\n", Exit(0))
-    first = launcher._ready().pid
+    first = landlock._ready().pid
     outputs = await asyncio.gather(*(result(tmp_path, f"echo {n}; exit {n}") for n in range(20)))
     assert outputs == [(f"{n}\n", Exit(n)) for n in range(20)]
-    assert launcher._ready().pid == first
+    assert landlock._ready().pid == first
     assert Path(f"/proc/{first}/environ").read_bytes() == b""
     kinds = {os.readlink(path).partition(":")[0] for path in Path(f"/proc/{first}/fd").iterdir()}
     assert kinds == {"/dev/null", "socket"}
@@ -89,17 +89,17 @@ async def test_words_cannot_add_to_an_order(tmp_path: Path) -> None:
 
 async def test_a_launcher_that_was_killed_is_replaced(tmp_path: Path) -> None:
     await result(tmp_path, "true")
-    first = launcher._ready().pid
+    first = landlock._ready().pid
     os.kill(first, signal.SIGKILL)
     assert await result(tmp_path, "echo on") == ("on\n", Exit(0))
-    assert launcher._ready().pid != first and not alive(first)
+    assert landlock._ready().pid != first and not alive(first)
 
 
 async def test_a_launcher_without_work_is_let_go(tmp_path: Path) -> None:
     await result(tmp_path, "true")
-    ready = launcher._ready()
+    ready = landlock._ready()
     assert ready.idle is not None and not ready.idle.cancelled()
-    assert ready.idle.when() - asyncio.get_running_loop().time() <= launcher.IDLE_SECONDS
+    assert ready.idle.when() - asyncio.get_running_loop().time() <= landlock.IDLE_SECONDS
     ready.idle._run()  # as the loop does when the time has come
     assert not alive(ready.pid)
     assert await result(tmp_path, "echo again") == ("again\n", Exit(0))
@@ -110,7 +110,7 @@ async def test_the_end_of_another_thread_ends_none_of_our_commands(tmp_path: Pat
 
     def other() -> None:
         assert asyncio.run(result(tmp_path, "echo there")) == ("there\n", Exit(0))
-        seen.append(launcher._ready().pid)
+        seen.append(landlock._ready().pid)
 
     here = asyncio.ensure_future(result(tmp_path, "sleep 0.5; echo here"))
     await asyncio.sleep(0.05)
@@ -118,4 +118,4 @@ async def test_the_end_of_another_thread_ends_none_of_our_commands(tmp_path: Pat
     thread.start()
     await asyncio.to_thread(thread.join)
     assert await here == ("here\n", Exit(0))
-    assert seen[0] != launcher._ready().pid and not alive(seen[0])
+    assert seen[0] != landlock._ready().pid and not alive(seen[0])
