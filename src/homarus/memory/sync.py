@@ -185,9 +185,9 @@ class Synchroniser:
 
     def _note(self, writer: IndexWriter, item: Found, job: _Job) -> None:
         # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
+        from homarus.core.redact import redacted_lines
         from homarus.memory.chunk import chunk_lines, decode, split_lines
         from homarus.memory.lines import parse_note
-        from homarus.memory.redact import redact_lines
 
         data = self._read(item, MAX_NOTE_BYTES)
         if data is None:
@@ -200,7 +200,7 @@ class Synchroniser:
             writer.touch(before.id, item)
             before.stamp, before.settled = item.stamp, True
             return
-        lines = redact_lines(split_lines(decode(data)))
+        lines = redacted_lines(split_lines(decode(data)))
         chunks = chunk_lines(lines, tokens=self.chunking.tokens, overlap=self.chunking.overlap)
         file = writer.put_note(item, digest, parse_note(item.path, lines), chunks)
         if item.path.startswith("bank/entities/"):

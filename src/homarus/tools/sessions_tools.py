@@ -8,16 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from homarus.core.errors import ToolError
-from homarus.core.later import later
+from homarus.core.redact import redacted
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.memory import redact
     from homarus.tools.ports import SessionsSend, SessionsView, StatusSource
-else:
-    redact = later("homarus.memory.redact")
-
 
 MAX_LIST_BYTES, MAX_HISTORY_BYTES, MAX_TEXT = 65_536, 80_000, 4_000
 _HIDDEN = frozenset({"signature", "thinkingSignature", "image", "images", "data"})
@@ -167,7 +163,7 @@ def _within(arguments: dict[str, Any], name: str, default: int, most: int) -> in
 def _shown(value: Any) -> Any:
     """Return what may be shown of a row, however deep: no secrets, images and signatures, its texts cut."""
     if isinstance(value, str):
-        text = "\n".join(redact.redact_lines(value.split("\n")))
+        text = redacted(value)
         return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} […]"
     if isinstance(value, dict):
         return {key: _shown(inner) for key, inner in value.items() if key not in _HIDDEN}
