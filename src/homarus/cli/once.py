@@ -118,7 +118,7 @@ def _printer(app: App, row: SessionEntry, *, as_json: bool) -> Any:
         import msgspec
 
         def lines(event: RunEvent) -> None:
-            app.out.out.write(msgspec.json.encode(event).decode() + "\n")
+            app.out.pieces([msgspec.json.encode(event).decode() + "\n"], as_json=True)
             app.out.out.flush()
 
         return lines
@@ -131,16 +131,12 @@ def _finish(app: App, asked: Asked, done: Turned) -> int:
     if asked.as_json and not asked.stream:
         app.out.json(done.to_json())
     elif not asked.stream:
-        from homarus.core.text import printable
-
         for text in done.texts:
-            app.out.line(printable(text))
+            app.out.line(text)
     if done.interrupted:
         print("homarus: stopped", file=app.out.err)
         return INTERRUPTED
     if done.status != "ok":
-        from homarus.core.text import single_line
-
-        print(f"homarus: {single_line(done.error or done.status, 2000)}", file=app.out.err)
+        app.out.problem(done.error or done.status)
         return 1
     return 0
