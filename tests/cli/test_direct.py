@@ -36,7 +36,7 @@ UNUSED = {
     ),
     *("homarus.tools.approval", "homarus.tools.egress", "homarus.tools.gate", "homarus.tools.loopguard"),
     *("homarus.tools.ports", "homarus.tools.searching", "homarus.tools.target", "homarus.workspace.templates"),
-    *("homarus.tools.addresses", "homarus.tools.command", "homarus.tools.diff", "homarus.tools.globs"),
+    *("homarus.tools.addresses", "homarus.tools.command", "homarus.tools.globs"),
     *("homarus.tools.keys", "homarus.tools.patchtext", "homarus.tools.protected", "homarus.tools.schema"),
     *("homarus.tools.shell", "homarus.tools.textedit", "homarus.tools.untrusted"),
     *("homarus.workspace.identity", "homarus.workspace.prelude"),
