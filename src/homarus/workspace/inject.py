@@ -25,6 +25,7 @@ NEAR = 0.85
 _TRAILING = late(r"[ \t]+(?=\n)")
 _BLANKS = late(r"\n{3,}")
 _TOOLS_HEADING = late(r"^##[ \t]+tools\b", re.IGNORECASE | re.MULTILINE)
+_COMMENT = late(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOTHING = late(r"#{1,6}(?:[ \t].*)?|[-*+](?:[ \t]+\[[ xX]?\])?|\d+[.)]|<!--.*-->|(?:```|~~~).*")
 
 Inert = Callable[[str], str]
@@ -95,7 +96,8 @@ def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Iner
 
 def effectively_empty(text: str) -> bool:
     """Say whether a heartbeat list holds no task: only blank lines, headings, empty items, comments and fences."""
-    return all(not line.strip() or _NOTHING.fullmatch(line.strip()) for line in strip_front_matter(text).splitlines())
+    lines = _COMMENT.sub("", strip_front_matter(text)).splitlines()
+    return all(not line.strip() or _NOTHING.fullmatch(line.strip()) for line in lines)
 
 
 def missing_marker(path: str) -> str:
