@@ -20,18 +20,18 @@ _PREFIXES = """
 sk-ant-:16 sk-proj-:16 sk-svcacct-:16 sk-admin-:16 sk-or-:16 sk-lf-:16 pk-lf-:16 sk_live_:12 sk_test_:12 rk_live_:12 rk_test_:12 pk_live_:12 pk_test_:12
 whsec_:16 ghp_:16 gho_:16 ghu_:16 ghs_:16 ghr_:16 github_pat_:20 glpat-:16 gldt-:16 glrt-:16 glptt-:16 glft-:16 glcbt-:16 glimt-:16 glagent-:16
 gloas-:16 glsoat-:16 glffct-:16 GR1348941:16 glsa_:16 glc_:20 xoxa-:10 xoxb-:10 xoxp-:10 xoxe-:10 xoxo-:10 xoxr-:10 xoxs-:10 xoxc-:10 xoxd-:10 xoxe.xox:10
-xapp-:10 AIza:30 GOCSPX-:16 ya29.:16 npm_:20 pypi-:20 hf_:20 api_org_:20 r8_:20 gsk_:16 xai-:20 pplx-:20 nvapi-:16 tvly-:12 tgp_v1_:20 csk-:20
-jina_:20 lsv2_pt_:16 lsv2_sk_:16 pcsk_:16 sbp_:20 sb_secret_:16 sb_publishable_:16 napi_:20 pscale_tkn_:16 pscale_pw_:16 pscale_oauth_:16 dop_v1_:20
-doo_v1_:20 dor_v1_:20 vcp_:20 nfp_:20 HRKU-:20 fo1_:20 fm1a_:20 fm1r_:20 fm2_:20 dp.pt.:16 dp.st.:16 dp.ct.:16 dp.scim.:16 dp.audit.:16 hvs.:16 hvb.:16
-hvr.:16 pul-:30 lin_api_:16 lin_oauth_:16 ntn_:20 ATATT3:20 ATCTT3:20 ATBB:24 figd_:16 figo_:16 shpat_:16 shpca_:16 shppa_:16 shpss_:16 sq0atp-:16
-sq0csp-:16 sq0idp-:16 xkeysib-:20 xsmtpsib-:20 syt_:16 sntrys_:16 sntryu_:16 NRAK-:16 NRIQ-:16 NRJS-:12 NRII-:16 dt0c01.:20 dt0s01.:20 sgp_:20
-phc_:20 phx_:20 CFPAT-:20 PMAK-:20 rubygems_:16 cio:32 oy2:40 dckr_pat_:16 dckr_oat_:16 AKCp:40 squ_:30 sqp_:30 sqa_:30 snyk_:20 CCIPAT_:16 CCIPRJ_:16
+xapp-:10 AIza:30 GOCSPX-:16 ya29.:16 npm_:20! pypi-:20 hf_:20! api_org_:20 r8_:20! gsk_:16! xai-:20 pplx-:20 nvapi-:16 tvly-:12 tgp_v1_:20 csk-:20
+jina_:20! lsv2_pt_:16 lsv2_sk_:16 pcsk_:16 sbp_:20! sb_secret_:16 sb_publishable_:16 napi_:20! pscale_tkn_:16 pscale_pw_:16 pscale_oauth_:16 dop_v1_:20
+doo_v1_:20 dor_v1_:20 vcp_:20 nfp_:20! HRKU-:20 fo1_:20 fm1a_:20 fm1r_:20 fm2_:20 dp.pt.:16 dp.st.:16 dp.ct.:16 dp.scim.:16 dp.audit.:16 hvs.:16 hvb.:16
+hvr.:16 pul-:30 lin_api_:16 lin_oauth_:16 ntn_:20 ATATT:20 ATCTT:20 ATBB:24 figd_:16 figo_:16 shpat_:16 shpca_:16 shppa_:16 shpss_:16 sq0atp-:16
+sq0csp-:16 sq0idp-:16 xkeysib-:20 xsmtpsib-:20 syt_:16 sntrys_:16 sntryu_:16 NRAK-:16 NRIQ-:16 NRJS-:12 NRII-:16 dt0c01.:20 dt0s01.:20 sgp_:20!
+phc_:20! phx_:20! CFPAT-:20 PMAK-:20 rubygems_:16 cio:32 oy2:40 dckr_pat_:16 dckr_oat_:16 AKCp:40 squ_:30 sqp_:30 sqa_:30 snyk_:20 CCIPAT_:16 CCIPRJ_:16
 bkua_:20 rdme_:20 tfp_:20 EZAK:30 EZTK:30 shippo_live_:20 shippo_test_:20 duffel_live_:20 duffel_test_:20 rzp_live_:12 rzp_test_:12 FLWSECK_TEST-:12
 FLWSECK-:12 pat-na1-:20 pat-eu1-:20 CLOJARS_:20 pnu_:20 AGE-SECRET-KEY-1:30 ops_eyJ:40 tskey-:12 AQVN:30 LTAI:16 AKID:24 ico-:30 p8e-:30 fio-u-:30
-essu_:20 mdb_sa_sk_:16 sha256~:30 ddp_:20 apify_api_:20 bb_live_:16 e2b_:20 rpa_:20 sk_car_:16 fc-:30! re_:16! pa-:30! key-:30! tk-us-:30 ak-:20! as-:20!
-rnd_:20! fw_:20! secret_:30! sm_aat_:20 sm_pat_:20 sm_sat_:20 EAAA:50 EAAC:80 EAAM:80 IGQV:80 A21AA:50 access-sandbox-:30 access-production-:30
+essu_:20 mdb_sa_sk_:16 sha256~:30 ddp_:20 apify_api_:20 bb_live_:16 e2b_:20! rpa_:20! sk_car_:16 fc-:20! re_:16! pa-:30! key-:30! tk-us-:30 ak-:20! as-:20!
+rnd_:20! fw_:20! fw-:20! fpk_:20! fal_:20! am_:20! exa_:20! retaindb_:16 hsk-:20! mem0_:20! brv_:20! glwt-:16 glrtr-:16 BBDC-:20 secret_:30! sm_aat_:20 sm_pat_:20 sm_sat_:20 EAAA:50 EAAC:80 EAAM:80 IGQV:80 A21AA:50 access-sandbox-:30 access-production-:30
 sdk-:30! mob-:30! api-:36! BSA:26! cal_live_:16 cal_test_:16 clh_:20! live_:30! test_:30! key_live_:16 key_test_:16 AQE:60! v1.0-:80 gha_:30! tgp_:20!
-sk_:30! pk-:24! rk-:24! spt_:20 paycred_:20 wandb_v1_:20 ABSK:60 nai-:20! pdus+:16 u+:18! oauth:28! whsk_:16 hooks_:24! ctx7sk-:16 gw_:24! oc_:24!
+sk_:20! pk-:24! rk-:24! spt_:20 paycred_:20 wandb_v1_:20 ABSK:60 nai-:20! pdus+:16 u+:18! oauth:28! whsk_:16 hooks_:24! ctx7sk-:16 gw_:24! oc_:24!
 """
 # Keys whose form says more than a beginning. Each needs its word in the text, in lower case.
 _FORMATS = (
@@ -41,9 +41,10 @@ _FORMATS = (
     ("zxlk", r"\bZXlK[A-Za-z0-9+/_-]{30,}={0,2}"),
     ("akia", r"\bAKIA[A-Z0-9]{16}\b"), ("asia", r"\bASIA[A-Z0-9]{16}\b"), ("abia", r"\bABIA[A-Z0-9]{16}\b"), ("acca", r"\bACCA[A-Z0-9]{16}\b"),
     ("sk-", r"sk-(?<!\wsk-)(?=[\w-]*\d)[A-Za-z0-9_-]{16,}"), ("re_", r"re_(?<!\wre_)[A-Za-z0-9]{6,10}_[A-Za-z0-9]{20,}"),
+    ("flyv1", r"FlyV1 \S{20,}"), ("gaaaa", r"(?<![A-Za-z0-9+=_-])gAAAA[\w-]{24,}={0,2}"),
     ("sg.", r"\bSG\.[\w-]{16,}\.[\w-]{16,}"),
     (":aa", r"(?<!\d)\d{6,12}:AA[\w-]{28,}"), (":", r"(?<![\w:])(?:bot)?\d{6,12}:[A-Za-z][\w-]{31,}"),
-    (".", r"(?<![\w.-])[MNO][\w-]{22,27}\.[\w-]{6,7}\.[\w-]{25,}"),
+    (".", r"[A-Za-z](?<![\w.-][A-Za-z])[\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}"),
     ("sk", r"\bSK[0-9a-f]{32}\b"), ("-us", r"\b[0-9a-f]{32}-us\d{1,2}\b"), ("pat", r"\bpat[A-Za-z0-9]{14}\.[0-9a-f]{32,}\b"),
     (".atlasv1.", r"\b[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}"), ("q~", r"(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,34}"),
     ("sl.", r"\bsl\.(?:u\.)?[\w-]{100,}"), ("1//0", r"(?<![\w/])1//0[\w-]{30,}"), (":apa91b", r"\b[\w-]{11,22}:APA91b[\w-]{100,}"),
@@ -59,7 +60,7 @@ _FORMATS = (
 _PLACES = (
     ("://", r"(\b[a-z][\w+.-]{1,20}://[^\s/@:\"'<>]{0,128}:)([^\s/@\"'<>]+)(?=@)"),
     ("://", r"(\b[a-z][\w+.-]{1,20}://)([0-9a-f]{32}|[\w-]{36,})(?=@)"),
-    ("/bot", r"(/(?:file/)?bot)(\d{5,}:[\w-]{20,})"),
+    ("_gitlab_session=", r"(_gitlab_session=)(\w{20,})"), ("/bot", r"(/(?:file/)?bot)(\d{5,}:[\w-]{20,})"),
     ("hooks.slack.com", r"(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/-]{16,})"),
     ("/api/webhooks/", r"(/api/webhooks/\d+/)([\w-]{16,})"),
     ("webhook", r"(webhook(?:b2|\.office\.com/webhookb2)?/)([\w@-]{30,}(?:/[\w-]+)*)"),
@@ -86,7 +87,7 @@ _PLAIN_NAME = late(
     r"|row|default|by|per|stop|special|next|pad|eos|bos)[_-]?(?:tokens?|keys?|pass)|.*(?:Max|Public|Primary|Foreign|Sort|Session|Cache|Context|Reserve)(?:Tokens?|Key)"
     r"|max[A-Z]\w*|tokens"
 )
-_VALUE = late(rf"{_QUOTED_VALUE}|[^\s\"'`<>{{}}][^\s\"'`]*")
+_VALUE = late(rf"{_QUOTED_VALUE}|[^\s\"'`<>{{}}][^\s\"'`]*|[\"'`][^\s\"'`]{{6,}}")
 # Where a name that holds one of these ends and its value begins; looked for in lower case, which is fast.
 _PAIR = late(
     r"(?:pass|pwd|secret|token|jwt|credential|key|card|cvc|cvv|tag|psk)[\w-]{0,12}(\\{0,3}[\"'`]?\]?\s{0,3}(?:=>|:=|[:=])\s{0,3})"
@@ -95,7 +96,7 @@ _FLAG = late(
     r"--?(?<![\w-]-)(?<![\w-]--)[\w-]{0,40}?(?:pass|pwd|secret|token|key|card|credential|psk)[\w-]{0,12}(\s{1,3})(?!-)"
 )
 _QUERY = late(
-    r"([?&;](?:[\w.%-]*[_.%-])?(?:token|secret|password|passwd|pwd|pass|sig|signature|jwt|auth|authorization|credential|code|key|apikey|api_?key"
+    r"((?:[?&;]|\bbody[:=] ?\"?)(?:[\w.%-]*[_.%-])?(?:token|secret|password|passwd|pwd|pass|sig|signature|jwt|auth|authorization|credential|code|key|apikey|api_?key"
     r"|access_?key|hook_token|assertion|\w*_?token_\w+)=)([^&#\s\"'<>]+)",
     re.IGNORECASE,
 )
@@ -104,6 +105,10 @@ _HEADER = late(
     r"(\b(?:[\w-]+-)?authorization\\{0,3}[\"']?\s{0,2}[:=]\s{0,4}(?:\\[nrt])*\\{0,3}[\"']?(?:[A-Za-z][\w+-]{1,30}(?:[ \t]|\\t)+(?=[^\s=]))?)"
     r"((?:[^\s\"',;=]+=(?:\\*\"(?:[^\"\\\n]|\\.)*?\\*\"|[^\s\"',;]+)?[, \t]{0,3}(?:\\[rnt])*)+(?=;|[ \t]*$|[\"'}])|[^\s\"',;)}]+)",
     re.IGNORECASE | re.MULTILINE,
+)
+_SIGNED = late(
+    r"(\bauthorization\\{0,3}[\"']?\s{0,2}[:=]\s{0,2}\\{0,3}[\"']?(?:digest|hawk|oauth|aws4[\w-]*) )([^;\r\n]+)",
+    re.IGNORECASE,
 )
 _COOKIE = late(
     r"(\b(?:set-)?cookie\\{0,3}[\"']?\s{0,2}[:=]\s{0,2}\\{0,3}[\"']?)([^\s\"'=;]{1,80}=[^\r\n\"']{4,}|[\w.%+/-]{16,})",
@@ -122,6 +127,7 @@ _NO_SECRET = late(
 )
 # What announces a secret other than by a name and its value: words of which one must be there, and the least length.
 _ANNOUNCED = (
+    (("authorization",), _SIGNED, 8),
     (("authorization",), _HEADER, 8),
     (("cookie",), _COOKIE, 4),
     (("bearer",), _BEARER, 8),
@@ -176,9 +182,11 @@ def _without_pairs(text: str, pattern: re.Pattern[str], mark: str) -> str:
 def _hidden(value: str, separator: str, name: str, mark: str) -> str | None:
     """Return a mark in the quotes of the value; nothing if the value is no secret."""
     quotes = re.match(r"\\{0,3}[\"'`]", value)
-    if quotes:
+    if quotes and value.endswith(quotes[0]):
         inner = value[quotes.end() : -quotes.end()]
         return f"{quotes[0]}{mark}{quotes[0]}" if _is_value(inner, 1) else None
+    if "=" in separator and re.fullmatch(r"\d{8,}[;,]?", value):
+        return mark
     assigned = "=" in separator and not separator[0].isspace()
     least = 4 if assigned or not separator.strip() else 0
     if not _is_value(value, least, strict="pass" not in name.lower()):
@@ -222,18 +230,23 @@ def _is_value(value: str, least: int = 0, *, strict: bool = True) -> bool:
 
 @cache
 def _rules() -> tuple[tuple[str, str], ...]:
-    """Return (word, pattern) of every rule. A beginning marked with `!` is also that of ordinary words: a digit must follow."""
+    """Return (word, pattern) of every rule. A beginning marked with `!` is also that of ordinary words."""
     rules = []
     for entry in _PREFIXES.split():
         prefix, _, size = entry.rpartition(":")
         plain = re.escape(prefix)
-        # Ordinary words are joined by hyphens and underscores: what follows such a beginning is one run.
-        rest = r"(?=\w*\d)[A-Za-z0-9]" if size.endswith("!") else r"[A-Za-z0-9_-]"
+        # Ordinary words are short, and joined by hyphens and underscores: what follows such a beginning is one long run.
+        least = size.rstrip("!")
+        rest = (
+            rf"(?:(?=\w*\d)[A-Za-z0-9]{{{least},}}|[A-Za-z0-9]{{20,}})"
+            if size.endswith("!")
+            else rf"[A-Za-z0-9_-]{{{least},}}"
+        )
         # The beginning comes before the look at what stands in front of it, so that it is searched for as a word.
         rules.append(
             (
                 prefix.lower(),
-                rf"{plain}(?<![A-Za-z0-9_]{plain}){rest}{{{size.rstrip('!')},}}(?:[.+=~][A-Za-z0-9_-]+)*={{0,2}}",
+                rf"{plain}(?<![A-Za-z0-9_]{plain}){rest}(?:[.+=~][A-Za-z0-9_-]+)*={{0,2}}",
             )
         )
     return (*rules, *_FORMATS, *_PLACES)
