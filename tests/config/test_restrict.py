@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from homarus.tools.settings import WebSettings
 
 from homarus.agent.settings import TurnSettings
 from homarus.config.load import load_config, remember_good
@@ -18,12 +19,11 @@ from homarus.models.ref import ModelRef, Resolved, allows
 from homarus.sandbox.settings import SandboxSettings
 from homarus.skills.gate import allowlist_of
 from homarus.skills.settings import SkillSettings
+from homarus.tools.exec_settings import ElevatedSettings
 from homarus.tools.gate import ExecSettings
 from homarus.tools.paths import FsSettings
 from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.registry import every_tool
-from homarus.tools.settings import WebSettings
-from homarus.tools.wish import ElevatedSettings
 
 TOOLS = tuple(every_tool().values())
 _MODES = ("deny", "allowlist", "ask", "full")

@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey
 
@@ -53,11 +53,18 @@ async def test_a_command_answers_while_a_turn_runs(house: House) -> None:
         assert (await turn).text == "answer 1"
 
 
-async def test_a_slash_that_is_no_command_goes_to_the_model(house: House) -> None:
+async def test_a_slash_inside_a_text_goes_to_the_model(house: House) -> None:
     async with house.agent() as agent:
-        for text in ("/tmp/x is full", "/nothing here", "a /whoever b"):
+        for text in ("/tmp/x is full", "//nothing here", "a /whoever b"):
             assert (await agent.ask(text)).ok
     assert house.model.prompts == ["/tmp/x is full", "/nothing here", "a /whoever b"]
+
+
+async def test_an_unknown_command_is_refused_with_a_suggestion_and_costs_no_call(house: House) -> None:
+    async with house.agent() as agent:
+        assert "Did you mean /status" in (await agent.ask("/statsu")).text
+        assert "/commands lists them" in (await agent.ask("/zzzz now")).text
+    assert house.model.prompts == []
 
 
 async def test_the_status_card_says_everything(house: House) -> None:
@@ -113,8 +120,8 @@ async def test_text_after_new_keeps_its_lines(house: House) -> None:
 
 async def test_newer_is_no_trigger(house: House) -> None:
     async with house.agent() as agent:
-        await agent.ask("/newer hi")
-    assert house.model.prompts == ["/newer hi"]
+        assert "Did you mean /new" in (await agent.ask("/newer hi")).text
+    assert house.model.prompts == []
 
 
 async def test_reset_soft_keeps_the_transcript(house: House) -> None:

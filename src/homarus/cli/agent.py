@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import click
 
 from homarus.cli.app import App
+from homarus.cli.attach import attach, piped_text
 from homarus.cli.failures import say
 from homarus.cli.options import json_option, pass_app
+from homarus.core.events import Notice, RunEvent
 from homarus.core.text import printable, single_line
 
 if TYPE_CHECKING:
-    from homarus.core.events import RunEvent
     from homarus.runtime.library import Agent
     from homarus.sessions.row import SessionEntry
 
@@ -24,7 +25,11 @@ INTERRUPTED = 130
 
 
 @click.command("agent")
-@click.option("-m", "--message", metavar="TEXT", help="What to say; '-' reads it from standard input.")
+@click.argument("text", required=False)
+@click.option("-m", "--message", metavar="TEXT", help="What to say, as an option; '-' reads it from standard input.")
+@click.option(
+    "-f", "--file", "files", multiple=True, type=click.Path(path_type=Path), help="A text or picture to send along."
+)
 @click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
 @click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
 @click.option("--model", default="", help="A model for this message alone.")
@@ -36,7 +41,9 @@ INTERRUPTED = 130
 @pass_app
 def command(
     app: App,
+    text: str | None,
     message: str | None,
+    files: tuple[Path, ...],
     agent_id: str,
     session: str,
     model: str,
@@ -48,53 +55,47 @@ def command(
 ) -> int:
     """Send one message to an agent and print its answer.
 
-    Commands such as /status work here as in a chat. Ctrl-C stops the turn and keeps what was said so far.
+    What comes through a pipe goes along: cat notes.txt | homarus agent "summarise this". Commands such as /status work
+    here as in a chat. Ctrl-C stops the turn and keeps what was said so far.
     """
     del local  # a turn always runs in this process as long as nothing else serves this home
     import asyncio
 
     from homarus.runtime.client import RunOptions
-    from homarus.runtime.reply import Reply, ReplyFold
+    from homarus.runtime.reply import ReplyFold
 
-    text = _text(message)
-    options = RunOptions(model=model, thinking=_level(thinking), seconds=timeout, children="all")
+    if text and message:
+        raise click.UsageError("say it once: TEXT or -m TEXT")
+    said = attach("" if message == "-" else text or message or "", files, piped_text())
+    if not said.text.strip() and not said.images:
+        raise click.UsageError("there is nothing to say: give TEXT, or text on standard input")
+    options = RunOptions(images=said.images, model=model, thinking=_level(thinking), seconds=timeout, children="all")
 
-    async def turn() -> Reply:
+    async def turn() -> int:
         async with open_agent(app, agent_id, session) as agent:
             row = await agent.client.row(agent.session)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
-            show = _printer(app, row, as_json=as_json) if stream else None
-            with interrupts.stopping(agent):
-                async for event in agent.client.run(agent.session, text, options):
+            with _shown(app, agent, row, as_json=as_json, stream=stream) as show, interrupts.stopping(agent):
+                async for event in agent.client.run(agent.session, said.text, options):
                     fold.take(event)
-                    if show is not None:
-                        show(event)
+                    show(event)
             reply = fold.reply()
-            if as_json and not stream:
-                app.out.json(reply.to_json(str(agent.session)))
-            return reply
+        if as_json and not stream:
+            app.out.json(reply.to_json(str(agent.session)))
+        elif not (as_json or stream or _watched(app)):
+            for each in reply.texts:
+                app.out.line(printable(each))
+        if interrupts.heard:
+            say("stopped")
+            return INTERRUPTED
+        if not reply.ok:
+            say(single_line(reply.error or reply.status, 2000))
+            return 1
+        return 0
 
     with _Interrupts() as interrupts:
-        reply = asyncio.run(turn())
-    if not (as_json or stream):
-        for said in reply.texts:
-            app.out.line(printable(said))
-    if interrupts.heard:
-        say("stopped")
-        return INTERRUPTED
-    if not reply.ok:
-        say(single_line(reply.error or reply.status, 2000))
-        return 1
-    return 0
-
-
-def _text(message: str | None) -> str:
-    if message == "-" or (message is None and not sys.stdin.isatty()):
-        message = sys.stdin.read().rstrip("\n")
-    if not message or not message.strip():
-        raise click.UsageError("there is nothing to say: give -m TEXT, or text on standard input")
-    return message
+        return asyncio.run(turn())
 
 
 def _level(word: str) -> str:
@@ -106,6 +107,43 @@ def _level(word: str) -> str:
     if level is None:
         raise click.UsageError(f"'{word}' is no thinking level; there are {', '.join(LEVELS)}")
     return level
+
+
+def _watched(app: App) -> bool:
+    """Say whether a person reads the answer on a terminal."""
+    return app.out.out.isatty()
+
+
+@contextmanager
+def _shown(
+    app: App, agent: Agent, row: SessionEntry, *, as_json: bool, stream: bool
+) -> Iterator[Callable[[RunEvent], None]]:
+    """Yield what shows events while they come: lines for a program, text for a pipe, everything for a person."""
+    if as_json and stream:
+        yield partial(_as_line, app)
+    elif stream:
+        from homarus.cli.reply_stream import TextStream
+
+        yield TextStream(app.out.out, row.response_usage, row.verbose_level).take
+    elif as_json or not _watched(app):
+        yield _show_nothing
+    else:
+        from homarus.cli.one_shot import LiveAnswer
+
+        with LiveAnswer(app, agent, row) as live:
+            yield live.take
+
+
+def _show_nothing(event: RunEvent) -> None:
+    if isinstance(event, Notice) and event.kind == "queued":
+        say(event.text)
+
+
+def _as_line(app: App, event: RunEvent) -> None:
+    import msgspec
+
+    app.out.out.write(msgspec.json.encode(event).decode() + "\n")
+    app.out.out.flush()
 
 
 def open_agent(app: App, agent_id: str, session: str) -> Agent:
@@ -162,17 +200,3 @@ class _Interrupts:
         if self._stop is None:
             raise KeyboardInterrupt
         self._stop()
-
-
-def _printer(app: App, row: SessionEntry, *, as_json: bool) -> Callable[[RunEvent], None]:
-    if as_json:
-        import msgspec
-
-        def lines(event: RunEvent) -> None:
-            app.out.out.write(msgspec.json.encode(event).decode() + "\n")
-            app.out.out.flush()
-
-        return lines
-    from homarus.cli.reply_stream import TextStream
-
-    return TextStream(app.out.out, row.response_usage, row.verbose_level).take

@@ -16,7 +16,7 @@ from homarus.commands.directives import CLEAR, NAMES, SHORTCUTS, Parsed, Reader,
 from homarus.commands.groups.levels import persist, persist_model, refused
 from homarus.commands.groups.model import named_model
 from homarus.commands.settings import Caller, CommandSettings, caller_of
-from homarus.commands.skills import mentioned_skills, use_skill
+from homarus.commands.skills import mentioned_skills, skill_commands, use_skill
 from homarus.commands.table import active, reserved, switched_off
 from homarus.commands.words import is_stop
 from homarus.core.errors import HomarusError
@@ -71,6 +71,10 @@ class CommandRouter:
                 return await self._after(key, inbound, caller, reply, overrides)
             if caller.authorised and (used := await self._skill(key, body, caller)) is not None:
                 return await self._after(key, inbound, caller, used, overrides)
+            if caller.authorised and (unknown := self._unknown(key, body)):
+                return IntakeResult((unknown,))
+        if caller.authorised and inbound.text.startswith("//"):
+            inbound = replace(inbound, text=inbound.text[1:])  # meant literally
         return await self._message(key, inbound, caller, overrides)
 
     def _find(self, key: SessionKey, body: str, caller: Caller) -> IntakeResult | tuple[Command, str, str] | None:
@@ -103,6 +107,18 @@ class CommandRouter:
         if command.need is Need.OWNER and not caller.owner:
             return IntakeResult()
         return command, name, args
+
+    def _unknown(self, key: SessionKey, body: str) -> str:
+        """Return what is said to a message that looks like a command and is none: a slip should not cost a model call."""
+        split = split_command(body)
+        if split is None or not parse(body, self._reader(key)).wishes.empty:
+            return ""
+        from difflib import get_close_matches
+
+        skills = [each.command for each in skill_commands(self._home, key.agent_id)]
+        near = get_close_matches(split[0], [*self.commands, *skills], n=3)
+        hint = f" Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else " /commands lists them."
+        return f"There is no command /{split[0]}.{hint} To say it to the agent, write //{body.strip()[1:40]}…"
 
     def _is_inline(self, key: SessionKey, name: str, args: str, body: str) -> bool:
         """Say whether a message that begins like a command is really a text with something in front of it."""

@@ -6,16 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
+from homarus.models.info import Price
 from homarus.models.levels import LEVELS, WORDS
-
-
-class CostSettings(Struct, frozen=True, rename="camel"):
-    """US dollars per million tokens."""
-
-    input: float = 0.0
-    output: float = 0.0
-    cache_read: float = 0.0
-    cache_write: float = 0.0
 
 
 class ModelSettings(Struct, frozen=True, rename="camel", kw_only=True):
@@ -25,7 +17,7 @@ class ModelSettings(Struct, frozen=True, rename="camel", kw_only=True):
     name: str | None = None
     reasoning: bool | None = None
     input: list[str] | None = None
-    cost: CostSettings | None = None
+    cost: Price | None = None
     context_window: int | None = None
     context_tokens: int | None = None
     max_tokens: int | None = None
@@ -95,7 +87,7 @@ class AuthSettings(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ModelChoice(Struct, frozen=True, rename="camel", kw_only=True):
-    """`model` and `imageModel` of an agent: the first choice and what follows it."""
+    """`model` and `imageModel` of an agent: the first choice and what follows it; None leaves that to the configuration."""
 
     primary: str = ""
     fallbacks: list[str] | None = None
