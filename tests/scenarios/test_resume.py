@@ -71,7 +71,7 @@ class World:
             return said("seen")
 
         runtime.home.models.registry.register("script", lambda _ref, _key: Model())
-        runtime.home.toolkit.add(tool("together", act, risk=Risk.WRITE))
+        runtime.home.toolkit.add(tool("together", act))
         runtime.home.toolkit.add(
             tool("act", act, risk=Risk.WRITE, sequential=True), tool("look", look, sequential=True)
         )

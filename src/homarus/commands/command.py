@@ -12,6 +12,7 @@ from msgspec import Struct
 from homarus.agent.home import Home
 from homarus.commands.settings import Caller
 from homarus.config.keypath import parse_path
+from homarus.config.load import load_config
 from homarus.config.write import Operation, change
 from homarus.context.compact import Compacted
 from homarus.core.messages import Inbound, ToolResult, Trust
@@ -124,7 +125,8 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     def configure(self, path: str, value: Any, *, remove: bool = False) -> str:
         """Change one key of the configuration file, for what starts after this; return what was done, in words."""
         step = Operation("unset" if remove else "set", parse_path(path), value)
-        done = change(self.home.config, self.home.env, [step])
+        config = load_config(self.home.config.paths, self.home.env)  # others may have written meanwhile
+        done = change(config, self.home.env, [step])
         where = ", ".join(str(item.path) for item in done)
         if not done:
             return "Nothing changed."

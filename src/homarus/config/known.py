@@ -161,13 +161,15 @@ def _at(node: Node, path: KeyPath) -> Node:
     return node
 
 
-def _grow(node: Node, into: Any) -> None:
+def _grow(node: Node, into: Any, above: tuple[Any, ...] = ()) -> None:
+    """Add the keys of a class; one that holds itself, as rules by sender may, is opened once."""
     for field in msgspec.structs.fields(into):
         child = _at(node, (field.encode_name,))
         shapes = list(_structs(field.type))
         child.free = child.free or not shapes
         for shape, named in shapes:
-            _grow(_at(child, ("*",)) if named else child, shape)
+            if shape not in above:
+                _grow(_at(child, ("*",)) if named else child, shape, (*above, into, shape))
 
 
 def _structs(into: Any, *, named: bool = False) -> Iterator[tuple[Any, bool]]:
