@@ -60,6 +60,22 @@ def test_forms_of_dotenv(line: str, value: str) -> None:
     assert parse_dotenv(f"# c\r\n{line}\r\nB=1\r\n") == {"A": value, "B": "1"}
 
 
+def test_dotenv_as_node_reads_it() -> None:
+    text = 'A=`it\'s "so"` # ticks\nB=x # note\nC=x#note\nD=\'#1\'#c\nE="#2" # c\nF: yaml\nG.h-i=1\nJ=`two\nlines`\nK=""\nL=#\n'
+    assert parse_dotenv(text) == {
+        "A": 'it\'s "so"',
+        "B": "x",
+        "C": "x",
+        "D": "#1",
+        "E": "#2",
+        "F": "yaml",
+        "G.h-i": "1",
+        "J": "two\nlines",
+        "K": "",
+        "L": "",
+    }
+
+
 def test_layers_only_fill_gaps() -> None:
     assert layered({"A": "1", "B": ""}, {"A": "2", "B": "2"}, {"B": "3", "C": "3"}) == {"A": "1", "B": "2", "C": "3"}
 

@@ -216,6 +216,6 @@ async def test_a_fact_written_down_after_a_page_taints_who_reads_it_in_another_s
     note = next((house.workspace / "memory").iterdir())
     asked = {"path": f"memory/{note.name}"} if read == "memory_get" else {"query": "walnuts"}
     async with opened(house, "another") as agent:
-        result = await call_tool(agent.runtime, agent.session, read, asked, Trust.OWNER)
+        result = await agent.client.call_tool(agent.session, read, asked, Trust.OWNER)
     assert "Walnuts" in result.text
     assert bool((result.details or {}).get(TAINTED)) is strange

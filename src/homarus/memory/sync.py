@@ -202,9 +202,9 @@ class Synchroniser:
 
     def _note(self, writer: IndexWriter, item: Found, job: _Job) -> None:
         # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
+        from homarus.core.redact import redacted_lines
         from homarus.memory.chunk import chunk_lines, decode, split_lines
         from homarus.memory.lines import read_note
-        from homarus.memory.redact import redact_lines
 
         data = self._read(item, MAX_NOTE_BYTES)
         if data is None:
@@ -217,7 +217,7 @@ class Synchroniser:
             writer.touch(before.id, item)
             before.stamp, before.settled = item.stamp, True
             return
-        lines = redact_lines(split_lines(decode(data)))
+        lines = redacted_lines(split_lines(decode(data)))
         after = _grown(before, data)
         units, ending = read_note(item.path, lines[after.lines if after else 0 :], after)
         ending = ending if len(data) >= self.tail_bytes and data.endswith(b"\n") else None
