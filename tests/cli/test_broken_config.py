@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -16,6 +17,8 @@ BROKEN = '{\n  tools: { deny: ["exec" },\n}\n'
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
+    # A message is read from standard input, too, where it is no terminal.
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     for name in [name for name in os.environ if name.startswith("OPENCLAW_")]:
         monkeypatch.delenv(name)
     path = tmp_path / ".openclaw" / "openclaw.json"

@@ -39,7 +39,8 @@ def fields(into: Any, path: str, holder: str = "") -> Iterator[tuple[str, tuple[
         where = f"{path}.{field.encode_name}"
         yield where, (into, holder), field
         for shape, named in _structs(field.type):
-            yield from fields(shape, f"{where}.*" if named else where, field.name)
+            if shape is not into:
+                yield from fields(shape, f"{where}.*" if named else where, field.name)
 
 
 def is_used(owner: tuple[Any, str], field: Any) -> bool:
@@ -146,8 +147,7 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
         "plugins.entries.x",
         "gateway.port",
         "hooks.token",
-        "agents.defaults.timeFormat",
-        "agents.defaults.sandbox.scope",
+        "agents.defaults.sandbox.prune",
         "skills.load.watchDebounceMs",
         "tools.exec.safeBins",
         "session.sendPolicy",

@@ -8,21 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homarus.tools.settings import WebSettings
 
-from homarus.agent.settings import TurnSettings
+from homarus.config.blocks import load_block
 from homarus.config.load import load_config, remember_good
 from homarus.config.paths import resolve_paths
 from homarus.config.view import Config
 from homarus.core.errors import ConfigError
 from homarus.models.ref import ModelRef, Resolved, allows
-from homarus.sandbox.settings import SandboxSettings
 from homarus.skills.gate import allowlist_of
-from homarus.skills.settings import SkillSettings
-from homarus.tools.exec_settings import ElevatedSettings
-from homarus.tools.gate import ExecSettings
-from homarus.tools.paths import FsSettings
-from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.policy import Who, allowed_tools, layers_for
 from homarus.tools.registry import every_tool
 
 TOOLS = tuple(every_tool().values())
@@ -48,22 +42,26 @@ WRONG = (5, -1, True, None, "", "some text", [], [5], {}, {"a": 1}, "${NOT_SET_A
 def permissions(config: Config) -> dict[str, Any]:
     """Everything that these rules can take away, as values that compare: more is more."""
     agent = config.default_agent
-    both = (config.block("tools", PolicySettings), agent.block("tools", PolicySettings))
+
+    def read(name: str, scope: Any = config) -> Any:
+        return scope.block(name.removeprefix("agents.defaults.").partition("#")[0], load_block(name))
+
+    both = (read("tools"), read("tools", agent))
     found = allowed_tools(TOOLS, layers_for(*both, Who(provider="openai", model="x")))
-    sandbox = agent.block("sandbox", SandboxSettings)
-    web = config.block("tools.web", WebSettings)
+    sandbox = read("agents.defaults.sandbox", agent)
+    web = read("tools.web")
     known = allows(agent.raw, lambda name: Resolved(ModelRef(*f"{name}/".split("/", 2)[:2]), "name"))
-    skills = config.block("skills", SkillSettings)
+    skills = read("skills")
     bundled, own = skills.allow_bundled, allowlist_of(agent.get("skills"))
-    day = agent.block("", TurnSettings).budget.day.money
+    day = agent.block("", load_block("agents.defaults#turns")).budget.day.money
     entry = skills.entries.get("weather")
     return {
         "tools": set(found.names),
         "doubts": found.warnings,
-        "exec": min(_MODES.index(s.block("tools.exec", ExecSettings).effective) for s in (config, agent)),
-        "anywhere": not config.block("tools.fs", FsSettings).workspace_only,
+        "exec": min(_MODES.index(read("tools.exec", s).effective) for s in (config, agent)),
+        "anywhere": not read("tools.fs").workspace_only,
         "fetch": web.fetch.enabled,
-        "elevated": config.block("tools.elevated", ElevatedSettings).enabled,
+        "elevated": read("tools.elevated").enabled,
         "open": sandbox.mode == "off",
         "access": _ACCESS.index(sandbox.workspace_access),
         "network": sandbox.network not in (False, "none"),

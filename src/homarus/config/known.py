@@ -162,14 +162,13 @@ def _at(node: Node, path: KeyPath) -> Node:
 
 
 def _grow(node: Node, into: Any, above: tuple[Any, ...] = ()) -> None:
-    """Add the keys of a class; one that holds itself, as rules by sender may, is opened once."""
     for field in msgspec.structs.fields(into):
         child = _at(node, (field.encode_name,))
-        shapes = list(_structs(field.type))
+        # A class that holds itself is known one level deep.
+        shapes = [shape for shape in _structs(field.type) if shape[0] not in (*above, into)]
         child.free = child.free or not shapes
         for shape, named in shapes:
-            if shape not in above:
-                _grow(_at(child, ("*",)) if named else child, shape, (*above, into, shape))
+            _grow(_at(child, ("*",)) if named else child, shape, (*above, into))
 
 
 def _structs(into: Any, *, named: bool = False) -> Iterator[tuple[Any, bool]]:
