@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.context.test_host import Recorder
+from tests.context.test_engine_host import Recorder
 from tests.invariants.test_prefix import last_user, summary_of
 from tests.models.servers import serving
 from tests.scenarios.family import WAIT, Family, Scene, spawn
