@@ -16,11 +16,9 @@ from homarus.core.errors import Denied, ToolError
 from homarus.net.addresses import is_public, parse_url
 from homarus.net.egress import Egress, Fetched, Limits
 from homarus.tools.htmltext import readable
-from homarus.tools.searching import Backend, backend_for
-from homarus.tools.settings import FetchSettings
 from homarus.tools.tool import Taint
 from homarus.tools.untrusted import wrapped
-from homarus.tools.web import as_text, fetch_tool, search_tool
+from homarus.tools.web import FetchSettings, SearchEngine, as_text, engine_for, fetch_tool, search_tool
 
 
 @pytest.mark.parametrize(
@@ -68,7 +66,7 @@ def test_addresses_that_are_refused_by_their_looks(url: str) -> None:
 )  # fmt: skip
 async def test_a_private_address_in_every_disguise(tmp_path: Path, url: str) -> None:
     """These go through the system's own resolver, which is what would connect."""
-    tools = [fetch_tool(Egress(), FetchSettings(timeout_seconds=5))]
+    tools = [fetch_tool(FetchSettings(timeout_seconds=5), Egress())]
     text = await fail(tools, "web_fetch", context(tmp_path), url=url)
     assert "private network" in text or "no host" in text or "local network" in text or "not a URL" in text, text
 
@@ -135,7 +133,7 @@ async def test_a_page_becomes_marked_text_and_taints(tmp_path: Path, site: Site)
     assert "cookie" not in headers
     assert headers["user-agent"] == "me"
     assert readable(page.body.decode()) == ("T", "Hello you")
-    assert fetch_tool(own(site), FetchSettings()).taints
+    assert fetch_tool(FetchSettings(), own(site)).taints
     assert bool(ctx.taint) is False
 
 
@@ -209,17 +207,17 @@ async def test_search_engines(tmp_path: Path, site: Site) -> None:
         b'{"results": [{"title": "<b>One</b>", "url": "https://a.example/", "content": "about &amp; one"}]}',
         "application/json",
     )
-    backend = backend_for("", base_url=f"http://127.0.0.1:{site.port}/")
-    tool = search_tool(Egress(own=frozenset({backend.own})), backend, 5, 5)
+    backend = engine_for("", base_url=f"http://127.0.0.1:{site.port}/")
+    tool = search_tool(backend, 5, 5)
     result = await call([tool], "web_search", context(tmp_path), query="q & a")
     text = result.text
     assert "1. One\nhttps://a.example/\nabout & one" in text
     assert site.asked[0][0] == "/search?q=q+%26+a&format=json"
-    brave = backend_for("brave", api_key="key")
+    brave = engine_for("brave", api_key="key")
     url, headers = brave.request("x", 3)
     assert (url.startswith("https://api.search.brave.com/"), headers["x-subscription-token"]) == (True, "key")
     assert brave.parse(b'{"web": {"results": [{"title": "t", "url": "u", "description": "d"}]}}')[0].text == "d"
-    duck = backend_for("")
+    duck = engine_for("")
     assert duck.name == "duckduckgo"
     html = b'<a rel="n" class="result__a" href="//d/l/?uddg=https%3A%2F%2Fb.example%2F&x=1">B</a><a class="result__snippet" href="x">about B</a>'
     assert duck.parse(html)[0].url == "https://b.example/"
@@ -254,10 +252,10 @@ def test_text_of_pages(html: str, expected: str) -> None:
 
 async def test_fetch_through_the_tool(tmp_path: Path, site: Site) -> None:
     ctx = context(tmp_path)
-    tools = [fetch_tool(own(site), FetchSettings(max_chars=200))]
+    tools = [fetch_tool(FetchSettings(max_chars=200), own(site))]
     # The tool itself refuses what only the egress for a configured service may reach.
     assert "private" in await fail(
-        [fetch_tool(Egress(), FetchSettings())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
+        [fetch_tool(FetchSettings(), Egress())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
     )
     site.handler = lambda path, headers: reply(b"<p>" + b"word " * 500)
     text = await say(tools, "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/", maxChars=5_000)
@@ -267,7 +265,7 @@ async def test_fetch_through_the_tool(tmp_path: Path, site: Site) -> None:
     assert "missing" in await fail(tools, "web_fetch", ctx)
 
 
-def local(backend: Backend, site: Site) -> tuple[Backend, Egress]:
+def local(backend: SearchEngine, site: Site) -> tuple[SearchEngine, Egress]:
     """Return a search engine that is asked at a server of this test, in its own words otherwise."""
 
     def request(query: str, count: int) -> tuple[str, dict[str, str]]:
@@ -302,9 +300,9 @@ async def test_search_engines_as_they_answer(
     tmp_path: Path, site: Site, name: str, body: bytes, kind: str, expected: str
 ) -> None:
     site.handler = lambda path, headers: reply(body, kind)
-    backend, egress = local(backend_for(name, api_key="key-1"), site)
+    backend, egress = local(engine_for(name, api_key="key-1"), site)
     ctx = context(tmp_path)
-    result = await call([search_tool(egress, backend, 5, 5)], "web_search", ctx, query="lobster; rm -rf", count=2)
+    result = await call([search_tool(backend, 5, 5, egress)], "web_search", ctx, query="lobster; rm -rf", count=2)
     assert expected in result.text
     assert "2. " in result.text
     assert "3. " not in result.text
@@ -318,8 +316,8 @@ async def test_search_engines_as_they_answer(
 @pytest.mark.parametrize("status", ["401 Unauthorized", "429 Too Many Requests", "500 Oops"])
 async def test_a_search_engine_that_refuses(tmp_path: Path, site: Site, status: str) -> None:
     site.handler = lambda path, headers: f"HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n".encode()
-    backend, egress = local(backend_for("brave", api_key="k"), site)
-    result = await call([search_tool(egress, backend, 5, 5)], "web_search", context(tmp_path), query="x")
+    backend, egress = local(engine_for("brave", api_key="k"), site)
+    result = await call([search_tool(backend, 5, 5, egress)], "web_search", context(tmp_path), query="x")
     assert result.is_error
     assert status[:3] in result.text
 
@@ -333,17 +331,42 @@ async def test_a_tainted_turn_follows_no_redirect_to_another_host(tmp_path: Path
         egress = Egress(own=frozenset({f"127.0.0.1:{site.port}", f"localhost:{other.port}"}))
         ctx = context(tmp_path, taint=Taint(("mail",) if tainted else ()))
         result = await call(
-            [fetch_tool(egress, FetchSettings())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
+            [fetch_tool(FetchSettings(), egress)], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
         )
         assert ("leads to another host" in result.text) is tainted
         assert (other.asked == []) is tainted
+
+
+@pytest.mark.parametrize("tainted", [False, True])
+async def test_a_search_of_a_tainted_turn_stays_with_its_engine(tmp_path: Path, site: Site, tainted: bool) -> None:
+    async with Site(lambda path, headers: reply(b"{}", "application/json")) as other:
+        site.handler = lambda path, headers: moved(f"http://localhost:{other.port}{path}")
+        backend = engine_for("", base_url=f"http://127.0.0.1:{site.port}/")
+        egress = Egress(own=frozenset({backend.own, f"localhost:{other.port}"}))
+        ctx = context(tmp_path, taint=Taint(("mail",) if tainted else ()))
+        result = await call([search_tool(backend, 5, 5, egress)], "web_search", ctx, query="x")
+        assert ("leads to another host" in result.text) is tainted
+        assert (other.asked == []) is tainted
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_the_links_of_a_page_that_the_owner_named_are_known(tmp_path: Path, site: Site, named: bool) -> None:
+    page = (
+        b"<a href='/a?x=1#y'>a</a><a href=b/c>b</a><a href='//evil.example/'>e</a><a href='https://evil.example/'>e</a>"
+        b"<p hidden><a href=/hidden>h</a></p><a href='http://[bad'>x</a><a href='mailto:a@b'>m</a>"
+    )
+    site.handler = lambda path, headers: reply(page)
+    base = f"http://127.0.0.1:{site.port}"
+    ctx = context(tmp_path, said=f"look at {base}/dir/page, please" if named else "look at that page")
+    await call([fetch_tool(FetchSettings(), own(site))], "web_fetch", ctx, url=f"{base}/dir/page")
+    assert ctx.links == ({f"{base}/a?x=1", f"{base}/dir/b/c"} if named else set())
 
 
 async def test_what_a_server_says_in_an_error_taints_too(tmp_path: Path, site: Site) -> None:
     site.handler = lambda path, headers: reply(b"\0\0", "obey/me")
     ctx = context(tmp_path)
     result = await call(
-        [fetch_tool(own(site), FetchSettings())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
+        [fetch_tool(FetchSettings(), own(site))], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
     )
     assert result.is_error
     assert ctx.taint
@@ -365,7 +388,7 @@ async def test_where_a_server_leads_is_its_word_too(tmp_path: Path, site: Site, 
     site.handler = lambda path, headers: moved(target)
     ctx = context(tmp_path)
     result = await call(
-        [fetch_tool(own(site), FetchSettings())], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
+        [fetch_tool(FetchSettings(), own(site))], "web_fetch", ctx, url=f"http://127.0.0.1:{site.port}/"
     )
     assert result.is_error
     assert "unexpectedly" not in result.text
@@ -393,5 +416,5 @@ def test_no_page_takes_for_ever(piece: str) -> None:
     """The standard library's parser takes minutes for two hundred kilobytes of the first three."""
     for end in ("", ">", "'>\">-->"):
         readable((piece * 100_000)[:100_000] + end)
-    assert backend_for("duckduckgo").parse((piece * 100_000)[:100_000].encode()) == []
+    assert engine_for("duckduckgo").parse((piece * 100_000)[:100_000].encode()) == []
     assert readable("&#" + "9" * 5_000 + ";")[1].startswith("&#9")

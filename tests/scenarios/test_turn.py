@@ -133,7 +133,7 @@ async def test_a_model_that_the_user_chose_is_kept_to(tmp_path: Path) -> None:
     assert reply.status == "error"
 
 
-@pytest.mark.parametrize("kind", [ModelFailure.FORMAT, ModelFailure.REFUSAL])
+@pytest.mark.parametrize("kind", [ModelFailure.REQUEST_TOO_LARGE, ModelFailure.REFUSAL])
 async def test_some_failures_stop_the_chain(tmp_path: Path, kind: ModelFailure) -> None:
     house = House(tmp_path, fails(kind), config=CHAIN)
     async with house.agent() as agent:

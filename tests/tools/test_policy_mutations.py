@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homarus.agent.channelrules import channel_layers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from homarus.agent.channel_rules import channel_layers
 from homarus.config.env import substitute
 from homarus.config.paths import Paths
 from homarus.config.view import Config, Content
 from homarus.core.messages import Trust
 from homarus.core.routes import Route, SessionKey
-from homarus.tools.policy import ALIASES, PROFILES, PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.policy import ALIASES, PROFILES, PatchSwitch, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.registry import every_tool
-from homarus.tools.settings import PatchSwitch
 
 TOOLS = tuple(every_tool().values())
 PATHS = Paths(Path("/home/ann"), Path("/home/ann/.openclaw"), Path("/home/ann/.openclaw/openclaw.json"))

@@ -12,8 +12,8 @@ from homarus.tools.gate import Granted
 from homarus.tools.processes import ProcessManager
 from homarus.tools.registry import MAX_SPEC_CHARS, ToolSettings, build_tools, every_tool, members, spec_chars
 from homarus.tools.services import ToolServices
-from homarus.tools.settings import WebSettings
 from homarus.tools.tool import ToolContext
+from homarus.tools.web import WebSettings
 
 
 class World:

@@ -210,6 +210,8 @@ def test_hostile_text_is_inert():
         "# Heartbeat\n\n## Later",
         "- \n* [ ]\n- [x]\n1.",
         "<!-- a task: x -->",
+        "# H\n<!-- a task:\n- [ ] water\n-->\n\n- <!-- none\nhere -->",
+        "<!-- never ended\n- [ ] water",
         "```\n```",
         "---\na: b\n---\n# H",
     ],
@@ -232,6 +234,6 @@ def test_a_comment_over_several_lines_is_no_task(text, empty):
     assert effectively_empty(text) is empty
 
 
-@pytest.mark.parametrize("text", ["- [ ] water", "#no heading", "look", "- x", "```\nx\n```"])
+@pytest.mark.parametrize("text", ["- [ ] water", "#no heading", "look", "- x", "```\nx\n```", "<!-- a\nb --> look"])
 def test_a_heartbeat_list_with_a_task_is_not(text):
     assert not effectively_empty(text)

@@ -32,10 +32,9 @@ from homarus.prompt.sections.conversation import HEARTBEAT_PROMPT
 from homarus.prompt.sections.home import told_sections
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import SandboxSpec
-from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
 from homarus.skills.discover import SkillRoot
 from homarus.skills.gate import Gate
-from homarus.skills.library import SkillLibrary
+from homarus.skills.library import SkillLibrary, gate_of, machine_facts, roots_of, settings_of
 from homarus.skills.snapshot import Snapshot, Snapshots
 from homarus.storage.cache import BoundedCache
 from homarus.workspace.agents import resolve_workspace

@@ -35,9 +35,8 @@ from homarus.prompt.sections.tooling import told_to
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
 from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.row import SessionEntry
-from homarus.skills.agent import settings_of
-from homarus.skills.env import RunEnv, env_for_run
-from homarus.skills.snapshot import Snapshot
+from homarus.skills.library import settings_of
+from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
 from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.policy import Who
@@ -178,7 +177,7 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
 
     sandbox = home.sandbox(turn.agent_id, turn.session)
     if turn.bounds is None:
-        workspace = home.workspace(turn.agent_id)
+        workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
         return Bounds(

@@ -16,13 +16,12 @@ from homarus.core.routes import SessionKey
 from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
 from homarus.models.settings import AgentModelSettings, ModelsSettings
-from homarus.sandbox.mounts import refusal
 from homarus.sandbox.process import available
-from homarus.sandbox.resolve import Place, resolve
+from homarus.sandbox.resolve import Place, refusal, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
-from homarus.skills.agent import readable_roots
 from homarus.skills.discover import BUNDLED
+from homarus.skills.library import readable_roots
 
 
 def sandbox_for(

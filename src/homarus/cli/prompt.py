@@ -161,9 +161,11 @@ def command(
 
 def _write(out: TextIO, text: str) -> None:
     """Give a file or a pipe the very bytes that a model gets, and a terminal the line end that its next line needs."""
+    from homarus.core.text import printable
+
     raw = getattr(out, "buffer", None)
     if raw is None or out.isatty():
-        out.write(f"{text}\n")
+        out.write(f"{printable(text)}\n")
         return
     out.flush()
     raw.write(text.encode())

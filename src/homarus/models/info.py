@@ -70,17 +70,14 @@ class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def window(self) -> int:
-        """Return how many tokens may be filled."""
         return min(self.context_tokens, self.context_window) if self.context_tokens else self.context_window
 
     @property
     def sees(self) -> bool:
-        """Say whether the model takes images."""
         return "image" in self.input
 
     @property
     def reasons(self) -> bool:
-        """Say whether the model has thinking levels."""
         return any(level != "off" for level in self.levels)
 
 
@@ -96,6 +93,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     quirks: Quirks = Quirks()
     idle_timeout: float = 120.0
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return what must not be shown, whoever says it."""
+        return (self.key, *(value for _, value in self.headers))
 
     def __repr__(self) -> str:
         return f"Endpoint({self.provider})"

@@ -30,7 +30,6 @@ class Gate(Protocol):
 
     def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[None]:
         """Admit one call, exactly as it will run."""
-        ...
 
 
 class BeforeCall(Protocol):
@@ -38,7 +37,6 @@ class BeforeCall(Protocol):
 
     def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[dict[str, Any]]:
         """Return the arguments that the call shall have."""
-        ...
 
 
 class Toolbox(Struct, frozen=True):
@@ -49,7 +47,7 @@ class Toolbox(Struct, frozen=True):
     before: tuple[BeforeCall, ...] = ()
 
     def find(self, name: str) -> Tool | None:
-        """Return a tool by its name, or by a name that another school gives it."""
+        """Return a tool by its name, or by the name that another program gives it."""
         found = self.tools.get(name)
         if found is None:
             plain = name.strip().lower()

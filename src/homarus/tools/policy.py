@@ -33,7 +33,7 @@ PROFILES: dict[str, tuple[str, ...]] = {
     "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status"),
     "full": ("*",),
 }
-# What other schools call a tool of ours: in a rule as in a call.
+# What other programs call a tool of ours, in a rule and in a call.
 ALIASES = {
     **dict.fromkeys(("bash", "shell"), "exec"),
     **dict.fromkeys(("read_file", "readfile"), "read"),
@@ -90,8 +90,42 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
 
     @property
     def rules(self) -> Rules:
-        """Return the rules of this scope itself."""
         return Rules(self.profile, self.allow, self.also_allow, self.deny)
+
+
+class PatchSettings(Struct, frozen=True, rename="camel"):
+    """`tools.exec.applyPatch` in its long form."""
+
+    enabled: bool = True
+    workspace_only: bool = True
+    allow_models: tuple[str, ...] = ()
+
+    @classmethod
+    def disabled(cls) -> PatchSettings:
+        """A block that cannot be read must not open anything."""
+        return cls(enabled=False)
+
+
+class PatchSwitch(Struct, frozen=True, rename="camel"):
+    """What `tools.exec`, of everyone or of one agent, says about apply_patch."""
+
+    apply_patch: bool | PatchSettings = True
+
+    @classmethod
+    def disabled(cls) -> PatchSwitch:
+        """A block that cannot be read must not open anything."""
+        return cls(apply_patch=False)
+
+    @property
+    def settings(self) -> PatchSettings:
+        given = self.apply_patch
+        return PatchSettings(enabled=given) if isinstance(given, bool) else given
+
+    def admits(self, provider: str, model: str) -> bool:
+        """Say whether a model has apply_patch: a list of models leaves it to those alone."""
+        named = {name.strip().lower() for name in self.settings.allow_models}
+        known = {model.lower(), f"{provider}/{model}".lower()}
+        return self.settings.enabled and (not named or bool(named & known))
 
 
 class Layer(Struct, frozen=True):
@@ -216,7 +250,7 @@ def _matching(patterns: Iterable[str], offered: Mapping[str, Tool]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the word of a rule as names are compared: letters of any width and case, and a name of another school, are ours."""
+    """Return a word of a rule as names are compared: in any case and width of letters, and by the name of another program."""
     item = text if text.isascii() else normalize("NFKC", text)
     item = "".join(item.split()).lower()
     return ALIASES.get(item, item)

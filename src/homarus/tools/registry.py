@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.later import later, made_later
 from homarus.core.tools import ToolSpec
 from homarus.tools.actions import cron_tool, gateway_tool, image_tool, message_tool
 from homarus.tools.edit import edit_tool
@@ -27,18 +26,11 @@ from homarus.tools.processes import ProcessSettings
 from homarus.tools.search import search_tools
 from homarus.tools.services import ToolServices
 from homarus.tools.sessions import child_tools, sessions_tools
-from homarus.tools.settings import WebSettings
 from homarus.tools.tool import Tool
-from homarus.tools.web import fetch_tool, search_tool
+from homarus.tools.web import WebSettings, engine_for, fetch_tool, search_tool
 
 if TYPE_CHECKING:
     from homarus.memory.toolset import Citations
-    from homarus.net import egress as fetching
-    from homarus.tools import searching
-else:
-    fetching = later("homarus.net.egress")
-    searching = later("homarus.tools.searching")
-
 
 MAX_SPEC_CHARS = 9_500
 # What a call is checked against and no prompt is charged for: who calls it wrong is told then.
@@ -65,14 +57,17 @@ def build_tools(services: ToolServices, settings: ToolSettings | None = None) ->
     tools.append(patch_tool(replace(reach, workspace_only=reach.workspace_only or chosen.patch_workspace_only)))
     if given.processes is not None and given.grants is not None:
         tools += exec_tools(given.processes, given.grants, given.env, chosen.processes)
-    tools += _web(chosen)
+    search, fetch = chosen.web.search, chosen.web.fetch
+    if search.enabled:
+        engine = engine_for(search.provider, api_key=chosen.search_key, base_url=search.base_url)
+        tools.append(search_tool(engine, search.max_results, search.timeout_seconds))
+    tools += [fetch_tool(fetch)] if fetch.enabled else []
     tools += [cron_tool(given.scheduler)] if given.scheduler else []
     tools += [message_tool(given.sender)] if given.sender else []
     tools += [gateway_tool(given.gateway)] if given.gateway else []
     tools += sessions_tools(given.sessions, given.sessions_send, given.status)
     tools += child_tools(given.spawner) if given.spawner else []
-    if given.vision:
-        tools.append(image_tool(given.vision, reach, made_later(_egress) if chosen.web.fetch.enabled else None))
+    tools += [image_tool(given.vision, reach, web=fetch.enabled)] if given.vision else []
     if given.memory_of:
         view = given.sessions
         tools += memory_tools(
@@ -99,7 +94,6 @@ def every_tool() -> Mapping[str, Tool]:
 
 
 def members(group: str) -> frozenset[str]:
-    """Return the names of all tools of a group."""
     return frozenset(name for name, tool in every_tool().items() if tool.group == group)
 
 
@@ -109,24 +103,6 @@ def spec_chars(specs: Iterable[ToolSpec]) -> int:
         len(msgspec.json.encode({"name": s.name, "description": s.description, "parameters": s.parameters}))
         for s in specs
     )
-
-
-def _egress() -> fetching.Egress:
-    return fetching.Egress()
-
-
-def _web(settings: ToolSettings) -> list[Tool]:
-    tools = []
-    search, fetch = settings.web.search, settings.web.fetch
-    if search.enabled:
-        backend = made_later(
-            lambda: searching.backend_for(search.provider, api_key=settings.search_key, base_url=search.base_url)
-        )
-        egress = made_later(lambda: fetching.Egress(own=frozenset({backend.own} if backend.own else ())))
-        tools.append(search_tool(egress, backend, search.max_results, search.timeout_seconds))
-    if fetch.enabled:
-        tools.append(fetch_tool(made_later(_egress), fetch))
-    return tools
 
 
 def _ordered(tools: list[Tool]) -> tuple[Tool, ...]:

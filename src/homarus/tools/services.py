@@ -24,21 +24,17 @@ class SessionsView(Protocol):
 
     async def rows(self, context: ToolContext, query: Json) -> list[Json]:
         """Return rows, newest first: key, kind, label, updatedAt and the like."""
-        ...
 
     async def history(
         self, context: ToolContext, session_key: str, limit: int, offset: int, *, tools: bool
     ) -> list[Json]:
         """Return messages (role, text, timestamp), oldest first; raises `Denied` for what the caller may not see."""
-        ...
 
     async def search(self, context: ToolContext, query: str, limit: int) -> list[Json]:
         """Return places in conversations: session key, role, text, timestamp."""
-        ...
 
     def is_tainted_id(self, agent_id: str, session_id: str) -> bool:
         """Say whether words that nobody trusted wrote may be in a transcript."""
-        ...
 
 
 class SessionsSend(Protocol):
@@ -46,7 +42,6 @@ class SessionsSend(Protocol):
 
     async def send(self, context: ToolContext, target: Json, message: str, timeout_seconds: float) -> Json:
         """Deliver a message; with a timeout, wait for the reply. Returns status and, where there is one, reply."""
-        ...
 
 
 class Spawner(Protocol):
@@ -54,15 +49,12 @@ class Spawner(Protocol):
 
     async def spawn(self, context: ToolContext, order: Json) -> Json:
         """Start a child and return at once: status, runId, childSessionKey."""
-        ...
 
     async def manage(self, context: ToolContext, action: str, target: str, message: str) -> Json:
         """List, cancel or look at the caller's own children."""
-        ...
 
     def waiting(self, context: ToolContext) -> int:
         """Return how many of the caller's children have not reported yet."""
-        ...
 
 
 class StatusSource(Protocol):
@@ -70,11 +62,9 @@ class StatusSource(Protocol):
 
     async def status(self, context: ToolContext, session_key: str, model: str) -> str:
         """Return a status card; a model other than nothing is set for the session first."""
-        ...
 
     async def agents(self, context: ToolContext) -> list[Json]:
         """Return the agents that the caller may start children for."""
-        ...
 
 
 class Sender(Protocol):
@@ -82,7 +72,6 @@ class Sender(Protocol):
 
     async def act(self, context: ToolContext, arguments: Json) -> Json:
         """Send, reply, react or whatever the channel offers; returns what the channel said."""
-        ...
 
 
 class Scheduler(Protocol):
@@ -90,7 +79,6 @@ class Scheduler(Protocol):
 
     async def act(self, context: ToolContext, action: str, job_id: str, job: Json) -> Json:
         """List, add, change, remove or run jobs."""
-        ...
 
 
 class GatewayControl(Protocol):
@@ -98,7 +86,6 @@ class GatewayControl(Protocol):
 
     async def act(self, context: ToolContext, action: str, arguments: Json) -> Json:
         """Show or patch the configuration, or restart."""
-        ...
 
 
 class VisionBackend(Protocol):
@@ -106,11 +93,9 @@ class VisionBackend(Protocol):
 
     def can_look(self, agent_id: str) -> bool:
         """Say whether an agent has one; without it the image tool does not exist for the agent."""
-        ...
 
     async def look(self, context: ToolContext, data: bytes, mime_type: str, prompt: str) -> str:
         """Return what is in an image."""
-        ...
 
 
 class ToolServices(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from homarus.core.errors import ToolError
+from homarus.core.redact import redacted
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, said
+from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, allowing, said
 
 if TYPE_CHECKING:
     from homarus.tools.services import SessionsSend, SessionsView, Spawner, StatusSource
@@ -37,11 +38,6 @@ def _spec(
     if required:
         parameters["required"] = list(required)
     return ToolSpec(name, description, parameters, summary, order)
-
-
-def _with(spec: ToolSpec, **more: dict[str, Any]) -> dict[str, Any]:
-    """Return what may be said besides: few ask for it, and the others are not charged for it with every turn."""
-    return {**spec.parameters, "properties": {**spec.parameters["properties"], **more}}
 
 
 AGENTS = _spec(180, "agents_list", "list agents", "List agents that sessions_spawn can use.")
@@ -122,7 +118,6 @@ STATUS = _spec(
 
 
 def sessions_tools(view: SessionsView | None, send: SessionsSend | None, status: StatusSource | None) -> list[Tool]:
-    """Return the tools whose contracts are filled."""
     aliases = {"session_key": "sessionKey", "key": "sessionKey", "agent_id": "agentId", "timeout": "timeoutSeconds"}
 
     def tool(spec: ToolSpec, run: RunTool, risk: Risk = Risk.READ, **facts: Any) -> Tool:
@@ -133,7 +128,7 @@ def sessions_tools(view: SessionsView | None, send: SessionsSend | None, status:
         tools.append(tool(AGENTS, _agents(status), group="agents", children="none"))
         tools.append(tool(STATUS, _status(status), children="none"))
     if view:
-        tools.append(tool(LIST, _list(view), children="parents", schema=_with(LIST, archived=_FLAG)))
+        tools.append(tool(LIST, _list(view), children="parents", schema=allowing(LIST, archived=_FLAG)))
         tools.append(tool(HISTORY, _history(view), children="parents"))
         tools.append(tool(FIND, _find(view), children="parents"))
     if send:
@@ -148,7 +143,7 @@ def child_tools(spawner: Spawner) -> list[Tool]:
     def tool(spec: ToolSpec, run: RunTool, risk: Risk, **facts: Any) -> Tool:
         return Tool(spec=spec, risk=risk, run=run, group="sessions", aliases=aliases, children="parents", **facts)
 
-    spawn = _with(
+    spawn = allowing(
         SPAWN,
         taskName=_TEXT,
         thinking=_TEXT,
@@ -157,10 +152,10 @@ def child_tools(spawner: Spawner) -> list[Tool]:
         sandbox=_one_of("inherit", "require"),
         thread=_FLAG,
     )
-    wait = _with(YIELD, acknowledgment=_TEXT)
+    wait = allowing(YIELD, acknowledgment=_TEXT)
     return [
         tool(SPAWN, _spawn(spawner), Risk.EXEC, schema=spawn),
-        tool(SUBAGENTS, _manage(spawner), Risk.READ, schema=_with(SUBAGENTS, action=_one_of(*_ACTIONS, "kill"))),
+        tool(SUBAGENTS, _manage(spawner), Risk.READ, schema=allowing(SUBAGENTS, action=_one_of(*_ACTIONS, "kill"))),
         tool(YIELD, _yield(spawner), Risk.READ, schema=wait, sequential=True, ends_turn=True),
     ]
 
@@ -262,10 +257,8 @@ def _within(arguments: dict[str, Any], name: str, default: int, most: int) -> in
 
 def _shown(value: Any) -> Any:
     """Return what may be shown of a row, however deep: no secrets, images and signatures, its texts cut."""
-    from homarus.memory import redact
-
     if isinstance(value, str):
-        text = "\n".join(redact.redact_lines(value.split("\n")))
+        text = redacted(value)
         return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} […]"
     if isinstance(value, dict):
         return {key: _shown(inner) for key, inner in value.items() if key not in _HIDDEN}

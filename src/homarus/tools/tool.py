@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids
@@ -16,7 +16,7 @@ from homarus.core.messages import Part, Text, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import Risk, ToolSpec
 from homarus.sandbox.spec import SandboxSpec
-from homarus.tools.wish import ExecWish
+from homarus.tools.exec_settings import ExecRequest
 
 
 class ToolOutput(Struct, frozen=True):
@@ -28,8 +28,12 @@ class ToolOutput(Struct, frozen=True):
 
 
 def said(text: str, *, is_error: bool = False, **details: Any) -> ToolOutput:
-    """Return an output of one text."""
     return ToolOutput((Text(text),), details or None, is_error)
+
+
+def allowing(spec: ToolSpec, **more: dict[str, Any]) -> dict[str, Any]:
+    """Return what a call may say besides: few models do, and the others are not charged for it with every turn."""
+    return {**spec.parameters, "properties": {**spec.parameters["properties"], **more}}
 
 
 class Taint:
@@ -52,7 +56,6 @@ class Taint:
         return tuple(self._sources)
 
     def add(self, source: str) -> None:
-        """Note that untrusted text entered the turn."""
         if source not in self._sources and len(self._sources) < 50:
             self._sources.append(source)
             if self._told is not None:
@@ -95,12 +98,14 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     # Whether a command may go on after its call: only where the process tool is there to look after it.
     background: bool = True
     # What the session asks for its commands, as far as policy grants it.
-    wish: ExecWish = ExecWish()
+    wish: ExecRequest = ExecRequest()
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()
-    # What the owner has said to begin this turn. Nothing where anybody or anything else speaks: what they name, nobody chose.
+    # What the owner wrote to begin this turn; empty where anybody or anything else began it.
     said: str = ""
+    # The links of pages that the owner named there: they may be followed, as they stand, also after untrusted text was read.
+    links: set[str] = field(default_factory=set)
 
     @property
     def shared(self) -> bool:
@@ -116,9 +121,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 class RunTool(Protocol):
     """Does the work of one call. It may raise `ToolError`, `Denied` or `Cancelled`; anything else is a bug of ours."""
 
-    def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[ToolOutput]:
-        """Run one call whose arguments fit the schema."""
-        ...
+    def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[ToolOutput]: ...
 
 
 class Tool(Struct, frozen=True, kw_only=True, dict=True):
@@ -133,7 +136,7 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     group: str
     # What arguments are checked against, where that says more than the model is told.
     schema: dict[str, Any] | None = None
-    # Names under which models of other schools know an argument.
+    # Argument names that other programs use, and so their models.
     aliases: dict[str, str] = {}
     # Never beside another call of its batch.
     sequential: bool = False
@@ -150,7 +153,6 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def name(self) -> str:
-        """Return the name that the model calls."""
         return self.spec.name
 
     @cached_property

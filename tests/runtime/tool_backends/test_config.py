@@ -68,6 +68,19 @@ async def test_a_change_is_made_when_the_owner_says_so(tmp_path: Path) -> None:
     assert written(house)["models"]["providers"]["x"]["apiKey"] == SECRET
 
 
+async def test_the_whole_configuration_is_replaced_and_keeps_what_it_hid(tmp_path: Path) -> None:
+    house = House(tmp_path, config={**CONFIG, "tools": {"deny": ["exec"], "alsoAllow": ["read"]}})
+    shown = json.loads((await act(house, action="config.get")).text)
+    wanted = {**shown["value"], "tools": {"deny": ["write"]}}
+    del wanted["env"]
+    raw = json.dumps(wanted)
+    result = await act(house, "once", action="config.apply", raw=raw, baseHash=shown["hash"])
+    assert not result.is_error, result.text
+    assert written(house)["tools"] == {"deny": ["write"]}
+    assert "env" not in written(house)
+    assert written(house)["models"]["providers"]["x"]["apiKey"] == SECRET
+
+
 @pytest.mark.parametrize(
     ("arguments", "answer", "trust", "expected"),
     [
@@ -79,7 +92,13 @@ async def test_a_change_is_made_when_the_owner_says_so(tmp_path: Path) -> None:
         ({"action": "restart"}, "once", Trust.OWNER, "nothing here can restart"),
         ({"action": "config.get"}, "", Trust.PAIRED, "there is no tool"),
         ({"action": "config.get"}, "", Trust.EXTERNAL, "there is no tool"),
-        ({"action": "config.apply", "patch": {}}, "once", Trust.OWNER, "must be one of"),
+        ({"action": "config.apply", "patch": {}}, "once", Trust.OWNER, "needs raw"),
+        ({"action": "config.apply", "raw": "{"}, "once", Trust.OWNER, "raw:1"),
+        ({"action": "config.apply", "raw": "[]"}, "once", Trust.OWNER, "holds no object"),
+        ({"action": "config.apply", "raw": "{}", "baseHash": "0"}, "once", Trust.OWNER, "has changed"),
+        ({"action": "config.apply", "raw": "{}"}, "", Trust.OWNER, "nobody is here"),
+        ({"action": "update.run"}, "", Trust.OWNER, "nobody is here"),
+        ({"action": "update.run"}, "once", Trust.OWNER, "package manager"),
     ],
 )  # fmt: skip
 async def test_what_is_not_done(

@@ -9,6 +9,7 @@ from homarus.core.text import fence
 from homarus.prompt.escape import inline, seal
 from homarus.prompt.facts import StableFacts
 from homarus.prompt.section import Section, Tier
+from homarus.sandbox.spec import Access
 from homarus.workspace.inject import ContextFile
 
 _RITUAL = {
@@ -35,13 +36,21 @@ _HOME_FILES = {
 
 
 def _access(facts: StableFacts) -> str:
-    return facts.sandbox.access.value if facts.sandbox else "rw"
+    return facts.sandbox.home_access.value if facts.sandbox else "rw"
 
 
 def workspace(facts: StableFacts) -> str:
     """Name the working directory; two roots, where commands run somewhere else than the agent lives."""
     home, cwd = inline(facts.workspace), inline(facts.cwd)
-    if cwd and cwd != home:
+    box = facts.sandbox
+    if box is not None and box.instead_of:
+        seen = "can only be read" if box.home_access is Access.RO else "cannot be seen from here"
+        lines = [
+            f"Working directory: {inline(box.workspace)}",
+            f"Agent home: {home}, which {seen}.",
+            "Relative paths start at the working directory; keep files there.",
+        ]
+    elif cwd and cwd != home:
         lines = [
             f"Working directory: {cwd}",
             f"Agent home: {home}",
@@ -61,17 +70,21 @@ def sandbox(facts: StableFacts) -> str:
     if box.refused:
         return f"## Sandbox\nIn this run no command starts and no file can be touched: {inline(box.refused)}"
     lines = ["## Sandbox", f"Commands run in a sandbox ({box.backend.value}), not on the host."]
-    if box.workspace and inline(box.workspace) != inline(facts.workspace):
+    if box.workspace and not box.instead_of and inline(box.workspace) != inline(facts.workspace):
         lines.append(f"To them the workspace is {inline(box.workspace)}; file tools take the path above.")
-    if _ACCESS[box.access]:
-        lines.append(_ACCESS[box.access])
+    if _ACCESS[box.home_access]:
+        lines.append(_ACCESS[box.home_access])
     lines.append("It has network access." if box.network else "It has no network.")
     lines.append(
         "The user may let a command run on the host (`elevated`): ask, never assume."
         if facts.elevated
         else "Nothing can leave it: if a task needs the host, say so."
     )
-    lines += [f"- Also visible: {inline(mount.path)} ({'rw' if mount.writable else 'ro'})" for mount in box.mounts]
+    lines += [
+        f"- Also visible: {inline(mount.path)} ({'rw' if mount.writable else 'ro'})"
+        for mount in box.mounts
+        if mount.path != box.instead_of
+    ]
     return "\n".join(lines)
 
 
