@@ -161,13 +161,15 @@ def _at(node: Node, path: KeyPath) -> Node:
     return node
 
 
-def _grow(node: Node, into: Any) -> None:
+def _grow(node: Node, into: Any, above: tuple[Any, ...] = ()) -> None:
     for field in msgspec.structs.fields(into):
         child = _at(node, (field.encode_name,))
         shapes = list(_structs(field.type))
         child.free = child.free or not shapes
         for shape, named in shapes:
-            _grow(_at(child, ("*",)) if named else child, shape)
+            # A class may hold one of its own kind, as the price of long requests does: one level of it is known.
+            if above.count(shape) < 2:
+                _grow(_at(child, ("*",)) if named else child, shape, (*above, shape))
 
 
 def _structs(into: Any, *, named: bool = False) -> Iterator[tuple[Any, bool]]:
