@@ -243,10 +243,10 @@ async def test_memory_switched_off_leaves_no_tool_and_no_advice(tmp_path):
 async def test_long_term_memory_is_told_to_the_owner_alone(tmp_path, trust):
     house = House(tmp_path)
     house.workspace.mkdir(parents=True)
-    (house.workspace / "MEMORY.md").write_text("The safe opens with 4711.\n")
+    (house.workspace / "MEMORY.md").write_text("The safe opens with sesame.\n")
     async with house.agent("agent:main:telegram:direct:42") as agent:
         await agent.ask("hello", trust=trust)
         await agent.ask("hello again")
     first, second = (request.system.text for request in house.model.requests)
-    assert ("4711" in first) == (trust is Trust.OWNER)
-    assert "4711" in second
+    assert ("opens with sesame" in first) == (trust is Trust.OWNER)
+    assert "opens with sesame" in second

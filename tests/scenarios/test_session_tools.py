@@ -289,6 +289,13 @@ async def test_a_status_card_with_the_time_and_the_model_of_the_session(tmp_path
         assert result.is_error
 
 
+@pytest.mark.parametrize(("wanted", "shown"), [("12", "12:00 PM"), ("24", "12:00 (UTC)"), (12, "12:00 PM")])
+async def test_the_clock_of_a_status_card_as_the_user_writes_it(tmp_path: Path, wanted: Any, shown: str) -> None:
+    async with await talk(House(tmp_path, config={"agents": {"defaults": {"timeFormat": wanted}}}), "main") as agent:
+        text, _ = await called(agent.client.runtime, MAIN, "session_status")
+    assert f"Friday, 2026-05-01 {shown}" in text
+
+
 async def test_the_agents_that_children_may_be_started_for(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.scenarios.family import Family, Scene, spawn
 from tests.scenarios.home import House
+from tests.scenarios.script import Line
 
 from homarus.cli.app import App
 from homarus.cli.main import run
@@ -118,3 +120,39 @@ async def test_a_row_says_how_full_the_window_was(tmp_path: Path) -> None:
     row = house.row()
     assert row["totalTokens"] == row["inputTokens"] + row["cacheRead"] + row["cacheWrite"] > 0
     assert row["totalTokensFresh"] is True
+
+
+async def test_the_shown_prompt_of_a_child_is_the_one_it_was_sent(tmp_path: Path) -> None:
+    def rule(scene: Scene) -> Line | str:
+        if scene.task:
+            return "done"
+        return "started" if scene.results else Line("", (spawn("count the boats"),))
+
+    family = Family(tmp_path, rule)
+    async with family.open() as agent:
+        await agent.ask("go")
+        await agent.client.runtime.children.gone(20)
+    (sent,) = family.cast.asked("count the boats")
+    (key,) = [key for key in family.rows() if ":subagent:" in key]
+    shown = prompt_of(App(env=family.env), mode=None, session_key=key, agent_id=None)
+    assert "## Subagent Context" in sent.request.system.text
+    assert shown.composed.request.tools == sent.request.tools
+    assert shown.composed.prompt.system == sent.request.system
+
+
+async def test_a_standing_instruction_is_shown_with_the_next_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house = House(tmp_path)
+    for name, value in house.env.items():
+        monkeypatch.setenv(name, value)
+    async with house.agent() as agent:
+        await agent.ask("hello")
+        await agent.ask("/pin Never sail at night.")
+    assert run(["prompt", "--turn"]) == 0
+    shown = capsys.readouterr().out
+    async with house.agent() as agent:
+        await agent.ask("again")
+    context = house.model.requests[-1].messages[-1].context
+    assert "- Never sail at night." in context
+    assert "- Never sail at night." in shown

@@ -227,7 +227,7 @@ def test_a_heartbeat_list_without_a_task_is_empty(text):
         ("<!-- one line -->\n", True),
         ("# Heartbeat\n<!-- Write tasks here,\none a line:\n- water the plants\n-->\n", True),
         ("<!--\nnote\n-->\n- water the plants", False),
-        ("<!-- never closed\n- water the plants", False),
+        ("<!-- never closed\n- water the plants", True),
     ],
 )
 def test_a_comment_over_several_lines_is_no_task(text, empty):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from homarus.agent.open_session import workspace_places
 from homarus.config.paths import expand
+from homarus.config.settings import HeartbeatSettings
 from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.messages import Trust
@@ -353,11 +354,11 @@ def _model_name(setting: Any) -> str:
 
 def _heartbeat_prompt(agent: AgentConfig) -> str:
     """Return what a poll says, where polls are switched on: an empty block is no order, and an interval of 0 ends them."""
-    named = agent.get("heartbeat.prompt")
-    every = agent.get("heartbeat.every", "30m" if named else "")
+    heartbeat = agent.block("heartbeat", HeartbeatSettings)
+    every = "30m" if heartbeat.every == "" and heartbeat.prompt else heartbeat.every
     if not agent.default or not str(every).strip("0 mhsd"):
         return ""
-    return named.strip() if isinstance(named, str) and named.strip() else HEARTBEAT_PROMPT
+    return heartbeat.prompt.strip() or HEARTBEAT_PROMPT
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -20,13 +20,12 @@ from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, StorageError
 from homarus.core.messages import Assistant, User
 from homarus.core.routes import SessionKey
-from homarus.prompt.carrier import said_in
+from homarus.prompt.carrier import said_in_view
 from homarus.sessions import taint as tainting
 from homarus.sessions.entry import Compaction, Custom, Entry, MessageEntry, Reset
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.store import SessionStore
-from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.bootstrap import MARKER
@@ -91,8 +90,7 @@ class OpenSession:
         boundary = self.writer.boundary
         mark = boundary.id if boundary else None
         if self._said is None or mark != self._boundary:
-            fresh = project(View(None, (), self.writer.view.after))
-            self._said = said_in(message.context for message in fresh if isinstance(message, User) and message.context)
+            self._said = said_in_view(self.writer.view)
             self._boundary = mark
         return self._said
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
@@ -13,7 +14,10 @@ from homarus.cli.options import json_option, pass_app
 if TYPE_CHECKING:
     from homarus.agent.compose import ComposedPrompt, Composer
     from homarus.agent.session_state import SessionState
+    from homarus.config.view import Config
+    from homarus.core.clock import Clock
     from homarus.core.routes import SessionKey
+    from homarus.subagents.child import ChildRun
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,8 +54,10 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     from homarus.agent.toolkit import tool_specs
     from homarus.core.errors import ConfigError, Denied, StorageError
     from homarus.core.messages import Trust
+    from homarus.prompt.facts import SessionFacts
     from homarus.prompt.section import Mode
     from homarus.prompt.sections.tooling import in_order, told_to
+    from homarus.subagents.child import child_rules
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
@@ -73,20 +79,43 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
     window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
+    child = _child(config, app.clock, session)
+    specs = in_order(tool_specs(config, session.agent_id, depth=child.depth if child else int(session.is_subagent)))
+    if child is not None:
+        specs = tuple(spec for spec in specs if spec.name in child.tools)
+        sandbox = child.sandbox.narrow(sandbox) if sandbox is not None else child.sandbox
     request = PromptRequest(
         session=session,
         mode=Mode(mode) if mode else None,
         window=window,
-        tools=told_to(window, in_order(tool_specs(config, session.agent_id))) if mode != "none" else (),
+        tools=told_to(window, specs) if mode != "none" else (),
         skills=composer.skills_for(session.agent_id, past.skills),
         sandbox=sandbox,
         trust=Trust.OWNER,
         chat_type="direct",
         turn=past.turn,
+        session_facts=SessionFacts(extra=child_rules(child)) if child else SessionFacts(),
+        workspace=Path(child.cwd) if child and child.own_folder else None,
         session_id=past.session_id,
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)
+
+
+def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None:
+    """Return how a sub-agent's session was ordered; None for any other session, and where nobody knows it any more."""
+    from homarus.core.clock import SystemIds
+    from homarus.core.routes import SessionKey
+    from homarus.sessions.store import SessionStore
+    from homarus.subagents.book import ChildBooks
+
+    info = None
+    if session.is_subagent:
+        info = SessionStore.of(config, session.agent_id, clock=clock, ids=SystemIds()).find(session)
+    if info is None or not info.entry.spawned_by:
+        return None
+    book = ChildBooks(config.paths.own_dir / "children").look(SessionKey.parse(info.entry.spawned_by))
+    return next((kept.run for kept in reversed(list(book)) if kept.run.child == str(session)), None)
 
 
 def _session(app: App, session_key: str | None, agent_id: str | None) -> SessionKey:

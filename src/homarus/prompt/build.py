@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.core.prompt import SystemPrompt
-from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFacts
+from homarus.prompt.facts import PromptFacts, StableFacts
 from homarus.prompt.section import Mode, Section, Tier
 from homarus.prompt.sections import conduct, conversation, home, knowledge, tooling
 from homarus.storage.cache import BoundedCache
@@ -24,71 +24,60 @@ _ANY, _MOST, _BOTH = frozenset({_F, _M, _L, _N}), frozenset({_F, _M, _L}), froze
 _FULL, _LEAN, _MINIMAL = frozenset({_F}), frozenset({_F, _L}), frozenset({_M})
 
 
-class StableRow(Struct, frozen=True):
-    """A row of the order table above the boundary: it sees stable facts and nothing else."""
+class Row(Struct, frozen=True):
+    """A section of the order table. `render` is handed the facts of its tier and, below the boundary, the stable ones first.
+
+    With `once` a section of the newest user turn speaks of that turn alone.
+    """
 
     name: str
     modes: frozenset[Mode]
-    render: Callable[[StableFacts], str]
-
-
-class SessionRow(Struct, frozen=True):
-    name: str
-    modes: frozenset[Mode]
-    render: Callable[[StableFacts, SessionFacts], str]
-
-
-class TurnRow(Struct, frozen=True):
-    """A row that rides on the newest user turn; with `once` it speaks of that turn alone."""
-
-    name: str
-    modes: frozenset[Mode]
-    render: Callable[[StableFacts, TurnFacts], str]
+    render: Callable[..., str]
     once: bool = False
 
 
 STABLE = (
-    StableRow("Identity", _ANY, conduct.identity),
-    StableRow("Tooling", _BOTH, tooling.tooling),
-    StableRow("Tool Call Style", _BOTH, conduct.tool_style),
-    StableRow("Execution Bias", _FULL, conduct.execution_bias),
-    StableRow("Provider", _ANY, conduct.provider_prefix),
-    StableRow("Safety", _MOST, conduct.safety),
-    StableRow("Runtime Context", _MOST, conduct.runtime_context),
-    StableRow("Command Line", _BOTH, tooling.command_line),
-    StableRow("Skills", _FULL, knowledge.skills),
-    StableRow("Skills", _MINIMAL, knowledge.minimal_skills),
-    StableRow("Memory Recall", _FULL, knowledge.memory),
-    StableRow("Self-Update", _FULL, tooling.self_update),
-    StableRow("Model Aliases", _FULL, knowledge.aliases),
-    StableRow("Workspace", _MOST, home.workspace),
-    StableRow("Documentation", _FULL, knowledge.documentation),
-    StableRow("Sandbox", _MOST, home.sandbox),
-    StableRow("First Run", _LEAN, home.ritual),
-    StableRow("Partial Files", _LEAN, home.truncation),
-    StableRow("Workspace Files", _BOTH, home.files_note),
-    StableRow("Reasoning Format", _MOST, conduct.reasoning_format),
-    StableRow("Project Context", _MOST, home.project_context),
+    Row("Identity", _ANY, conduct.identity),
+    Row("Tooling", _BOTH, tooling.tooling),
+    Row("Tool Call Style", _BOTH, conduct.tool_style),
+    Row("Execution Bias", _FULL, conduct.execution_bias),
+    Row("Provider", _ANY, conduct.provider_prefix),
+    Row("Safety", _MOST, conduct.safety),
+    Row("Runtime Context", _MOST, conduct.runtime_context),
+    Row("Command Line", _BOTH, tooling.command_line),
+    Row("Skills", _FULL, knowledge.skills),
+    Row("Skills", _MINIMAL, knowledge.minimal_skills),
+    Row("Memory Recall", _FULL, knowledge.memory),
+    Row("Self-Update", _FULL, tooling.self_update),
+    Row("Model Aliases", _FULL, knowledge.aliases),
+    Row("Workspace", _MOST, home.workspace),
+    Row("Documentation", _FULL, knowledge.documentation),
+    Row("Sandbox", _MOST, home.sandbox),
+    Row("First Run", _LEAN, home.ritual),
+    Row("Partial Files", _LEAN, home.truncation),
+    Row("Workspace Files", _BOTH, home.files_note),
+    Row("Reasoning Format", _MOST, conduct.reasoning_format),
+    Row("Project Context", _MOST, home.project_context),
 )
 SESSION = (
-    SessionRow("Context Engine", _ANY, conversation.engine_addition),
-    SessionRow("Messaging", _FULL, conversation.messaging),
-    SessionRow("Voice", _FULL, conversation.voice),
-    SessionRow("Group Chat Context", _LEAN, conversation.group_context),
-    SessionRow("Subagent Context", _MINIMAL, conversation.subagent_context),
+    Row("Context Engine", _ANY, conversation.engine_addition),
+    Row("Messaging", _FULL, conversation.messaging),
+    Row("Voice", _FULL, conversation.voice),
+    Row("Group Chat Context", _LEAN, conversation.group_context),
+    Row("Subagent Context", _MINIMAL, conversation.subagent_context),
 )
 TURN = (
-    TurnRow("HEARTBEAT.md", _MOST, conversation.heartbeat_file),
-    TurnRow("Date", _MOST, conversation.date),
-    TurnRow("Memory Search Results", _LEAN, conversation.recall, once=True),
-    TurnRow("Output Directives", _LEAN, conversation.output_directives),
-    TurnRow("Silent Replies", _LEAN, conversation.silent_replies),
-    TurnRow("Authorized Senders", _FULL, conversation.senders),
-    TurnRow("Reactions", _FULL, conversation.reactions),
-    TurnRow("Heartbeats", _LEAN, conversation.heartbeats),
-    TurnRow("Model Notes", _ANY, conversation.provider_suffix),
-    TurnRow("Runtime", _BOTH, conversation.runtime_line),
-    TurnRow("Levels", _BOTH, conversation.levels),
+    Row("HEARTBEAT.md", _MOST, conversation.heartbeat_file),
+    Row("Date", _MOST, conversation.date),
+    Row("Memory Search Results", _LEAN, conversation.recall, once=True),
+    Row("Output Directives", _LEAN, conversation.output_directives),
+    Row("Silent Replies", _LEAN, conversation.silent_replies),
+    Row("Authorized Senders", _FULL, conversation.senders),
+    Row("Reactions", _FULL, conversation.reactions),
+    Row("Heartbeats", _LEAN, conversation.heartbeats),
+    Row("Model Notes", _ANY, conversation.provider_suffix),
+    Row("Runtime", _BOTH, conversation.runtime_line),
+    Row("Levels", _BOTH, conversation.levels),
 )
 
 

@@ -26,7 +26,7 @@ _TRAILING = late(r"[ \t]+(?=\n)")
 _BLANKS = late(r"\n{3,}")
 _TOOLS_HEADING = late(r"^##[ \t]+tools\b", re.IGNORECASE | re.MULTILINE)
 _NOTHING = late(r"#{1,6}(?:[ \t].*)?|[-*+](?:[ \t]+\[[ xX]?\])?|\d+[.)]|(?:```|~~~).*")
-_COMMENT = late(r"<!--.*?-->", re.DOTALL)
+_COMMENT = late(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 Inert = Callable[[str], str]
 
