@@ -30,11 +30,12 @@ class StorageError(HomarusError):
 
 
 class Locked(StorageError):
-    """Another process owns this file. Carries its pid where it is known."""
+    """Another process owns this file. Carries its pid where it is known; `ours` says that it is one of homarus."""
 
-    def __init__(self, message: str, *, pid: int | None = None, cure: str = "") -> None:
+    def __init__(self, message: str, *, pid: int | None = None, cure: str = "", ours: bool = True) -> None:
         super().__init__(message, cure=cure)
         self.pid = pid
+        self.ours = ours
 
 
 class ModelFailure(StrEnum):
@@ -46,6 +47,8 @@ class ModelFailure(StrEnum):
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
     TIMEOUT = "timeout"
+    # A certificate, a proxy or a missing name: the same again until somebody acts.
+    UNREACHABLE = "unreachable"
     SERVER = "server_error"
     MODEL_NOT_FOUND = "model_not_found"
     CONTEXT_OVERFLOW = "context_overflow"

@@ -146,7 +146,7 @@ def own(
         left -= 1
         if left <= 0:
             cure = f"stop process {pid} (an OpenClaw gateway?), or wait until it ends"
-            raise Locked(f"{path} is being written by process {pid}", pid=pid, cure=cure)
+            raise Locked(f"{path} is being written by process {pid}", pid=pid, cure=cure, ours=False)
         sleep(POLL)
     # OpenClaw reads `createdAt` in the lock of a transcript and `startedAt` in that of the index.
     return OwnerLock.acquire(
