@@ -161,13 +161,14 @@ def _at(node: Node, path: KeyPath) -> Node:
     return node
 
 
-def _grow(node: Node, into: Any) -> None:
+def _grow(node: Node, into: Any, above: tuple[Any, ...] = ()) -> None:
     for field in msgspec.structs.fields(into):
         child = _at(node, (field.encode_name,))
-        shapes = list(_structs(field.type))
+        # A class that holds itself, as a price with tiers does, would never come to an end.
+        shapes = [found for found in _structs(field.type) if found[0] not in (into, *above)]
         child.free = child.free or not shapes
         for shape, named in shapes:
-            _grow(_at(child, ("*",)) if named else child, shape)
+            _grow(_at(child, ("*",)) if named else child, shape, (into, *above))
 
 
 def _structs(into: Any, *, named: bool = False) -> Iterator[tuple[Any, bool]]:
