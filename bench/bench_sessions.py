@@ -13,7 +13,7 @@ from homarus.core.messages import Assistant, StopReason, Text, ToolCall, ToolRes
 from homarus.sessions.repair import repair
 from homarus.sessions.writer import SessionWriter
 
-COLD_OPEN_SECONDS = 0.05
+COLD_OPEN_SECONDS = 0.1
 COMPACT_EVERY = 10
 TINY_TURNS = 8_000  # as many as fit into a window of 200,000 tokens
 

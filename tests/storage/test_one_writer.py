@@ -10,13 +10,11 @@ SOURCE = Path(__file__).parent.parent.parent / "src" / "homarus"
 ALLOWED = {
     "cli/config_edit.py": "the copy that the user's editor works on",
     "memory/evaluate.py": "a made-up notebook in a throw-away folder",
-    "memory/store.py": "a damaged index is marked as such before it is moved aside",
     "sandbox/cgroups.py": "limits of a control group: files of the kernel, not of a disk",
-    "sandbox/held.py": "a file in memory that one child reads; no disk ever has it",
+    "sandbox/spawn.py": "a file in memory that one child reads; no disk ever has it",
     "sandbox/scratch.py": "what a command left in its private folder, on its way out",
     "sessions/log.py": "an unpacked transcript in a private temp folder",
     "sessions/places.py": "a transcript out of a database in a private temp folder",
-    "workspace/trash.py": "a folder is moved whole, with one rename",
 }
 ATTRIBUTES = {"write_text", "write_bytes", "hardlink_to"}
 MODE = re.compile(r"[rbt]*[wax+][rbtwax+]*")

@@ -118,11 +118,7 @@ class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_def
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        calls = []
-        for part in self.parts:  # a loop: most answers have one part, and this is asked of each of them many times
-            if type(part) is ToolCall:
-                calls.append(part)
-        return tuple(calls)
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
 
 class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", omit_defaults=True, gc=False):
@@ -188,7 +184,7 @@ class Outbound(Struct, frozen=True, omit_defaults=True):
 
 
 def join_text(parts: tuple[Part, ...]) -> str:
-    return "".join([part.text for part in parts if type(part) is Text])
+    return "".join([part.text for part in parts if isinstance(part, Text)])
 
 
 def sources(trust: Trust, facts: Mapping[str, Any]) -> tuple[str, ...]:

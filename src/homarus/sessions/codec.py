@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from sys import intern
 from typing import Any
@@ -54,6 +54,7 @@ _UNMARKED = late(
 )
 _COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 _FREE = Cost()
+_NUMBERS = frozenset({int, float})  # and not bool, which is an int to Python
 _FENCE = late("`{3,}")
 
 
@@ -151,8 +152,8 @@ def content_text(content: Any) -> str:
 
 def to_ms(value: Any) -> int:
     """Return a stored moment in milliseconds, in UTC where it names no zone; 0 for what is no moment."""
-    if isinstance(value, int | float):
-        return int(value) if 0 < value < 1e16 and value is not True else 0
+    if type(value) in _NUMBERS:
+        return int(value) if 0 < value < 1e16 else 0
     try:
         moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
     except ValueError:
@@ -219,25 +220,23 @@ def _result(data: Mapping[str, Any], time: int) -> ToolResult:
 def _parts(content: Any, *, finished: bool = False) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),)
-    items: Iterable[Any] = content if isinstance(content, list) else (content,) if isinstance(content, dict) else ()
+    items = content if isinstance(content, list) else [content]
     return tuple([part for item in items if (part := _part(item, finished)) is not None])
 
 
 def _part(block: Any, finished: bool) -> Part | None:
-    if isinstance(block, str):
-        return Text(block)
     if not isinstance(block, dict):
-        return None
-    kind = _text(block.get("type"))
+        return Text(block) if isinstance(block, str) else None
+    kind = block.get("type")
     if kind == "text":
         return Text(_text(block.get("text")))
-    if kind in {"thinking", "redacted_thinking"}:
+    if kind == "thinking" or kind == "redacted_thinking":
         signature = _first(block, "thinkingSignature", "signature", "data") or None
         redacted = kind == "redacted_thinking" or bool(block.get("redacted"))
         return Thinking(_text(block.get("thinking")), signature, redacted)
     if kind == "image":
         return _image(block)
-    if kind in _CALLS:
+    if isinstance(kind, str) and kind in _CALLS:
         return _call(block, finished)
     return Text(block["text"]) if isinstance(block.get("text"), str) else None
 
@@ -319,7 +318,10 @@ def _shell_text(data: Mapping[str, Any]) -> str:
 
 
 def _first(data: Mapping[str, Any], *names: str) -> str:
-    return next((value for name in names if isinstance(value := data.get(name), str) and value), "")
+    for name in names:
+        if isinstance(value := data.get(name), str) and value:
+            return value
+    return ""
 
 
 def _text(value: Any) -> str:
@@ -327,4 +329,4 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e15 and value is not True else 0.0
+    return float(value) if type(value) in _NUMBERS and 0 <= value < 1e15 else 0.0

@@ -264,23 +264,21 @@ def _weigh(kind: str, raw: bytes, said: Message | None) -> int:
 
     One picture or one very long text counts no more than some turns do: it must not push a conversation out.
     """
-    size = 0
     if said is not None:
-        for part in said.parts:
-            size += len(part.text) if type(part) is Text else _seen(part)
-    elif kind != "message":
+        size = sum(map(_seen, said.parts))
+    elif kind == "message":
+        size = 0
+    else:
         size = len(raw) - _FRAME if kind == "custom_message" else len(raw) // 8
-    return _LIGHTEST if size < _LIGHTEST else min(size, _HEAVIEST)
+    return max(_LIGHTEST, min(size, _HEAVIEST))
 
 
 def _seen(part: Part) -> int:
+    if isinstance(part, Image):
+        return _PICTURE
     if isinstance(part, ToolCall):
-        size = len(part.name)
-        for value in part.arguments.values():
-            if type(value) is str:
-                size += len(value)
-        return size
-    return _PICTURE if isinstance(part, Image) else len(part.text)
+        return len(part.name) + sum([len(value) for value in part.arguments.values() if isinstance(value, str)])
+    return len(part.text)
 
 
 def has_images(entry: Entry) -> bool:

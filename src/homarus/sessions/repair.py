@@ -118,17 +118,17 @@ def _clean(message: Message) -> Message | None:
 
 
 def _may_carry(part: Part) -> bool:
-    if type(part) is Text:
+    if isinstance(part, Text):
         return part.text != "" and not part.text.isspace()
-    return type(part) is Image
+    return isinstance(part, Image)
 
 
 def _may_say(part: Part) -> bool:
-    if type(part) is Text:
+    if isinstance(part, Text):
         return not _blank(part.text)
-    if type(part) is ToolCall:
+    if isinstance(part, ToolCall):
         return not _blank(part.id) and _NAME.fullmatch(part.name) is not None
-    return type(part) is Thinking
+    return isinstance(part, Thinking)
 
 
 def _named(call: ToolCall) -> ToolCall:

@@ -177,7 +177,7 @@ class SessionWriter:
         now = self.clock.now()
         written, moment = iso_ms(now), message.timestamp or epoch_ms(now)
         spoken: list[Message] = [message]
-        if type(message) is ToolResult:
+        if isinstance(message, ToolResult):
             self._check_result(message)
         elif self._open_calls:
             spoken = [*missing_results(self._open_calls, epoch_ms(now)), message]
@@ -187,7 +187,7 @@ class SessionWriter:
             stored = new_message(self._new_id(), above, written, said, said.timestamp or moment)
             fresh.append(stored)
             above = stored[1].id
-        if type(message) is User and message.context:
+        if isinstance(message, User) and message.context:
             carrier: Json = {"customType": RUNTIME_CONTEXT, "content": message.context, "display": False}
             entry = new_entry("custom_message", self._new_id(), above, written, carrier)
             fresh.append((entry.raw, entry))
@@ -283,9 +283,9 @@ class SessionWriter:
                 if not seen.extend(entry):
                     self._histories = {}  # made anew when somebody asks
                     break
-            if type(entry) is MessageEntry:
+            if isinstance(entry, MessageEntry):
                 asked = asked or entry.role == "user"
-            elif type(entry) is Custom:
+            elif isinstance(entry, Custom):
                 self._notes.append(entry)
             elif isinstance(entry, Compaction | Reset):
                 self._forget_older()
@@ -343,25 +343,25 @@ class SessionWriter:
             del self._keys[next(iter(self._keys))]
 
     def _follow(self, message: Message) -> None:
-        if type(message) is ToolResult:
+        if isinstance(message, ToolResult):
             for place, call in enumerate(self._open_calls):
                 if call.id == message.call_id:
                     del self._open_calls[place]
                     break
             self._frame[message.call_id] = message
             return
-        if type(message) is User and message.idempotency_key:
+        if isinstance(message, User) and message.idempotency_key:
             more = (message.provenance or {}).get(COLLECTED)
             self._remember((message.idempotency_key, *(more if isinstance(more, list) else ())))
         self._open_calls = []
-        if type(message) is Assistant and (calls := message.calls):
+        if isinstance(message, Assistant) and (calls := message.calls):
             self._frame = {}
             if message.stop_reason not in CUT:
                 self._open_calls = list(calls)
 
 
 def _is_user(entry: Entry) -> TypeGuard[MessageEntry]:
-    return type(entry) is MessageEntry and entry.role == "user"
+    return isinstance(entry, MessageEntry) and entry.role == "user"
 
 
 def _last_frame(messages: Sequence[Message]) -> dict[str, ToolResult]:
