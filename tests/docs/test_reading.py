@@ -26,7 +26,7 @@ def test_a_turn_can_be_read_in_an_evening() -> None:
     assert sum(Path(SOURCE, name).read_text().count("\n") for name in files) <= 6_000
 
 
-def test_the_list_and_a_turn_are_in_step(trace: Trace) -> None:  # noqa: F811
+def test_the_list_and_a_turn_are_in_step(trace: Trace) -> None:
     files, others = tables()
     entered = {callee for _, callee, _ in trace.calls}
     assert [name for name in [*files, *others] if name not in entered and "core/" not in name] == []
