@@ -15,7 +15,7 @@ from typing import Any
 from bench.measure import Ctx, Row
 from bench.mock_model import serving
 from homarus.config.paths import resolve_paths
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text, Usage
 from homarus.core.routes import main_session

@@ -16,7 +16,7 @@ from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.storage.boundary import Guarded, Root
 from homarus.workspace.audience import Audience
-from homarus.workspace.bootstrap import Bootstrap, Run
+from homarus.workspace.bootstrap import Bootstrap, BootstrapRequest
 from homarus.workspace.loader import WorkspaceLoader
 
 NAMES = [
@@ -94,7 +94,7 @@ def _prompts(ctx: Ctx, home: Path, workspace: Path) -> list[Row]:
 
 
 def _share(ctx: Ctx, workspace: Path) -> list[Row]:
-    run_ = Run(workspace, audience=Audience(session=SessionKey.parse("main")))
+    run_ = BootstrapRequest(workspace, audience=Audience(session=SessionKey.parse("main")))
     warm = Bootstrap(WorkspaceLoader(), warn=lambda _: None)
     warm.build(run_)
 

@@ -22,7 +22,7 @@ from homarus.admin.doctor.finding import Finding, Home, Severity
 from homarus.admin.doctor.home import check_config, check_openclaw, check_workspaces
 from homarus.admin.doctor.machine import check_sandbox
 from homarus.admin.doctor.sessions import check_sessions
-from homarus.config.load import load_config
+from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
 from homarus.storage.locks import OwnerLock
@@ -44,7 +44,7 @@ def home(state: Path, text: str | None = None) -> Home:
         (state / "openclaw.json").write_text(text)
         (state / "openclaw.json").chmod(0o600)
     env = {"HOME": str(state.parent), "PATH": os.environ["PATH"]}
-    return Home(load_config(resolve_paths(env), env), env, ManualClock(NOW))
+    return Home(inspect_config(resolve_paths(env), env), env, ManualClock(NOW))
 
 
 def bad(findings: list[Finding]) -> list[str]:
@@ -85,8 +85,12 @@ def test_a_workspace_that_nobody_uses_is_named(state: Path) -> None:
         (state / name).mkdir()
         for file in SEEDED:
             (state / name / file).write_text("x")
+    older = state.parent / "openclaw"
+    older.mkdir()
+    (older / "AGENTS.md").write_text("x")
     findings = check_workspaces(home(state, "{}"))
-    assert bad(findings) == ["workspace.extra"]
+    assert bad(findings) == ["workspace.extra", "workspace.extra"]
+    assert str(older) in [finding.path for finding in findings]
     assert findings[0].path.endswith("workspace-old")
 
 
@@ -189,7 +193,7 @@ def test_looking_changes_nothing(state: Path) -> None:
 def test_a_file_where_the_home_should_be_is_an_error(tmp_path: Path):
     (tmp_path / ".openclaw").write_text("not a folder")
     env = {"HOME": str(tmp_path)}
-    home = Home(load_config(resolve_paths(env), env), env, ManualClock(NOW))
+    home = Home(inspect_config(resolve_paths(env), env), env, ManualClock(NOW))
     (finding,) = check_state(home)
     assert (finding.check, finding.severity) == ("state.no_folder", Severity.ERROR)
 
@@ -199,6 +203,6 @@ def test_a_check_that_may_not_look_says_where_and_what_helps(state: Path):
         raise PermissionError(13, "Permission denied", "/closed/door")
 
     env = {"HOME": str(state.parent)}
-    (finding,) = examine(Home(load_config(resolve_paths(env), env), env, ManualClock(NOW)), [check_closed])
+    (finding,) = examine(Home(inspect_config(resolve_paths(env), env), env, ManualClock(NOW)), [check_closed])
     assert finding.message == "cannot look at /closed/door: Permission denied"
     assert "chmod" in finding.cure

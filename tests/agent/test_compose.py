@@ -21,8 +21,8 @@ from homarus.core.clock import ManualClock
 from homarus.core.messages import Trust
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.routes import SessionKey
-from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
-from homarus.prompt.modes import Mode
+from homarus.prompt.facts import SessionFacts, TurnFacts
+from homarus.prompt.section import Mode
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 from homarus.skills.snapshot import Snapshot
 
@@ -145,9 +145,7 @@ def test_no_interval_no_heartbeats(tmp_path, heartbeat):
 
 
 def test_what_the_caller_knows_is_passed_on(home):
-    turn = TurnFacts(
-        recall="- tomatoes", runtime=RuntimeFacts(model="a/b", channel="irc", thinking="high"), reasoning="on"
-    )
+    turn = TurnFacts(recall="- tomatoes", model="a/b", channel="irc", thinking="high", reasoning="on")
     composed = home.prompt(
         turn=turn,
         session_facts=SessionFacts(engine_addition="Engine says hi.", voice="Short."),
@@ -176,10 +174,10 @@ def test_what_the_caller_knows_is_passed_on(home):
 def test_without_a_sandbox_no_word_about_it(home):
     open_air = home.prompt(sandbox=SandboxSpec(Backend.OFF, str(home.workspace)))
     assert "## Sandbox" not in open_air.prompt.system.text
-    assert not home.composer.report_for(open_air).about.sandboxed
+    assert not home.composer.report_for(open_air).about.sandbox.sandboxed
     boxed = home.prompt(sandbox=SandboxSpec(Backend.LANDLOCK, str(home.workspace)))
     assert "To them the workspace" not in boxed.prompt.system.text
-    assert home.composer.report_for(boxed).about.sandboxed
+    assert home.composer.report_for(boxed).about.sandbox.sandboxed
 
 
 def test_a_copy_of_the_workspace_cannot_complete_the_ritual(home):
@@ -239,7 +237,8 @@ def test_two_hundred_turns_leave_the_system_message_alone(home):
             recall=str(dice.random()),
             owners=(str(dice.random()),),
             reactions=dice.choice(["", "minimal"]),
-            runtime=RuntimeFacts(channel=dice.choice(["irc", "slack"]), thinking=dice.choice(["low", "high"])),
+            channel=dice.choice(["irc", "slack"]),
+            thinking=dice.choice(["low", "high"]),
         )
         seen.add(home.prompt(turn=turn).prompt.system)
     assert len(seen) == 1
@@ -436,3 +435,42 @@ def test_only_the_owner_alone_is_told_what_is_private(home, session, who):
     told = composed.prompt.system.text + composed.carrier({})[0]
     assert "likes tea" not in told
     assert "Water the plants" not in told
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "polls"),
+    [
+        ({}, ""),
+        ({"prompt": "Anything due?"}, "Anything due?"),
+        ({"every": "30m"}, "HEARTBEAT_OK"),
+        ({"prompt": "Anything due?", "every": "0m"}, ""),
+        ({"prompt": "Anything due?", "every": 0}, ""),
+    ],
+)
+def test_polls_are_explained_where_they_are_switched_on(tmp_path, heartbeat, polls):
+    home = Home(tmp_path, {"agents": {"defaults": {"heartbeat": heartbeat}}})
+    carrier, _ = home.prompt().carrier({})
+    assert ("## Heartbeats" in carrier) == bool(polls)
+    assert polls in carrier
+
+
+def test_a_small_window_gets_a_lean_prompt_and_as_much_of_the_files_as_fits(home):
+    (home.workspace / "AGENTS.md").write_text("Be kind. " * 2_000)
+    full, lean = home.prompt(window=200_000), home.prompt(window=4_096)
+    assert lean.mode is Mode.LEAN
+    text, carrier = lean.prompt.system.text, lean.carrier({})[0]
+    assert len(text) < 6_000 < len(full.prompt.system.text)
+    sizes = {file.name: file.injected_chars for file in lean.context.files}
+    assert sizes["AGENTS.md"] <= 1_024
+    assert sum(sizes.values()) <= 3_072
+    for gone in ("## Tooling", "## Execution Bias", "## Documentation", "## homarus Command Line"):
+        assert gone not in text
+        assert gone in full.prompt.system.text
+    assert "## Safety" in text
+    assert "## Runtime\n" not in carrier
+    assert "## Date" in carrier
+
+
+def test_the_reasoning_format_is_asked_for_where_a_provider_needs_it(home):
+    assert "## Reasoning Format" not in home.prompt().prompt.system.text
+    assert "## Reasoning Format" in home.prompt(provider=Contribution(reasoning_tags=True)).prompt.system.text

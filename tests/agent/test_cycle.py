@@ -11,7 +11,7 @@ from homarus.agent.window import CompactionState
 from homarus.context.budget import budget_for
 from homarus.context.compact import undo
 from homarus.context.engine import EngineCall
-from homarus.context.host import EngineHost
+from homarus.context.engine_host import EngineHost
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from homarus.agent.toolkit import Orphans
-from homarus.sandbox.marks import MARK, start_of
+from homarus.sandbox.ownership import MARK, start_of
 
 
 def test_a_mark_lives_as_long_as_its_process_starts_commands(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.agent.test_compose import Home
 
 from homarus.agent.session_state import SessionState, session_state
+from homarus.context.pins import PIN
 from homarus.core.clock import CountingIds
 from homarus.core.messages import Assistant, Text, User
 from homarus.core.routes import SessionKey
@@ -91,3 +92,12 @@ def test_figures_and_levels_of_the_row(talk):
     assert "channel=irc" in carrier
     assert "thinking=high" in carrier
     assert "shown to the user" in carrier
+
+
+def test_a_standing_instruction_is_shown_as_it_would_be_said(talk):
+    talk.turn("one")
+    with talk.store.open_writer(MAIN) as writer:
+        writer.append("custom", {"customType": PIN, "data": {"text": "Never sail at night."}})
+    past = talk.past()
+    carrier, _ = talk.home.prompt(turn=past.turn).carrier(past.said)
+    assert "## Standing instructions of the owner\n- Never sail at night." in carrier

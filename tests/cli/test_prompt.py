@@ -24,7 +24,7 @@ from homarus.core.messages import Trust
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
 from homarus.core.routes import SessionKey
 from homarus.prompt.facts import StableFacts
-from homarus.prompt.modes import Mode
+from homarus.prompt.section import Mode
 from homarus.prompt.sections.tooling import command_line
 
 

@@ -9,12 +9,33 @@ from homarus.commands.wording import ago, money, short_count
 from homarus.commands.words import is_stop
 
 
-@pytest.mark.parametrize("text", ["stop", " STOP! ", "Esc", "abort.", "exit", "interrupt", "停止。", "Arrête"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stop",
+        " STOP! ",
+        "Esc",
+        "abort.",
+        "exit",
+        "interrupt",
+        "停止。",
+        "Arrête",
+        "please stop",
+        "Stop, please!",
+        "detén",
+        "hör  auf",
+        "stop don’t do anything",
+        "остановись?",
+        "やめて…",
+    ],
+)
 def test_a_stop_word_stops(text: str) -> None:
     assert is_stop(text)
 
 
-@pytest.mark.parametrize("text", ["stop it", "don't stop", "", "!", "nonstop", "/stop"])
+@pytest.mark.parametrize(
+    "text", ["stop it", "don't stop", "", "!", "nonstop", "/stop", "please stop the music at nine", "para mañana"]
+)
 def test_other_words_do_not(text: str) -> None:
     assert not is_stop(text)
 

@@ -108,11 +108,11 @@ def test_a_closed_folder_is_no_missing_file(home) -> None:
 def test_the_last_good_content_stands_in_for_a_broken_file(home) -> None:
     config = home.load('{ a: 1, b: { $include: "b.json5" } }')
     home.write("{ c: 2 }", "b.json5")
-    config = home.load('{ a: 1, b: { $include: "b.json5" }, secret: "${NAME}" }', NAME="x")
+    config = home.load('{ a: 1, b: { $include: "b.json5" }, name: "${NAME}" }', NAME="x")
     assert remember_good(config, explicit=True)
     assert "${NAME}" in last_good_path(home.paths).read_text()
     config = home.load("{ a: 2")
-    assert (config.get("a"), config.get("b.c"), config.get("secret")) == (1, 2, "x")
+    assert (config.get("a"), config.get("b.c"), config.get("name")) == (1, 2, "x")
     assert config.fallback == last_good_path(home.paths)
     assert [p.severity for p in config.problems] == ["error", "warning"]
     assert config.problems[0].line == 1

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from homarus.context.audit import HEADINGS
 from homarus.context.compact import Occasion, compact, messages_of, plan_for, undo
 from homarus.context.cut import Cut, plan
 from homarus.context.settings import CompactionSettings
-from homarus.context.summarize import Ask
+from homarus.context.summarize import HEADINGS, Ask
 from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, User

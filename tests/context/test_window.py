@@ -17,10 +17,10 @@ from homarus.context.engine import (
     PassThrough,
     register_context_engine,
 )
-from homarus.context.host import EngineHost
-from homarus.context.media import MARK, fade_images
+from homarus.context.engine_host import EngineHost
 from homarus.context.pins import pinned
-from homarus.context.settings import CompactionSettings, MidTurnPrecheck, PruningSettings
+from homarus.context.prune import FADED, fade_images
+from homarus.context.settings import CompactionSettings, FlushSettings, MidTurnPrecheck, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.cancel import Cancel
@@ -369,7 +369,7 @@ def test_an_engine_whose_needs_are_not_met_fails_before_the_run() -> None:
 def test_images_fade_after_three_turns_and_only_when_a_turn_starts() -> None:
     messages = [User((Text(str(number)), Image("x", "image/png"))) for number in range(5)]
     faded = fade_images(messages)
-    assert [MARK in message.text for message in faded] == [True, False, False, False, False]
+    assert [FADED in message.text for message in faded] == [True, False, False, False, False]
     same = fade_images([*messages, Assistant((Text("a"),))])
     assert same[:5] == faded
 
@@ -479,3 +479,41 @@ async def test_a_prompt_that_fills_the_window_is_named_against_it(tmp_path: Path
     stage.fill(1)
     with pytest.raises(ConfigError, match="about 8,340 tokens, and the model's window has 8,000"):
         await stage.window().assemble(Cancel())
+
+
+async def test_a_model_that_cannot_be_had_for_saving_memory_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def refuse(_reason: str, _shown: tuple[Message, ...]) -> bool:
+        raise ConfigError("there is no model 'x'", cure="name another")
+
+    stage.flush = refuse  # type: ignore[method-assign]
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert stage.counts.compactions == 1
+    assert any("memory was not saved: there is no model 'x'" in str(event) for event in stage.events)
+
+
+@pytest.mark.parametrize(
+    ("fill", "change", "reason"),
+    [
+        (6, {}, "tokens"),
+        (1, {}, ""),
+        (1, {"memory_flush": FlushSettings(force_flush_transcript_bytes=1)}, "bytes"),
+        (6, {"memory_flush": FlushSettings(enabled=False)}, ""),
+        (6, {"flushed_at": 0}, ""),
+        (6, {"flush_failures": 3}, ""),
+        (6, {"flush_failures": 2}, "tokens"),
+        (6, {"heartbeat": True}, ""),
+        (6, {"writable": False}, ""),
+    ],
+)
+async def test_memory_is_saved_when_it_is_due(tmp_path: Path, fill: int, change: dict[str, Any], reason: str) -> None:
+    flush = change.get("memory_flush", FlushSettings())
+    stage = Stage(tmp_path, compaction=CompactionSettings(enabled=False, reserve_tokens=10, memory_flush=flush))
+    stage.counts.flushed_at = change.get("flushed_at")
+    stage.counts.flush_failures = change.get("flush_failures", 0)
+    stage.more = {name: value for name, value in change.items() if name in {"heartbeat", "writable"}}
+    stage.fill(fill)
+    await stage.window().assemble(Cancel())
+    assert stage.order == ([f"flush:{reason}"] if reason else [])

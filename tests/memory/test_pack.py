@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.memory.pack import Packer, cost
+from homarus.memory.results import as_json
 from homarus.memory.rows import Row
+from homarus.memory.schema import CONTINUED, RETAIN
 
 
 @st.composite
@@ -16,9 +18,11 @@ def notebooks(draw):
     for file in range(draw(st.integers(1, 3))):
         number += 3
         for line in range(1, draw(st.integers(1, 6)) + 1):
-            kind = draw(st.sampled_from(["note", "note", "note", "heading", "world"]))
+            kind, flags = draw(
+                st.sampled_from([("note", 0)] * 3 + [("heading", 0), ("world", RETAIN), ("world", RETAIN | CONTINUED)])
+            )
             for _ in range(draw(st.integers(1, 3))):
-                rows.append(Row(number, file, line, None, None, None, "", kind, 0, 1, 1, None, ""))
+                rows.append(Row(number, file, line, None, None, None, "", kind, flags, 1, 1, None, ""))
                 said = draw(st.sampled_from(["word ", "one two three four five ", f"only {number} here "]))
                 texts[number] = said * draw(st.sampled_from([1, 3, 40]))
                 number += 1
@@ -60,3 +64,19 @@ def test_a_slice_between_its_own_line_and_the_line_before_joins_both():
     packer = Packer(rows, {1: "one", 2: "two", 3: "three"}.__getitem__, k=5, budget=100)
     packer.fill([0, 2, 1])
     assert [group.members for group in packer.ranges] == [[0, 1, 2]]
+
+
+def test_a_retained_fact_is_an_item_of_its_own(notes):
+    notes.write(
+        "memory/2026-06-01.md",
+        "## Retain\n- O(c=0.9) @Peter: Prefers short replies on the boat.\n- W @Anna: Owns the boat Marlene,\n  which is a boat of wood.\n"
+        "- B: I painted the boat.\n\nA boat is a hole in the water.\nThe boat club meets on Fridays.\n",
+    )
+    items = {hit.citation: hit for hit in notes.open().recall("boat")}
+    places = ["L2", "L3-L4", "L5", "L7-L8"]
+    assert sorted(items) == [f"memory/2026-06-01.md#{place}" for place in places]
+    peter, anna, own, rest = (items[place] for place in sorted(items))
+    assert (peter.kind, peter.entities, peter.confidence) == ("opinion", ("Peter",), 0.9)
+    assert (anna.kind, anna.entities, anna.confidence) == ("world", ("Anna",), None)
+    assert (own.kind, rest.kind) == ("experience", "note")
+    assert as_json(peter)["confidence"] == 0.9 and "confidence" not in as_json(anna)

@@ -6,11 +6,11 @@ from datetime import date
 import pytest
 from tests.memory.fakes import FakeEmbedder, FakeModel, FakeWords
 
+from homarus.memory.database import empty_index
 from homarus.memory.embed.resolve import Embedders
 from homarus.memory.engine import Engine, Request
+from homarus.memory.line_vectors import SENTENCES, Vectors, sentences
 from homarus.memory.settings import EmbeddingCache, MemorySettings
-from homarus.memory.store import empty_index
-from homarus.memory.vectors import SENTENCES, Vectors, sentences
 
 
 def fill(notes):

@@ -9,9 +9,9 @@ import pytest
 from homarus.core.errors import ModelFailure as F
 from homarus.core.messages import StopReason
 from homarus.models.errors import failure
-from homarus.models.providers.anthropic_stream import AnthropicDecoder
-from homarus.models.providers.base import Fault
-from homarus.models.providers.openai_stream import OpenAIDecoder
+from homarus.models.providers.anthropic import AnthropicDecoder
+from homarus.models.providers.openai import OpenAIDecoder
+from homarus.models.providers.reading import Fault
 from homarus.net.sse import SseEvent
 
 NO_REPLIES = [
@@ -20,7 +20,7 @@ NO_REPLIES = [
     ({"base_resp": {"status_code": 1004, "status_msg": "invalid api key"}}, F.AUTH),
     ({"object": "error", "message": "This model's maximum context length is 4096 tokens.", "type": "BadRequestError", "code": 400}, F.CONTEXT_OVERFLOW),
     ({"object": "error", "message": "The model `x` does not exist.", "type": "NotFoundError", "code": 404}, F.MODEL_NOT_FOUND),
-    ({"detail": "Not authenticated"}, F.UNKNOWN),
+    ({"detail": "Not authenticated"}, F.AUTH),
     ({"detail": [{"loc": ["body"], "msg": "field required"}]}, F.UNKNOWN),
     ({"message": "Internal failure", "code": 500}, F.SERVER),
     ({"error": "overloaded"}, F.OVERLOADED),

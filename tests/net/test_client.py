@@ -227,13 +227,15 @@ async def test_a_tunnel_to_an_ipv6_address_is_asked_for_in_brackets():
         writer.close()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    client = HttpClient(proxies=Proxies(https=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    client = HttpClient(proxies=Proxies(https=f"http://me:p%40ss@127.0.0.1:{server.sockets[0].getsockname()[1]}"))
     with pytest.raises(Refused):
-        await get("https://[2001:db8::1]/v1", client)
+        await get("https://[2001:db8::1]/v1", client, authorization="Bearer key")
     await client.aclose()
     server.close()
     assert asked[0].startswith(b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\n")
     assert b"Host: [2001:db8::1]:443\r\n" in asked[0]
+    assert b"Proxy-Authorization: Basic " + base64.b64encode(b"me:p@ss") in asked[0]
+    assert b"Bearer key" not in asked[0], "the key is the server's, not the proxy's"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("socksio") is None, reason="socksio speaks to SOCKS proxies")
@@ -260,6 +262,24 @@ async def test_a_socks_proxy_is_used_with_its_name_and_password(scheme: str):
     await client.aclose()
     server.close()
     assert said == [b"\x05\x01\x02", b"\x01\x02me\x04pass", b"\x05\x01\x00\x03\x16models.example.invalid\x00\x50"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("socksio") is None, reason="socksio speaks to SOCKS proxies")
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x05\xff", b"\x04\x00\x00", b""])
+async def test_a_socks_proxy_that_is_none(answer: bytes):
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(3)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    address = f"socks5://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    client = HttpClient(proxies=Proxies(http=address))
+    with pytest.raises(Refused, match="the proxy socks5://"):
+        await get("http://models.example.invalid/v1", client)
+    await client.aclose()
+    server.close()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey
 

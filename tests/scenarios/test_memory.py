@@ -197,7 +197,7 @@ def test_the_key_of_an_embedder_comes_from_its_reference_or_the_environment(tmp_
     memory = open_memory(config, env, "main", clock=SystemClock())
     assert memory.settings.remote.api_key == "k1"
     memory = open_memory(config, {**env, "VOYAGE_API_KEY": "k3"}, "main", clock=SystemClock(), provider="voyage")
-    assert memory.settings.remote.api_key == "k1"
+    assert memory.settings.remote.api_key == "k3"  # never the key that was given for another service
     House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"provider": "openai"}}}})
     config = load_config(resolve_paths(env), env)
     assert open_memory(config, env, "main", clock=SystemClock()).settings.remote.api_key == "k2"

@@ -9,7 +9,7 @@ from tests.scenarios.home import House
 from tests.scenarios.script import Line
 
 from homarus import Agent
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.messages import Inbound, ToolResult, Trust
 from homarus.core.routes import SessionKind, chat_session
 from homarus.core.tools import Risk, ToolSpec
@@ -215,4 +215,21 @@ async def test_strangers_words_that_memory_finds_taint(tmp_path: Path, tool: str
         result = await LocalClient(runtime).call_tool(agent.session, tool, {"query": "walnuts"}, Trust.OWNER)
     assert "walnuts are fine" in result.text
     assert ("poison" in result.text) is strange
+    assert bool((result.details or {}).get(TAINTED)) is strange
+
+
+@pytest.mark.parametrize("read", ["memory_search", "memory_recall", "memory_get"])
+@pytest.mark.parametrize("strange", [False, True])
+async def test_a_fact_written_down_after_a_page_taints_who_reads_it_in_another_session(
+    tmp_path: Path, read: str, strange: bool
+) -> None:
+    keep = Line(calls=(("memory_retain", {"text": "Walnuts are poison for the neighbour's dog."}),))
+    house = House(tmp_path, *([PAGE] if strange else []), keep, "done", config=OFF)
+    async with opened(house) as agent:
+        await agent.ask("go on")
+    note = next((house.workspace / "memory").iterdir())
+    asked = {"path": f"memory/{note.name}"} if read == "memory_get" else {"query": "walnuts"}
+    async with opened(house, "another") as agent:
+        result = await agent.client.call_tool(agent.session, read, asked, Trust.OWNER)
+    assert "Walnuts" in result.text
     assert bool((result.details or {}).get(TAINTED)) is strange

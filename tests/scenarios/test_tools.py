@@ -198,3 +198,48 @@ async def test_without_a_usable_sandbox_nothing_runs_and_no_file_is_touched(
     assert (tmp_path / ".openclaw" / "openclaw.json").read_text() == config
     assert not (tmp_path / ".ssh").exists()
     assert not (tmp_path / "made").exists()
+
+
+@SANDBOXED
+@pytest.mark.parametrize("access", ["none", "ro"])
+async def test_work_goes_on_without_a_writable_workspace(tmp_path: Path, access: str) -> None:
+    config = f'{{agents: {{defaults: {{sandbox: {{workspaceAccess: "{access}"}}}}}}}}'
+    state = tmp_path / ".openclaw"
+    workspace = state / "workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "NOTES.md").write_text("mine")
+    own = state / "sandboxes" / "agent-main"
+    line = f"pwd; echo x > made && cat made; cat {workspace}/NOTES.md; echo evil > {workspace}/NOTES.md"
+    model = Caller("exec", command=line)
+    text, _ = await run(tmp_path, model, config)
+    assert text.startswith(f"{own}\nx\n")
+    assert ("mine" in text) is (access == "ro")
+    assert (workspace / "NOTES.md").read_text() == "mine"
+    assert (own / "made").read_text() == "x\n"
+    system = model.requests[0].system
+    assert f"Working directory: {own}\n" in system.text
+    assert ("which can only be read" if access == "ro" else "which cannot be seen from here") in system.text
+    text, _ = await run(tmp_path, Caller("write", path="made", content="y"), config)
+    assert text.startswith("Replaced")
+    text, _ = await run(tmp_path, Caller("read", path=str(workspace / "NOTES.md")), config)
+    assert ("mine" in text) is (access == "ro")
+    text, _ = await run(tmp_path, Caller("write", path=str(workspace / "NOTES.md"), content="evil"), config)
+    assert text.startswith("Denied")
+    assert (workspace / "NOTES.md").read_text() == "mine"
+
+
+@SANDBOXED
+async def test_the_owners_notes_beside_the_folder_are_closed_to_others(tmp_path: Path) -> None:
+    workspace = tmp_path / ".openclaw" / "workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "MEMORY.md").write_text("private")
+    config = '{agents: {defaults: {sandbox: {workspaceAccess: "ro"}}}}'
+    for tool, arguments in (
+        ("read", {"path": str(workspace / "MEMORY.md")}),
+        ("grep", {"pattern": "p", "path": str(workspace)}),
+        ("find", {"pattern": "*", "path": str(workspace)}),
+    ):
+        text, _ = await run(tmp_path, Caller(tool, **arguments), config, Trust.EXTERNAL)
+        assert "private" not in text
+        assert "MEMORY.md:" not in text
+        assert text.startswith("Denied")

@@ -9,7 +9,7 @@ from tests.scenarios.home import House
 from tests.scenarios.script import Line, kinds
 
 from homarus import Agent
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import Notice, RunEvent, ToolEnded
 from homarus.models.provider import ModelRequest
@@ -133,7 +133,7 @@ async def test_a_model_that_the_user_chose_is_kept_to(tmp_path: Path) -> None:
     assert reply.status == "error"
 
 
-@pytest.mark.parametrize("kind", [ModelFailure.FORMAT, ModelFailure.REFUSAL])
+@pytest.mark.parametrize("kind", [ModelFailure.REQUEST_TOO_LARGE, ModelFailure.REFUSAL])
 async def test_some_failures_stop_the_chain(tmp_path: Path, kind: ModelFailure) -> None:
     house = House(tmp_path, fails(kind), config=CHAIN)
     async with house.agent() as agent:
@@ -279,3 +279,34 @@ async def test_a_continued_turn_leaves_the_files_to_the_history(tmp_path: Path, 
         await agent.ask("four")
         assert told("DAWN") == [0, 0, 0, 1]
         assert house.model.requests[-1].system == first.system
+
+
+async def test_a_model_whose_reasoning_cannot_be_told_apart_is_asked_for_tags(tmp_path: Path) -> None:
+    provider = {"baseUrl": "http://127.0.0.1:1", "compat": {"reasoningTags": True}}
+    house = House(tmp_path, config={"models": {"providers": {"script": provider}}})
+    async with house.agent() as agent:
+        await agent.ask("hello")
+    assert "## Reasoning Format" in house.model.requests[0].system.text
+
+
+async def test_a_small_window_has_room_for_a_conversation(tmp_path: Path) -> None:
+    def home(window: int) -> House:
+        models = [{"id": "model", "contextWindow": window}]
+        script = {"baseUrl": "http://127.0.0.1:1", "models": models}
+        (tmp_path / str(window)).mkdir()
+        return House(tmp_path / str(window), config={"models": {"providers": {"script": script}}})
+
+    small = home(4_096)
+    async with small.agent() as agent:
+        assert (await agent.ask("hello")).ok
+        request = small.model.requests[0]
+        size = len(request.system.text) + sum(
+            len(str(tool.parameters)) + len(tool.description) for tool in request.tools
+        )
+        assert size < 2.8 * 4_096
+    tiny = home(1_500)
+    async with tiny.agent() as agent:
+        reply = await agent.ask("hello")
+    assert not reply.ok
+    assert "the model's window has 1,500" in reply.error
+    assert tiny.model.requests == []

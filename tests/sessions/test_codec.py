@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.messages import Assistant, Cost, Image, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
-from homarus.sessions.codec import MAX_DETAILS, cap_details, from_message, parse_iso, to_message, to_ms, to_usage
+from homarus.sessions.codec import MAX_DETAILS, cap_details, from_message, to_message, to_ms, to_usage
 
 texts = st.text(max_size=20)
 json_values = st.recursive(
@@ -125,7 +125,7 @@ def test_moments(value, expected):
 
 
 def test_zones():
-    assert parse_iso("2026-05-01T10:00:00+02:00") == parse_iso("2026-05-01T08:00:00Z")
+    assert to_ms("2026-05-01T10:00:00+02:00") == to_ms("2026-05-01T08:00:00Z") > 0
 
 
 def test_usage_in_either_spelling():

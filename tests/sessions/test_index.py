@@ -14,8 +14,8 @@ from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import Locked
 from homarus.core.routes import SessionKey
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.owner import own
-from homarus.sessions.row import SessionEntry, changes, to_entry
+from homarus.sessions.places import own
+from homarus.sessions.row import SessionEntry, changes, read_row
 from homarus.storage.locks import PATIENCE
 
 NOW = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
@@ -153,14 +153,14 @@ def test_typed_view_of_a_row():
         "novel": 1,
         "memoryFlush": {"compactionCount": 3},
     }
-    entry = to_entry(row)
+    entry = read_row(row)
     assert (entry.session_id, entry.channel, entry.last_channel, entry.group_channel) == ("s", "telegram", "t", "r")
     assert entry.flushed_at_compaction == 3
     assert "channel" not in row
 
 
 def test_a_bad_field_costs_only_itself():
-    entry = to_entry(
+    entry = read_row(
         {
             "sessionId": "s",
             "compactionCount": "many",
@@ -170,7 +170,7 @@ def test_a_bad_field_costs_only_itself():
         }
     )
     assert entry == SessionEntry(session_id="s", updated_at=1776247200000, last_thread_id=7)
-    assert to_entry(None) == to_entry([]) == SessionEntry()
+    assert read_row(None) == read_row([]) == SessionEntry()
 
 
 def test_changes_have_the_names_of_the_file():

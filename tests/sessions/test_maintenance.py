@@ -9,7 +9,7 @@ from homarus.core.messages import Text, User
 from homarus.core.routes import SessionKey
 from homarus.sessions.maintenance import Stored, carry_out, drop_results, make_plan, plan_for
 from homarus.sessions.places import Kind, Place
-from homarus.sessions.row import to_entry
+from homarus.sessions.row import read_row
 from homarus.sessions.settings import MaintenanceSettings
 from homarus.sessions.store import SessionInfo, SessionStore
 
@@ -19,7 +19,7 @@ DAY = 86_400_000
 
 def info(name, days, **row):
     row = {"sessionId": name, "updatedAt": NOW - int(days * DAY), **row}
-    return SessionInfo(name, "main", to_entry(row), row, Place("main", name, Kind.FILE, Path(name)))
+    return SessionInfo(name, "main", read_row(row), row, Place("main", name, Kind.FILE, Path(name)))
 
 
 def gone(*sessions, files=(), busy=(), **settings):

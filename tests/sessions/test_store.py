@@ -1,5 +1,6 @@
 import json
 import sqlite3
+import threading
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -331,3 +332,13 @@ def test_a_store_of_a_configuration_knows_the_name_of_the_main_session(tmp_path)
     talk(sessions, sessions.key("home"), "hello")
     assert [info.name for info in sessions.list()] == ["agent:main:home"]
     assert SessionHome.of(config, clock=clock, ids=ids).resolve("main").key.is_main
+
+
+def test_a_session_that_somebody_else_writes_can_be_waited_for(folder):
+    sessions = store(folder)
+    writer = sessions.open_writer(MAIN)
+    writer.append_message(User((Text("one"),)))
+    threading.Timer(0.2, writer.close).start()
+    with sessions.open_writer(MAIN, wait=30) as second:
+        second.append_message(User((Text("two"),)))
+    assert texts(sessions, MAIN) == ["onetwo"]

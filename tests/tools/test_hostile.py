@@ -15,19 +15,20 @@ from homarus.core.messages import ToolCall, Trust
 from homarus.core.routes import main_session
 from homarus.core.tools import Risk
 from homarus.sandbox import docker
-from homarus.sandbox.mounts import parse_binds
+from homarus.sandbox.claims import Claims
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place as SandboxPlace
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, resolve
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, parse_binds, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Decision, Request
-from homarus.tools.command import make_plan
+from homarus.tools.command import make_plan, may_last
+from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import Toolbox, execute
-from homarus.tools.gate import Ask, Case, ExecSettings, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.gate import Ask, Case, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager
-from homarus.tools.registry import build_tools
-from homarus.tools.risky import may_last
+from homarus.tools.registry import ToolSettings, build_tools
 from homarus.tools.services import ToolServices
 from homarus.tools.tool import Taint, ToolContext
 
@@ -73,7 +74,8 @@ class Place:
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.book = Approvals(folder / "book.json", SystemClock(), SystemIds())
         self.owner = Refuses(self.book)
-        self.manager = ProcessManager(SystemClock(), SystemIds())
+        self.claims = Claims.of(folder)
+        self.manager = ProcessManager(SystemClock(), SystemIds(), claims=self.claims)
         granted = Granted()
         self.gate = PolicyGate(
             self.book,
@@ -82,9 +84,10 @@ class Place:
             approver=self.owner,
             settings=lambda _: ExecSettings(),
             running=self.manager.plan_of,
+            claims=self.claims,
         )
         services = ToolServices(processes=self.manager, grants=granted, env=os.environ, vision=Sees())
-        tools = build_tools(services)
+        tools = build_tools(services, ToolSettings(reach=Reach(state=folder)))
         self.box = Toolbox({tool.name: tool for tool in tools}, self.gate)
         self.context: ToolContext = context(folder, clock=SystemClock(), ids=SystemIds(), **changes)
         (self.context.workspace / "f").write_text("#!/bin/sh\ntouch made\n")
@@ -338,6 +341,27 @@ def test_a_sandbox_has_a_home_of_its_own(tmp_path: Path) -> None:
         "ip",
         "mail",
         "cpio",
+        # They run what a file beside them says.
+        *(
+            "ctest",
+            "cmake",
+            "ruff",
+            "flake8",
+            "pylint",
+            "shellcheck",
+            "prettier",
+            "stylelint",
+            "rubocop",
+            "phpunit",
+            "dotnet",
+            "swift",
+            "bats",
+            "file",
+            "cp",
+            "mv",
+            "ln",
+            "sort",
+        ),
     ],
 )
 def test_programs_that_start_others_are_never_allowed_for_good(tmp_path: Path, program: str) -> None:

@@ -18,7 +18,7 @@ from homarus.core.routes import SessionKey
 from homarus.hooks.registry import HookRegistry
 from homarus.workspace import names
 from homarus.workspace.audience import Audience
-from homarus.workspace.bootstrap import Bootstrap, Run, earns_marker, hook_of, marker
+from homarus.workspace.bootstrap import Bootstrap, BootstrapRequest, earns_marker, hook_of, marker
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.settings import WorkspaceSettings
 
@@ -30,7 +30,7 @@ FIXED = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 
 def build(workspace: Path, audience: Audience = MAIN, *, hook=None, warn=None, **facts):
     return Bootstrap(WorkspaceLoader(), hook=hook, warn=warn or (lambda _: None)).build(
-        Run(workspace, audience=audience, **facts)
+        BootstrapRequest(workspace, audience=audience, **facts)
     )
 
 
@@ -63,7 +63,7 @@ def test_a_child_gets_the_rules(workspace):
 
 def test_unchanged_files_give_the_same_context_object(workspace):
     bootstrap = Bootstrap(WorkspaceLoader())
-    run = Run(workspace, audience=MAIN)
+    run = BootstrapRequest(workspace, audience=MAIN)
     first = bootstrap.build(run)
     assert bootstrap.build(run) is first
     (workspace / "SOUL.md").write_text("changed")
@@ -126,7 +126,9 @@ def test_never_means_never_and_reads_nothing(workspace):
         raise AssertionError("opened")
 
     bootstrap = Bootstrap(WorkspaceLoader(open_root=forbidden))
-    context = bootstrap.build(Run(workspace, audience=MAIN, settings=settings("never"), after_compaction=True))
+    context = bootstrap.build(
+        BootstrapRequest(workspace, audience=MAIN, settings=settings("never"), after_compaction=True)
+    )
     assert context.files == ()
     assert context.dynamic == ()
 
@@ -307,7 +309,7 @@ def test_ten_thousand_offers_are_bounded_marked_and_logged_once(workspace, warni
     hook = adding(*({"name": f"{n:05}.md", "path": f"/v/{n}.md", "content": f"note {n}"} for n in range(10_000)))
     bootstrap = Bootstrap(WorkspaceLoader(), hook=hook, warn=warnings.append)
     for _ in range(3):
-        context = bootstrap.build(Run(workspace, audience=MAIN))
+        context = bootstrap.build(BootstrapRequest(workspace, audience=MAIN))
     assert len(context.files) <= 200
     assert context.truncated
     assert context.omitted > 9_000
@@ -323,7 +325,7 @@ def test_hostile_content_from_a_hook_is_inert(workspace):
 def test_through_the_registry_a_failing_hook_changes_nothing(workspace):
     registry = HookRegistry()
     bootstrap = Bootstrap(WorkspaceLoader(), hook=hook_of(registry, ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
-    run = Run(workspace, audience=MAIN, session_key="agent:main:main")
+    run = BootstrapRequest(workspace, audience=MAIN, session_key="agent:main:main")
     plain = bootstrap.build(run)
 
     def add(event):
@@ -365,7 +367,7 @@ def test_unreadable_files_leave_a_marker_and_a_warning(workspace, warnings):
     (workspace / "USER.md").unlink()
     os.mkfifo(workspace / "USER.md")
     loader = WorkspaceLoader(warn=warnings.append)
-    files = {file.name: file for file in Bootstrap(loader).build(Run(workspace, audience=MAIN)).files}
+    files = {file.name: file for file in Bootstrap(loader).build(BootstrapRequest(workspace, audience=MAIN)).files}
     assert files["SOUL.md"].text == "[UNREADABLE: a symbolic link leads out of the folder]"
     assert files["USER.md"].text == "[UNREADABLE: not a regular file]"
     assert files["USER.md"].unreadable

@@ -23,26 +23,23 @@ from homarus.core.routes import SessionKey, SessionKind, main_session
 from homarus.core.tools import ToolSpec
 from homarus.hooks.manifest import Facts
 from homarus.prompt.build import PrefixCache, Prompt, build, digest
-from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
+from homarus.prompt.carrier import Said, render_volatile
+from homarus.prompt.escape import inert
+from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFacts
 from homarus.prompt.gather import docs_path, find_zone, machine, repo_root, text_path, today, zone_name
-from homarus.prompt.guard import inert
-from homarus.prompt.modes import Mode, mode_for
-from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections.project import told_sections
-from homarus.prompt.sections.tooling import tool_notes
-from homarus.prompt.sections.turn import HEARTBEAT_PROMPT
-from homarus.prompt.volatile import Said, render_volatile
+from homarus.prompt.section import Mode, Section, Tier, mode_for
+from homarus.prompt.sections.conversation import HEARTBEAT_PROMPT
+from homarus.prompt.sections.home import told_sections
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import SandboxSpec
-from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
 from homarus.skills.discover import SkillRoot
 from homarus.skills.gate import Gate
-from homarus.skills.library import SkillLibrary
+from homarus.skills.library import SkillLibrary, gate_of, machine_facts, roots_of, settings_of
 from homarus.skills.snapshot import Snapshot, Snapshots
 from homarus.storage.cache import BoundedCache
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
-from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
+from homarus.workspace.bootstrap import Bootstrap, BootstrapRequest, hook_of
 from homarus.workspace.inject import BootstrapContext
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.settings import WorkspaceSettings
@@ -100,6 +97,8 @@ class PromptRequest(Struct, frozen=True, kw_only=True):
     turn: TurnFacts = TurnFacts()
     provider: Contribution = Contribution()
     sandbox: SandboxSpec | None = None
+    # How many tokens the model takes; 0 where nobody knows.
+    window: int = 0
     # Who wrote, and in what kind of chat; what is not known gives fewer rights.
     trust: Trust | None = None
     chat_type: str = ""
@@ -135,7 +134,7 @@ class ComposedPrompt(Struct, frozen=True):
         request, agent, context = self.request, self.agent, self.context
         files = [replace(file, text="") for file in (*context.files, *context.told, *context.dynamic)]
         sandbox = (agent.sandbox_mode, request.sandbox is not None and request.sandbox.enforced)
-        named = (str(self.session), request.session_id, self.facts.turn.runtime.model, self.facts.stable.workspace)
+        named = (str(self.session), request.session_id, self.facts.turn.model, self.facts.stable.workspace)
         return digest((self.prompt.system.text, request.tools, files, agent.settings.limits, sandbox, named)).hex()
 
 
@@ -160,7 +159,6 @@ class Composer:
         self._machine = machine(env)
         self._docs = docs_path()
         self._agents: dict[str, AgentFacts] = {}
-        self._noted: tuple[tuple[ToolSpec, ...], tuple[ToolNote, ...]] | None = None
         # What the last report of each session was made from.
         self._reported: BoundedCache[str, tuple[object, ...]] = BoundedCache(64)
         self._sized: tuple[tuple[ToolSpec, ...], ToolSizes] | None = None
@@ -181,13 +179,15 @@ class Composer:
         agent = self.agent(request.agent_id or session.agent_id)
         if request.workspace is not None:
             agent = replace(agent, workspace=request.workspace)
+        mode = request.mode or mode_for(session, request.window)
+        if mode is Mode.LEAN and request.window:
+            agent = replace(agent, settings=agent.settings.for_window(request.window))
         run = _run(request, agent, session)
         context = self._bootstrap.build(run)
         turn = self._turn(request, agent, context)
         turn = replace(turn, silent=turn.silent or session.is_shared or session.kind in _QUIET)
         if request.occasion and run.audience.sees_memory:
             turn = self._with_notes(turn, request.occasion, agent)
-        mode = request.mode or mode_for(session)
         stable = self._stable(request, agent, context)
         if mode is Mode.FULL or (mode is Mode.MINIMAL and request.skills_in_minimal):
             skills = request.skills or self.skills_for(agent.id)
@@ -202,10 +202,10 @@ class Composer:
 
     def report_for(self, composed: ComposedPrompt, *, about: About | None = None, said: Said | None = None) -> Report:
         """Measure a prompt; `about` holds what is known of the model's window and of the conversation so far."""
-        from homarus.prompt.report import About, measure, size_tools
+        from homarus.prompt.report import About, SandboxState, measure, size_tools
 
         request, agent = composed.request, composed.agent
-        named = composed.facts.turn.runtime.model
+        named = composed.facts.turn.model
         provider, _, model = named.partition("/") if "/" in named else ("", "", named)
         filled = replace(
             about or About(),
@@ -217,8 +217,7 @@ class Composer:
             workspace_dir=composed.facts.stable.workspace,
             bootstrap_max_chars=agent.settings.limits.file,
             bootstrap_total_max_chars=agent.settings.limits.total,
-            sandboxed=request.sandbox is not None and request.sandbox.enforced,
-            sandbox_mode=agent.sandbox_mode,
+            sandbox=SandboxState(agent.sandbox_mode, request.sandbox is not None and request.sandbox.enforced),
         )
         carrier, _ = composed.carrier(said or {})
         if self._sized is None or self._sized[0] != request.tools:
@@ -228,14 +227,14 @@ class Composer:
     def kept_report(self, composed: ComposedPrompt, kept: Any) -> Any:
         """Return what the session keeps of this run's prompt, measured only if the prompt is not the one before."""
         request, key = composed.request, str(composed.session)
-        made = (composed.prompt.system, request.tools, request.session_id, composed.facts.turn.runtime.model)
+        made = (composed.prompt.system, request.tools, request.session_id, composed.facts.turn.model)
         if kept and self._reported.get(key) == made:
             return kept
         self._reported.put(key, made)
         mark = composed.mark
         if isinstance(kept, dict) and kept.get("inputsSha256") == mark:
             return kept
-        from homarus.prompt.kept import keep  # most runs are told what the one before was told
+        from homarus.prompt.report import keep  # most runs are told what the one before was told
 
         return {**keep(self.report_for(composed)), "inputsSha256": mark}
 
@@ -243,11 +242,12 @@ class Composer:
         return StableFacts(
             workspace=text_path(agent.workspace),
             cwd=text_path(agent.cwd) if agent.cwd else "",
-            tools=self._notes_on(request.tools),
+            tools=request.tools,
             docs=self._docs,
             citations=agent.citations,
             aliases=agent.aliases,
-            sandbox=_sandbox(request.sandbox, elevated=agent.elevated),
+            sandbox=request.sandbox if request.sandbox is not None and request.sandbox.enforced else None,
+            elevated=agent.elevated,
             ritual=context.ritual,
             files=context.files,
             told=tuple(file.name for file in context.told),
@@ -258,30 +258,16 @@ class Composer:
             execution_bias=request.provider.execution_bias,
         )
 
-    def _notes_on(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolNote, ...]:
-        """Return the rows of the tool list, made once for as long as turns have the same tools."""
-        if self._noted is None or self._noted[0] != tools:
-            self._noted = (tools, tool_notes(tools))
-        return self._noted[1]
-
     def _turn(self, request: PromptRequest, agent: AgentFacts, context: BootstrapContext) -> TurnFacts:
-        turn, here = request.turn, self._machine
+        turn = request.turn
         zone = turn.zone or zone_name(agent.settings.user_timezone, self._env)
-        runtime = replace(
-            turn.runtime,
-            agent=agent.id,
-            host=here.host,
-            os=here.os,
-            arch=here.arch,
-            python=here.python,
-            shell=here.shell,
-            repo=agent.repo,
-            model=turn.runtime.model or agent.model,
-            default_model=agent.model,
-        )
         return replace(
             turn,
-            runtime=runtime,
+            agent=agent.id,
+            machine=self._machine,
+            repo=agent.repo,
+            model=turn.model or agent.model,
+            default_model=agent.model,
             zone=zone,
             today=turn.today or today(self._clock.now(), zone),
             extras=(*told_sections(context.told), *turn.extras),
@@ -294,28 +280,14 @@ class Composer:
     def _with_notes(self, turn: TurnFacts, occasion: str, agent: AgentFacts) -> TurnFacts:
         """Add the recent daily notes; they are as private as the memory they were written for."""
         zone, settings = find_zone(turn.zone) or UTC, agent.settings.startup_context
-        from homarus.workspace.prelude import build_prelude
+        from homarus.workspace.daily_notes import recent_notes
 
-        notes = build_prelude(agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
+        notes = recent_notes(agent.workspace, now=self._clock.now(), zone=zone, settings=settings, occasion=occasion)
         section = Section("Recent Notes", notes, Tier.VOLATILE, once=True)
         return replace(turn, extras=(*turn.extras, section)) if notes else turn
 
 
-def _sandbox(spec: SandboxSpec | None, *, elevated: bool) -> SandboxFacts | None:
-    if spec is None or not spec.enforced:
-        return None
-    mounts = [f"Also visible: {mount.path} ({'rw' if mount.writable else 'ro'})" for mount in spec.mounts]
-    return SandboxFacts(
-        backend=spec.backend.value,
-        workspace=spec.workspace,
-        access=spec.access.value,
-        network=spec.network,
-        elevated=elevated,
-        notes=tuple(mounts),
-    )
-
-
-def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
+def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> BootstrapRequest:
     audience = Audience(
         session=session,
         trust=request.trust,
@@ -324,7 +296,7 @@ def _run(request: PromptRequest, agent: AgentFacts, session: SessionKey) -> Run:
         light=request.light,
         cron_persona=agent.settings.cron_bootstrap == "persona",
     )
-    return Run(
+    return BootstrapRequest(
         workspace=agent.workspace,
         settings=agent.settings,
         audience=audience,
@@ -380,11 +352,11 @@ def _model_name(setting: Any) -> str:
 
 
 def _heartbeat_prompt(agent: AgentConfig) -> str:
-    """Return what a poll says, where polls are switched on: an interval must be named, an empty block is no order."""
-    every = str(agent.get("heartbeat.every") or "").strip()
-    if not agent.default or not every.strip("0 mhsd"):
-        return ""
+    """Return what a poll says, where polls are switched on: an empty block is no order, and an interval of 0 ends them."""
     named = agent.get("heartbeat.prompt")
+    every = agent.get("heartbeat.every", "30m" if named else "")
+    if not agent.default or not str(every).strip("0 mhsd"):
+        return ""
     return named.strip() if isinstance(named, str) and named.strip() else HEARTBEAT_PROMPT
 
 

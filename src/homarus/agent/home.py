@@ -21,16 +21,17 @@ from homarus.agent.toolkit import Toolkit
 from homarus.config.keypath import parse_path
 from homarus.config.load import remember_good
 from homarus.config.view import Config
-from homarus.context.host import EngineHost
+from homarus.context.engine_host import EngineHost
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
+from homarus.sandbox.bwrap import remembered
 from homarus.sandbox.process import available
-from homarus.sandbox.remember import remembered
 from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.store import SessionStore
+from homarus.storage.atomic import ensure_dir
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
 
@@ -108,9 +109,12 @@ class Home:
         """
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
         try:
-            return sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
+            spec = sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
         except Denied as problem:
             return SandboxSpec.nothing(str(workspace), str(problem))
+        if spec.instead_of:
+            ensure_dir(Path(spec.workspace))
+        return spec
 
     def zone(self, agent_id: str) -> tzinfo:
         """Return the time zone of an agent's user."""

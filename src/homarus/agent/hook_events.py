@@ -25,10 +25,9 @@ def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, on
         return None
     from homarus.hooks.discover import HookSet, find_hooks, standard_roots
     from homarus.hooks.events import family, listening_order
-    from homarus.hooks.load import load_hooks
+    from homarus.hooks.load import HookSettings, load_hooks
     from homarus.hooks.manifest import Facts, on_path
     from homarus.hooks.registry import HookRegistry
-    from homarus.hooks.settings import HookSettings
 
     settings = config.block("hooks.internal", HookSettings)
     extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]

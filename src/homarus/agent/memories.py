@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from homarus.config.view import Config
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.memory.settings import MemorySettings, database_path
+from homarus.memory.settings import SERVICES, MemorySettings, database_path, keys_in
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.audience import Audience
 
@@ -24,30 +24,18 @@ if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
 _log = logging.getLogger(__name__)
-# Where a service's key is looked for when `remote.apiKey` names none.
-_KEYS = {
-    "openai": ("OPENAI_API_KEY",),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "voyage": ("VOYAGE_API_KEY",),
-    "mistral": ("MISTRAL_API_KEY",),
-    "deepinfra": ("DEEPINFRA_API_KEY",),
-}
 
 
-def settings_of(config: Config, agent_id: str, env: Mapping[str, str], *, provider: str = "") -> MemorySettings:
-    """Return an agent's settings with the embedder's key filled in; a key that cannot be had is said by the embedder."""
+def settings_of(config: Config, agent_id: str, *, provider: str = "") -> MemorySettings:
+    """Return an agent's settings with the embedder's key read; a key that cannot be had is said by the embedder."""
     settings = config.agent(agent_id).block("memorySearch", MemorySettings)
-    if provider:
-        settings = replace(settings, provider=provider)
     key = ""
     try:
         key = config.resolve(settings.remote.api_key) if settings.remote.api_key else ""
     except ConfigError as problem:
         _log.warning("memorySearch.remote.apiKey: %s", problem)
-    variables = config.variables(env)
-    for name in _KEYS.get(settings.provider, ()):
-        key = key or variables.get(name, "")
-    return replace(settings, remote=replace(settings.remote, api_key=key))
+    settings = replace(settings, remote=replace(settings.remote, api_key=key))
+    return settings.with_provider(provider) if provider else settings
 
 
 def open_memory(
@@ -63,7 +51,9 @@ def open_memory(
     from homarus.memory.memory import Memory
 
     paths = config.paths
-    settings = settings_of(config, agent_id, env, provider=provider)
+    keys = keys_in(config.variables(env))
+    settings = settings_of(config, agent_id, provider=provider)
+    settings = settings.for_service(settings.provider, keys) if settings.provider in SERVICES else settings
     return Memory(
         resolve_workspace(config, agent_id, env),
         database_path(settings, state_dir=paths.state_dir, agent_id=agent_id, home=paths.home),
@@ -73,6 +63,7 @@ def open_memory(
         sessions=paths.sessions_dir(agent_id) if settings.with_sessions else None,
         home=paths.home,
         models=paths.models_dir,
+        keys=keys,
     )
 
 

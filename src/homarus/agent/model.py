@@ -16,7 +16,7 @@ from homarus.models.client import ModelClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain, Override
-from homarus.prompt.guard import body
+from homarus.prompt.escape import body
 from homarus.sessions.row import SessionEntry
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from homarus.core.clock import Clock
 from homarus.core.errors import HomarusError, StorageError
 from homarus.core.messages import Assistant, User
 from homarus.core.routes import SessionKey
-from homarus.prompt.volatile import said_in
+from homarus.prompt.carrier import said_in
 from homarus.sessions import taint as tainting
 from homarus.sessions.entry import Compaction, Custom, Entry, MessageEntry, Reset
 from homarus.sessions.index import SessionIndex
@@ -30,7 +30,7 @@ from homarus.sessions.view import View, project
 from homarus.sessions.writer import SessionWriter
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.bootstrap import MARKER
-from homarus.workspace.seed import Places, Seeded, ensure_workspace
+from homarus.workspace.seed import RecordPaths, Seeded, ensure_workspace
 from homarus.workspace.settings import WorkspaceSettings
 
 MAX_OPEN = 32
@@ -249,7 +249,7 @@ def seed_agent(config: Config, agent_id: str, env: Mapping[str, str], clock: Clo
     )
 
 
-def workspace_places(paths: Paths) -> Places:
+def workspace_places(paths: Paths) -> RecordPaths:
     """Return where the facts about workspaces lie outside of them."""
     shared = paths.state_dir / "state" / "openclaw.sqlite"
-    return Places(paths.own_dir, shared if shared.exists() else None)
+    return RecordPaths(paths.own_dir, shared if shared.exists() else None)

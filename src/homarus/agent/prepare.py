@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from homarus.agent.budget import UNBOUNDED, Meter, Tally, retry_limit
 from homarus.agent.channel_rules import channel_layers
-from homarus.agent.compose import ComposedPrompt, PromptRequest
+from homarus.agent.compose import ComposedPrompt, Contribution, PromptRequest
 from homarus.agent.deadline import Deadline
 from homarus.agent.model import stored_override
 from homarus.agent.open_session import OpenSession
@@ -28,14 +28,15 @@ from homarus.models.levels import speed
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
-from homarus.prompt.facts import RuntimeFacts, SessionFacts, TurnFacts
+from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
+from homarus.prompt.sections.conversation import standing_instructions
+from homarus.prompt.sections.tooling import told_to
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
 from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.row import SessionEntry
-from homarus.skills.agent import settings_of
-from homarus.skills.env import RunEnv, env_for_run
-from homarus.skills.snapshot import Snapshot
+from homarus.skills.library import settings_of
+from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
 from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.paths import FsSettings
@@ -102,7 +103,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         chain=chain,
         box=box,
         context=context,
-        specs=tuple([tool.spec for tool in box.tools.values()]),
+        specs=told_to(window, [tool.spec for tool in box.tools.values()]),
         skills=skills,
         guard=LoopGuard(home.config.block("tools.loopDetection", LoopSettings)),
         meter=_meter(home, turn),
@@ -182,7 +183,7 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
 
     sandbox = home.sandbox(turn.agent_id, turn.session)
     if turn.bounds is None:
-        workspace = home.workspace(turn.agent_id)
+        workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
         return Bounds(
@@ -241,13 +242,9 @@ def compose_turn(
 
         lead = LEAD
         extras += tuple(Section(place, text, Tier.VOLATILE, once=True) for place, text in prepared.recalled)
-    if pins := pinned(live.writer.notes):
-        held = "\n".join(f"- {pin}" for pin in pins)
-        extras = (Section("Standing instructions of the owner", held, Tier.VOLATILE), *extras)
+    extras = (*standing_instructions(pinned(live.writer.notes)), *extras)
     entry, levels, bounds = live.entry, turn.levels, turn.bounds
-    runtime = RuntimeFacts(
-        model=prepared.chain.primary.key, channel=prepared.context.route.channel, thinking=prepared.thinking
-    )
+    quirks = home.models.catalog.quirks(prepared.chain.primary)
     return home.composer.prompt_for(
         PromptRequest(
             agent_id=turn.agent_id,
@@ -255,7 +252,9 @@ def compose_turn(
             tools=prepared.specs,
             skills=prepared.skills,
             turn=TurnFacts(
-                runtime=runtime,
+                model=prepared.chain.primary.key,
+                channel=prepared.context.route.channel,
+                thinking=prepared.thinking,
                 extras=extras,
                 recall=lead,
                 reasoning=levels.get("reasoning") or entry.reasoning_level or "off",
@@ -264,6 +263,8 @@ def compose_turn(
             session_facts=SessionFacts(extra=bounds.rules) if bounds else SessionFacts(),
             workspace=_own_folder(bounds) if bounds else None,
             sandbox=prepared.context.sandbox,
+            window=prepared.window_tokens,
+            provider=Contribution(reasoning_tags=quirks.reasoning_tags),
             trust=prepared.context.trust,
             chat_type=turn.chat_type,
             heartbeat=turn.heartbeat,

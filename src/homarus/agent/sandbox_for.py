@@ -15,14 +15,13 @@ from homarus.config.view import AgentConfig, Config
 from homarus.core.routes import SessionKey
 from homarus.models.catalog import Catalog
 from homarus.models.ref import split_ref
-from homarus.models.settings import ModelsSettings
-from homarus.sandbox.mounts import refusal
+from homarus.models.settings import AgentModelSettings, ModelsSettings
 from homarus.sandbox.process import available
-from homarus.sandbox.resolve import Place, resolve
+from homarus.sandbox.resolve import Place, refusal, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Backend, Mount, SandboxSpec
-from homarus.skills.agent import readable_roots
 from homarus.skills.discover import BUNDLED
+from homarus.skills.library import readable_roots
 
 
 def sandbox_for(
@@ -55,7 +54,8 @@ def window_of(agent: AgentConfig, model: str) -> int:
     if ref is None:
         return 0
     info = Catalog(agent.config.block("models", ModelsSettings)).model(ref)
-    return info.window if info.known else 0
+    cap = agent.block("", AgentModelSettings).context_tokens or info.window
+    return min(info.window, cap) if info.known else 0
 
 
 class SkillFolders(Struct, frozen=True):

@@ -11,12 +11,15 @@ from msgspec.structs import replace
 
 from homarus.agent.compose import PromptRequest
 from homarus.config.view import Config
+from homarus.context.pins import pinned
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.messages import Assistant, Message, Trust, User
 from homarus.core.routes import SessionKey
 from homarus.models.ref import split_ref
-from homarus.prompt.facts import RuntimeFacts, TurnFacts
-from homarus.prompt.volatile import said_in_view
+from homarus.prompt.carrier import said_in_view
+from homarus.prompt.facts import TurnFacts
+from homarus.prompt.sections.conversation import standing_instructions
+from homarus.prompt.sections.tooling import told_to
 from homarus.sessions.entry import Entry
 from homarus.sessions.log import load_tail
 from homarus.sessions.places import visit
@@ -67,24 +70,24 @@ def session_state(config: Config, clock: Clock, key: SessionKey) -> SessionState
 
 def prompt_report(home: Home, key: SessionKey, *, fresh: bool = False) -> Report:
     """Return the figures of the last run's prompt; `fresh`, or where there was none, those of the next turn's."""
-    from homarus.prompt.kept import last_run
-    from homarus.prompt.report import About
+    from homarus.prompt.report import About, last_run
 
     past = session_state(home.config, home.clock, key)
+    ref = split_ref(past.turn.model or home.composer.agent(key.agent_id).model)
+    window = home.models.window(home.config.agent(key.agent_id), ref) if ref else 0
     composed = home.composer.prompt_for(
         PromptRequest(
             agent_id=key.agent_id,
             session=key,
-            tools=tuple(tool.spec for tool in home.toolkit.box(key.agent_id).tools.values()),
+            window=window,
+            tools=told_to(window, [tool.spec for tool in home.toolkit.box(key.agent_id).tools.values()]),
             turn=past.turn,
-            sandbox=home.sandbox(key.agent_id, key),
             trust=Trust.OWNER,
             chat_type="direct",
+            sandbox=home.sandbox(key.agent_id, key),
             session_id=past.session_id,
         )
     )
-    ref = split_ref(composed.facts.turn.runtime.model)
-    window = home.models.info(ref).window if ref else 0
     about = About(window=window, session_tokens=past.tokens, messages=past.messages)
     report = home.composer.report_for(composed, about=about, said=past.said)
     return report if fresh else last_run(past.report, report)
@@ -96,6 +99,7 @@ def _with_log(past: SessionState, branch: Sequence[Entry]) -> SessionState:
     return replace(
         past,
         said=said_in_view(view),
+        turn=replace(past.turn, extras=standing_instructions(pinned(branch))),
         occasion="" if counts else past.occasion,
         messages=dict(sorted(counts.items())),
     )
@@ -106,11 +110,9 @@ def _turn(row: SessionEntry) -> TurnFacts:
     return TurnFacts(
         reasoning=row.reasoning_level or "off",
         elevated=row.elevated_level or "off",
-        runtime=RuntimeFacts(
-            model="/".join(chosen) if row.model_override else "",
-            channel=row.last_channel or row.channel or "",
-            thinking=row.thinking_level or "",
-        ),
+        model="/".join(chosen) if row.model_override else "",
+        channel=row.last_channel or row.channel or "",
+        thinking=row.thinking_level or "",
     )
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from homarus.agent.sandbox_for import skill_folders
 from homarus.agent.vision import Vision
-from homarus.config.resolve import merge
+from homarus.config.keypath import merge
 from homarus.config.view import Config
 from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import HomarusError
@@ -26,9 +26,11 @@ from homarus.core.tools import ToolSpec
 from homarus.models.access import Models
 from homarus.prompt.gather import docs_path
 from homarus.prompt.sections.tooling import in_order
+from homarus.sandbox.claims import Claims
 from homarus.sessions.row import SessionEntry
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.cache import BoundedCache
+from homarus.tools.exec_settings import ElevatedSettings, ExecRequest, ExecSettings, granted
 from homarus.tools.execute import BeforeCall, Toolbox
 from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import Layer, PatchSwitch, PolicySettings, Who, allowed_tools, layers_for
@@ -37,12 +39,11 @@ from homarus.tools.registry import ToolSettings, build_tools
 from homarus.tools.services import ToolServices
 from homarus.tools.tool import Tool
 from homarus.tools.web import WebSettings
-from homarus.tools.wish import ElevatedSettings, ExecWish, granted
 
 if TYPE_CHECKING:
     from homarus.agent.turn import Turn
     from homarus.tools.approval import Approvals, Decision, Request
-    from homarus.tools.gate import ExecSettings, Granted, PolicyGate
+    from homarus.tools.gate import Granted, PolicyGate
 
 _log = logging.getLogger(__name__)
 _DECISIONS: dict[str, Decision] = {
@@ -112,7 +113,7 @@ class Orphans:
     def mark(self) -> None:
         """Note that this process starts commands. The note need not survive the machine, only the process."""
         if self._mark is None:
-            from homarus.sandbox.marks import start_of
+            from homarus.sandbox.ownership import start_of
 
             ensure_dir(self._folder)
             self._mark = self._folder / f"{os.getpid()}.{start_of(os.getpid())}"
@@ -126,7 +127,7 @@ class Orphans:
         dead = [path for path in self._folder.iterdir() if _is_dead(path.name)]
         ended: list[int] = []
         if dead:
-            from homarus.sandbox.leftovers import end_orphans
+            from homarus.sandbox.process import end_orphans
 
             ended = end_orphans()
         for path in dead:
@@ -141,7 +142,7 @@ class Orphans:
 
 
 def _is_dead(name: str) -> bool:
-    from homarus.sandbox.marks import start_of
+    from homarus.sandbox.ownership import start_of
 
     pid, _, started = name.partition(".")
     return pid.isdigit() and start_of(int(pid)) != started
@@ -156,7 +157,10 @@ class Toolkit:
         self.approvers = Approvers()
         self.orphans = Orphans(config.paths.own_dir / "commands")
         self._settings = tool_settings(config)
-        self.processes = ProcessManager(clock, ids, settings=self._settings.processes, before=self.orphans.mark)
+        self._claims = Claims.of(config.paths.state_dir)
+        self.processes = ProcessManager(
+            clock, ids, settings=self._settings.processes, before=self.orphans.mark, claims=self._claims
+        )
         self._backends = ToolServices()
         self._added: dict[str, Tool] = {}
         self._before: tuple[BeforeCall, ...] = ()
@@ -198,6 +202,7 @@ class Toolkit:
             approver=self.approvers,
             settings=self._exec,
             running=self.processes.plan_of,
+            claims=self._claims,
         )
 
     def add(self, *tools: Tool) -> None:
@@ -256,8 +261,6 @@ class Toolkit:
     def _exec(self, agent_id: str) -> ExecSettings:
         found, of = self._commands.get(agent_id, (None, None))
         if found is None or of is not self._config.document:
-            from homarus.tools.gate import ExecSettings
-
             # Key by key: an agent that sets another timeout has not lifted the mode that holds for everyone.
             everyone, own = self._config.get("tools.exec"), self._config.agent(agent_id).get("tools.exec")
             given = own if everyone is None else everyone
@@ -311,15 +314,15 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
     return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())
 
 
-def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecWish:
+def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecRequest:
     """Return what a session asks for its commands, as far as the settings of everyone and of the agent grant it."""
-    wish = ExecWish(
+    wish = ExecRequest(
         elevated=turn.levels.get("elevated") or entry.elevated_level or "off",
         host=turn.levels.get("exec_host") or entry.exec_host or "",
         security=turn.levels.get("exec_security") or entry.exec_security or "",
         ask=turn.levels.get("exec_ask") or entry.exec_ask or "",
     )
-    if wish == ExecWish():
+    if wish == ExecRequest():
         return wish
     agent = config.agent(turn.agent_id)
     gates = [config.block("tools.elevated", ElevatedSettings)]

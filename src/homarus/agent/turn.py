@@ -33,8 +33,8 @@ from homarus.models.select import Override
 from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.codec import COLLECTED
 from homarus.sessions.row import SessionEntry
+from homarus.tools.exec_settings import ExecRequest
 from homarus.tools.tool import Taint
-from homarus.tools.wish import ExecWish
 from homarus.workspace.bootstrap import earns_marker, marker
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     # The names of the variables that a parent's commands had.
     env: tuple[str, ...] | None = None
     # What a parent's session asked for its commands, where that is stricter.
-    wish: ExecWish | None = None
+    wish: ExecRequest | None = None
     # Whether `cwd` is a workspace of its own, with its own AGENTS.md.
     own_folder: bool = False
     # What a child is told about its place; the same in every turn of its session.

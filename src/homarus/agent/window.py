@@ -12,12 +12,9 @@ from homarus.agent.open_session import OpenSession
 from homarus.agent.prepare import Prepared, compose_turn
 from homarus.context.budget import budget_for
 from homarus.context.engine import EngineCall
-from homarus.context.flush import FLUSH_PROMPT
-from homarus.context.settings import CompactionSettings, PruningSettings
+from homarus.context.settings import FLUSH_PROMPT, CompactionSettings, FlushSettings, PruningSettings
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import ConfigError
-from homarus.core.events import Notice
 from homarus.core.messages import Assistant, Message
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
@@ -101,10 +98,6 @@ def open_window(
     agent = home.config.agent(turn.agent_id)
     settings = agent.block("compaction", CompactionSettings)
 
-    def chain_of(name: str) -> Chain:
-        """Return the model that a setting names for a purpose of its own; `ConfigError` where there is none."""
-        return Chain((home.models.names(agent).resolve(name).ref,), "config", strict=True)
-
     def count(purpose: str, answer: Assistant) -> None:
         from homarus.sessions.usage import usage_note
 
@@ -114,23 +107,13 @@ def open_window(
     async def flush(_reason: str, shown: tuple[Message, ...]) -> bool:
         from homarus.agent.flush import MemoryFlush
 
-        flushing = settings.memory_flush
-        try:
-            chain = chain_of(flushing.model) if flushing.model else None
-        except ConfigError as problem:
-            turn.emit(Notice(f"memory was not saved: {problem}", "warning"))
-            return False
-        saver = model.variant(chain, flushing.system_prompt or "") if chain or flushing.system_prompt else model
+        saver = _saver(home, turn, model, settings.memory_flush)
         saving = MemoryFlush(saver, prepared.box, prepared.context, partial(count, "flush"))
-        return await saving.run(shown, flushing.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
+        return await saving.run(shown, settings.memory_flush.prompt or FLUSH_PROMPT, home.today(turn.agent_id))
 
     async def summarize(ask: Ask) -> str:
-        chain = chain_of(settings.model) if settings.model else prepared.chain
+        chain = _chain(home, turn.agent_id, settings.model) if settings.model else prepared.chain
         return await Summaries(prepared.client, chain, turn.cancel, partial(count, "compaction"))(ask)
-
-    def rules() -> str:
-        names = settings.post_compaction_sections
-        return read_sections(prepared.context.workspace, names, home.today(turn.agent_id)) if names else ""
 
     async def tell(moment: str, known: dict[str, Any]) -> list[str]:
         return await home.tell(moment, turn.session, {"sessionId": live.writer.session_id, **known})
@@ -147,16 +130,7 @@ def open_window(
         budget=budget_for(prepared.window_tokens, settings),
         compaction=settings,
         pruning=agent.block("contextPruning", PruningSettings).for_provider(prepared.chain.primary.provider),
-        call=EngineCall(
-            session_id=live.writer.session_id,
-            session_key=str(turn.session),
-            session_file=live.writer.path,
-            token_budget=prepared.window_tokens,
-            tools=tuple([spec.name for spec in prepared.specs]),
-            model=prepared.chain.primary.key,
-            prompt=turn.text,
-            heartbeat=turn.heartbeat,
-        ),
+        call=_engine_call(turn, live, prepared),
         fixed_tokens=prompt_tokens(prompt.prompt.system.text, prepared.specs),
         heartbeat=turn.heartbeat,
         writable=_can_save(prepared),
@@ -171,10 +145,26 @@ def open_window(
         clock=home.clock,
         tell=tell,
         add=model.add,
-        rules=rules,
+        rules=partial(_rules, home, prepared, settings),
         renew=renew,
     )
     return SessionWindow(live.writer, facts, ports)
+
+
+def _chain(home: Home, agent_id: str, model: str) -> Chain:
+    """Return the chain of a model that a setting names; `ConfigError` where it names none."""
+    return Chain((home.models.names(home.config.agent(agent_id)).resolve(model).ref,), "config", strict=True)
+
+
+def _saver(home: Home, turn: Turn, model: ChainModel, settings: FlushSettings) -> ChainModel:
+    """Return what memory is saved with: the turn's own model, unless the settings name another one or say more."""
+    chain = _chain(home, turn.agent_id, settings.model) if settings.model else None
+    return model.variant(chain, settings.system_prompt or "") if chain or settings.system_prompt else model
+
+
+def _rules(home: Home, prepared: Prepared, settings: CompactionSettings) -> str:
+    names, context = settings.post_compaction_sections, prepared.context
+    return read_sections(context.workspace, names, home.today(context.agent_id)) if names else ""
 
 
 def _can_save(prepared: Prepared) -> bool:
@@ -182,3 +172,16 @@ def _can_save(prepared: Prepared) -> bool:
     context = prepared.context
     can_write = context.sandbox.can_write(str(context.workspace / "memory"))
     return can_write and bool(prepared.box.tools.keys() & {"write", "memory_retain"})
+
+
+def _engine_call(turn: Turn, live: OpenSession, prepared: Prepared) -> EngineCall:
+    return EngineCall(
+        session_id=live.writer.session_id,
+        session_key=str(turn.session),
+        session_file=live.writer.path,
+        token_budget=prepared.window_tokens,
+        tools=tuple([spec.name for spec in prepared.specs]),
+        model=prepared.chain.primary.key,
+        prompt=turn.text,
+        heartbeat=turn.heartbeat,
+    )

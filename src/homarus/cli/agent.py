@@ -15,7 +15,6 @@ from homarus.cli.attach import attach, piped_text
 from homarus.cli.failures import say
 from homarus.cli.options import json_option, pass_app
 from homarus.core.events import Notice, RunEvent
-from homarus.core.text import printable, single_line
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
@@ -85,12 +84,12 @@ def command(
             app.out.json(reply.to_json(str(agent.session)))
         elif not (as_json or stream or _watched(app)):
             for each in reply.texts:
-                app.out.line(printable(each))
+                app.out.line(each)
         if interrupts.heard:
             say("stopped")
             return INTERRUPTED
         if not reply.ok:
-            say(single_line(reply.error or reply.status, 2000))
+            app.out.problem(reply.error or reply.status)
             return 1
         return 0
 
@@ -142,7 +141,7 @@ def _show_nothing(event: RunEvent) -> None:
 def _as_line(app: App, event: RunEvent) -> None:
     import msgspec
 
-    app.out.out.write(msgspec.json.encode(event).decode() + "\n")
+    app.out.pieces([msgspec.json.encode(event).decode() + "\n"], as_json=True)
     app.out.out.flush()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TextIO
 
+from homarus.cli.output import problem_line
 from homarus.cli.reply_stream import TextStream
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
-from homarus.core.text import single_line
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
@@ -33,7 +33,7 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":
                     failed = True
-                    print(f"homarus: {single_line(event.error or event.status, 2000)}", file=err)
+                    print(problem_line(event.error or event.status), file=err)
         except HomarusError as problem:
             failed = True
-            print(f"homarus: {problem}", file=err)
+            print(problem_line(str(problem)), file=err)

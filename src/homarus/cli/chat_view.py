@@ -273,7 +273,9 @@ class ChatView:
         if event.status == "aborted":
             return [*left, Block("note", "■ stopped")]
         if event.status != "ok":
-            left.append(Block("error", f"✗ {event.error or event.status}"))
+            from homarus.core.redact import redacted
+
+            left.append(Block("error", f"✗ {redacted(event.error or event.status)}"))
         line = footer(self.usage, event)
         return [*left, Block("note", line)] if line else left
 

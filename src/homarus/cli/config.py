@@ -15,7 +15,7 @@ from homarus.cli.options import json_option, pass_app
 from homarus.core.errors import ConfigError, HomarusError
 
 if TYPE_CHECKING:
-    from homarus.config.load import Config
+    from homarus.config.load import Config, Problem
     from homarus.config.write import FileChange, Operation
 
 CONFIGURATION = 78
@@ -181,7 +181,7 @@ def patch(
 def validate(app: App, as_json: bool) -> None:
     """Check everything the program will read at start; ends with code 78 if something is wrong.
 
-    Unknown keys are nobody's fault: they are kept and not mentioned, unless one is nearly a known key.
+    Every key without effect is listed: mistyped, unknown, or known to OpenClaw and not used here. All of them are kept.
     """
     from homarus.config.blocks import validate as check
     from homarus.config.report import HEADERS, has_errors, table_rows
@@ -193,7 +193,7 @@ def validate(app: App, as_json: bool) -> None:
         app.out.json({"ok": not bad, "file": str(app.paths.config_path), "problems": plain(problems)})
     elif problems:
         app.out.table(table_rows(problems, home=str(app.paths.home)), HEADERS)
-    else:
+    if not as_json and not bad:
         app.out.line(f"{app.paths.config_path}: {app.out.style('ok', 'green')}")
     if bad:
         raise click.exceptions.Exit(CONFIGURATION)
@@ -231,7 +231,7 @@ def schema(app: App, path: str, as_json: bool) -> None:
     For your editor:
       homarus config schema > openclaw.schema.json
     """
-    from homarus.config.schema import build_schema
+    from homarus.config.blocks import build_schema
 
     del as_json
     app.out.json(build_schema(path))
@@ -306,24 +306,19 @@ def parse_value(text: str, *, strict: bool = False) -> Any:
 
 
 def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: bool, as_json: bool) -> None:
-    from contextlib import nullcontext
+    from homarus.config.write import Refused, change
 
-    from homarus.config.write import Planner, alone, introduced, write_alone
+    def warn(problem: Problem) -> None:
+        app.out.warn(str(problem))
 
-    config = _load(app)
-    with nullcontext() if dry_run else alone(config):
-        changes = Planner(config, app.env).changes(operations)
-        wrong = introduced(config, app.env, changes) if changes else []
-        if wrong and not force:
-            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            raise ConfigError(
-                f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
-            )
-        backups = write_alone(config, app.env, changes) if changes and not dry_run else []
-    report(app, changes, backups, dry_run=dry_run, as_json=as_json)
+    try:
+        done = change(_load(app), app.env, operations, literal=True, force=force, dry_run=dry_run, notify=warn)
+    except Refused as problem:
+        raise ConfigError(problem.message, cure=f"{problem.cure}; --force writes it all the same") from None
+    report(app, done, dry_run=dry_run, as_json=as_json)
 
 
-def report(app: App, changes: Sequence[FileChange], backups: Sequence[Path], *, dry_run: bool, as_json: bool) -> None:
+def report(app: App, changes: Sequence[FileChange], *, dry_run: bool, as_json: bool) -> None:
     """Print what changed, as a diff without secrets."""
     if as_json:
         app.out.json(
@@ -331,7 +326,7 @@ def report(app: App, changes: Sequence[FileChange], backups: Sequence[Path], *, 
                 "ok": True,
                 "dryRun": dry_run,
                 "files": [str(change.path) for change in changes],
-                "backups": [str(path) for path in backups],
+                "backups": [str(change.backup) for change in changes if change.backup],
                 "diff": "".join(change.diff for change in changes),
             }
         )

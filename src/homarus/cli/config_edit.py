@@ -68,10 +68,10 @@ def _save(app: App, path: Path, before: bytes | None, after: bytes) -> None:
 
     change = FileChange(path, before, after)
     try:
-        backups = write(inspect_config(app.paths, app.env), app.env, [change])
+        done = write(inspect_config(app.paths, app.env), app.env, [change])
     except ConfigError as problem:
         raise ConfigError(f"{problem.message}; your text is in {_keep(path, after)}", cure=problem.cure) from None
-    report(app, [change], backups, dry_run=False, as_json=False)
+    report(app, done, dry_run=False, as_json=False)
 
 
 def _errors(app: App, after: bytes) -> list[Problem]:

@@ -22,7 +22,7 @@ def session_options(function: F) -> F:
     """Give a command the options that choose a session: `--mode`, `--session`, `--agent`."""
     for option in (
         click.option(
-            "--mode", type=click.Choice(["full", "minimal", "none"]), help="Instead of the session's own mode."
+            "--mode", type=click.Choice(["full", "minimal", "lean", "none"]), help="Instead of the session's own mode."
         ),
         click.option("--session", "session_key", metavar="KEY", help="A session, e.g. agent:main:telegram:group:42."),
         click.option(
@@ -45,13 +45,13 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     """Return the prompt that the next turn of the named session would get."""
     from homarus.agent.compose import Composer, PromptRequest
     from homarus.agent.hook_events import load_registry
-    from homarus.agent.sandbox_for import sandbox_for
+    from homarus.agent.sandbox_for import sandbox_for, window_of
     from homarus.agent.session_state import SessionState, session_state
     from homarus.agent.toolkit import tool_specs
     from homarus.core.errors import ConfigError, Denied, StorageError
     from homarus.core.messages import Trust
-    from homarus.prompt.modes import Mode
-    from homarus.prompt.sections.tooling import in_order
+    from homarus.prompt.section import Mode
+    from homarus.prompt.sections.tooling import in_order, told_to
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
@@ -72,10 +72,12 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         sandbox = sandbox_for(config.agent(session.agent_id), session, workspace)
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
+    window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
     request = PromptRequest(
         session=session,
         mode=Mode(mode) if mode else None,
-        tools=in_order(tool_specs(config, session.agent_id)) if mode != "none" else (),
+        window=window,
+        tools=told_to(window, in_order(tool_specs(config, session.agent_id))) if mode != "none" else (),
         skills=composer.skills_for(session.agent_id, past.skills),
         sandbox=sandbox,
         trust=Trust.OWNER,
@@ -130,9 +132,11 @@ def command(
 
 def _write(out: TextIO, text: str) -> None:
     """Give a file or a pipe the very bytes that a model gets, and a terminal the line end that its next line needs."""
+    from homarus.core.text import printable
+
     raw = getattr(out, "buffer", None)
     if raw is None or out.isatty():
-        out.write(f"{text}\n")
+        out.write(f"{printable(text)}\n")
         return
     out.flush()
     raw.write(text.encode())

@@ -38,6 +38,7 @@ def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = Fal
         "cpuSeconds": spec.limits.cpu_seconds,
         "memoryMb": spec.limits.memory_bytes >> 20,
         "processes": spec.limits.processes,
+        "diskMb": spec.limits.disk_bytes >> 20,
     }
     if as_json:
         app.out.json(facts)

@@ -11,24 +11,24 @@ from homarus.core.patterns import late
 
 _VARIABLE = late(r"\$(\$?)\{([A-Z_][A-Z0-9_]*)\}")
 _DOTENV = late(
-    r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*
-        (?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\r\n]*?))(?:[ \t]+\#[^\r\n]*)?[ \t]*\r?$""",
+    r"""^[ \t]*(?:export[ \t]+)?([\w.-]+)(?:[ \t]*=[ \t]*|:[ \t]+)
+        (?:"((?:\\"|[^"])*)"|'((?:\\'|[^'])*)'|`((?:\\`|[^`])*)`|([^\#\r\n]*))[ \t]*(?:\#[^\r\n]*)?\r?$""",
     re.VERBOSE | re.MULTILINE,
 )
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 _UNSET = object()
 
 Missing = Callable[[KeyPath, str], None]
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
-    """Return the variables of a `.env` file; lines that are none are skipped, the last of a name wins."""
+    """Return the variables of a `.env` file, by the rules of the npm package `dotenv`, for which such files were written.
+
+    Three kinds of quotes; `\\n` and `\\r` count in double ones alone; `#` ends a value without quotes, a blank before it or
+    not. Lines that are no variable are skipped, the last of a name wins.
+    """
     found = {}
-    for name, double, single, bare in _DOTENV.findall(text):
-        if double:
-            found[name] = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), double, flags=re.DOTALL)
-        else:
-            found[name] = single or bare.strip()
+    for name, double, single, back, bare in _DOTENV.findall(text):
+        found[name] = double.replace("\\n", "\n").replace("\\r", "\r") or single or back or bare.strip()
     return found
 
 

@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from homarus.config.keypath import KeyPath, format_path
+from homarus.config.keypath import KeyPath, format_path, merge_include
 from homarus.config.report import Problem
-from homarus.config.resolve import merge_include
 from homarus.config.scan import Member, Node, ScanError, find, is_blank, line_and_column, parse, scan
 from homarus.core.errors import StorageError
 from homarus.storage.boundary import Guarded, Root
@@ -27,8 +26,6 @@ MAX_PATH = 4096
 
 
 class Source:
-    """One file of a configuration, with the files that it includes."""
-
     def __init__(self, path: Path, data: bytes) -> None:
         self.path = path
         self.data = data
@@ -86,7 +83,6 @@ class Source:
         return found
 
     def all(self) -> list[Source]:
-        """Return this file and all that it includes, in reading order."""
         return [self, *(source for _, child in self.includes for source in child.all())]
 
 

@@ -85,8 +85,8 @@ def inspect_config(paths: Paths, env: Mapping[str, str], *, overlay: Overlay | N
     content.fallback = fallback
     content.problems = problems + content.problems
     config = Config(content)
-    for path, message, cure in faults(config):
-        config.report("error", path, message, cure)
+    for severity, path, message, cure in faults(config):
+        config.report(severity, path, message, cure)
     if fallback is None:
         config.unusable = next((found for found in config.problems if _stops(found)), None)
     else:

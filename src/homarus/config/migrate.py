@@ -17,8 +17,8 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.config import reshape
-from homarus.config.draft import Draft
 from homarus.config.keypath import KeyPath
+from homarus.config.reshape import Draft
 
 Rename = tuple[str, str]
 _OWNERS = ("agents.defaults", "agents.entries.*")
@@ -140,7 +140,6 @@ MIGRATIONS = (
 
 
 def migrate(document: dict[str, Any]) -> Draft:
-    """Run all steps in order over a copy of the document."""
     draft = Draft(document)
     for step in MIGRATIONS:
         for old, new in step.renames:

@@ -6,8 +6,9 @@ was asked for, where it would add an error, and, at the moment of writing, where
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,9 +20,11 @@ from homarus.config.keypath import KeyPath, as_index, format_path, lookup
 from homarus.config.load import Config, inspect_config, reader_for, refuse_lost, remember_good
 from homarus.config.migrate import canonical
 from homarus.config.redact import restore
-from homarus.config.report import Problem
+from homarus.config.report import Notify, Problem
 from homarus.config.scan import find
 from homarus.core.errors import ConfigError, HomarusError
+from homarus.storage.atomic import backup, create_new, ensure_dir, write_atomic
+from homarus.storage.locks import alone_in
 
 _NOTHING: Any = object()
 
@@ -34,16 +37,21 @@ class Operation(msgspec.Struct, frozen=True):
     value: Any = None
 
 
+class Refused(ConfigError):
+    """The person who asked for the change acts: the configuration would have an error that it has not now."""
+
+
 class FileChange(msgspec.Struct, frozen=True):
     """The bytes of one file before and after; `before` is None for a file that does not exist yet."""
 
     path: Path
     before: bytes | None
     after: bytes
+    # Where the old content lies, once this is written.
+    backup: Path | None = None
 
     @property
     def diff(self) -> str:
-        """Return the change as people read it, secrets hidden."""
         from homarus.config.diff import unified_diff
 
         old, new = (data.decode("utf-8", "replace") for data in (self.before or b"", self.after))
@@ -163,7 +171,7 @@ def choose(source: Source, path: KeyPath) -> tuple[Source, KeyPath]:
 
 
 def introduced(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> list[Problem]:
-    """Return the errors that the changed configuration would have and the present one has not."""
+    """Return the errors and warnings that the changed configuration would have and the present one has not."""
     from homarus.config.blocks import validate
 
     def key(problem: Problem) -> tuple[str, str, str]:
@@ -172,59 +180,81 @@ def introduced(config: Config, env: Mapping[str, str], changes: Sequence[FileCha
     known = {key(problem) for problem in validate(inspect_config(config.paths, env))}
     overlay = {change.path: change.after for change in changes}
     after = validate(inspect_config(config.paths, env, overlay=overlay))
-    return [problem for problem in after if problem.severity == "error" and key(problem) not in known]
+    return [problem for problem in after if problem.severity != "info" and key(problem) not in known]
 
 
-def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> list[Path]:
-    """Write the changes, each file atomically and with a backup, and return the backups. All or nothing is checked first."""
-    with alone(config):
-        return write_alone(config, env, changes)
+def change(
+    config: Config,
+    env: Mapping[str, str],
+    operations: Sequence[Operation],
+    *,
+    literal: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    notify: Notify = lambda _problem: None,
+) -> tuple[FileChange, ...]:
+    """Plan, check and write as the only writer; what others wrote since `config` was read stays.
+
+    Raises ConfigError, before anything is written, where the result would be wrong (unless `force`), and where the files
+    changed and an operation may rest on what they said: it names a place in a list, or gives a whole one. With `literal`
+    the operations are what a person wrote, and rest on nothing. `notify` hears of warnings that the change brings.
+    """
+    if not dry_run:
+        ensure_dir(config.paths.config_path.parent)
+    with alone_in(config.paths.config_path.parent) if not dry_run else nullcontext():
+        fresh = inspect_config(config.paths, env)
+        if fresh.hash != config.hash and not literal and any(map(_rests_on_a_list, operations)):
+            raise _changed(config.paths.config_path)
+        changes = Planner(fresh, env).changes(operations)
+        found = introduced(fresh, env, changes) if changes else []
+        errors = [problem for problem in found if problem.severity == "error"]
+        if errors and not force:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise Refused(f"nothing was written: {errors[0].key}: {errors[0].message}{more}", cure=errors[0].cure)
+        for problem in found:
+            notify(problem)
+        return changes if dry_run else _written(fresh, env, changes)
 
 
-@contextmanager
-def alone(config: Config) -> Iterator[None]:
-    """Keep other writers of ours out from the plan to the write, so that of many changes at once none is refused."""
-    from homarus.storage.atomic import ensure_dir
-    from homarus.storage.locks import alone_in
-
+def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """Write changes that were planned before, if the files still are what they were. All or nothing is checked first."""
     ensure_dir(config.paths.config_path.parent)
     with alone_in(config.paths.config_path.parent):
-        yield
+        for planned in changes:
+            if read_or_none(planned.path) != planned.before:
+                raise _changed(planned.path)
+        return _written(config, env, changes)
 
 
-def write_alone(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> list[Path]:
-    """Do what `write` does, for a caller that is `alone` already."""
-    from homarus.storage.atomic import backup, create_new, write_atomic
-
-    backups = []
-    for change in changes:
-        if read_or_none(change.path) != change.before:
-            raise _changed(change.path)
-    for change in changes:
-        if change.before is None:
-            if not create_new(change.path, change.after):
-                raise _changed(change.path)
-            continue
-        kept = backup(change.path)
-        if kept is not None:
-            backups.append(kept)
-        write_atomic(change.path, change.after)
-    remember_good(inspect_config(config.paths, env), explicit=True)
-    return backups
+def _written(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """Write each file atomically, with a backup, readable for nobody else: keys stand in them."""
+    done = []
+    for planned in changes:
+        kept = None
+        if planned.before is None:
+            if not create_new(planned.path, planned.after):
+                raise _changed(planned.path)
+        else:
+            _make_private(planned.path)
+            kept = backup(planned.path)
+            write_atomic(planned.path, planned.after)
+        done.append(msgspec.structs.replace(planned, backup=kept))
+    if done:
+        remember_good(inspect_config(config.paths, env), explicit=True)
+    return tuple(done)
 
 
-def change(config: Config, env: Mapping[str, str], operations: Sequence[Operation]) -> tuple[FileChange, ...]:
-    """Plan, check and write in one go; for commands that set things up. Raises ConfigError before anything is written."""
-    with alone(config):
-        changes = Planner(config, env).changes(operations)
-        wrong = introduced(config, env, changes) if changes else []
-        if wrong:
-            raise ConfigError(
-                f"this change would break the configuration: {wrong[0].key}: {wrong[0].message}", cure=wrong[0].cure
-            )
-        if changes:
-            write_alone(config, env, changes)
-    return changes
+def _make_private(path: Path) -> None:
+    for file in (path, *path.parent.glob(f"{glob.escape(path.name)}.bak*")):
+        try:
+            if file.stat().st_mode & 0o077:
+                file.chmod(file.stat().st_mode & 0o700)
+        except OSError:
+            continue  # somebody else's: then we cannot replace it either, and writing says so
+
+
+def _rests_on_a_list(operation: Operation) -> bool:
+    return isinstance(operation.value, list) or any(isinstance(step, int) for step in operation.path)
 
 
 def _changed(path: Path) -> ConfigError:

@@ -8,19 +8,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.context import audit, pins
+from homarus.context import pins
 from homarus.context.budget import estimate, measure
 from homarus.context.cut import Cut, plan
 from homarus.context.rewrite import say_again
 from homarus.context.serialize import failures, touched_files
 from homarus.context.settings import CompactionSettings
 from homarus.context.summarize import (
+    HEADINGS,
     MAX_FOCUS_CHARS,
     MAX_SUMMARY_CHARS,
     PLAIN_HEADINGS,
     Job,
     RejectedError,
     Summarizer,
+    identifiers,
     summarize,
     summarize_prefix,
 )
@@ -148,11 +150,11 @@ async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, a
         previous=cut.previous,
         focus=occasion.focus[:MAX_FOCUS_CHARS],
         ask=_last_ask(everything),
-        names=tuple(audit.identifiers(everything)) if strict else (),
+        names=tuple(identifiers(everything)) if strict else (),
         window=occasion.window,
         reserve=occasion.reserve,
         retries=settings.audit_retries,
-        headings=audit.HEADINGS if settings.is_safeguard else PLAIN_HEADINGS,
+        headings=HEADINGS if settings.is_safeguard else PLAIN_HEADINGS,
     )
     if not cut.is_split:
         return await summarize(job, ask)

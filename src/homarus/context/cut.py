@@ -22,12 +22,10 @@ class Cut(Struct, frozen=True):
 
     @property
     def is_split(self) -> bool:
-        """Say whether the cut goes through a turn."""
         return bool(self.prefix)
 
     @property
     def left_out(self) -> tuple[Entry, ...]:
-        """Return everything that the summary stands for."""
         return (*self.history, *self.prefix)
 
 
@@ -87,7 +85,6 @@ def _tokens(entries: Sequence[Entry]) -> int:
 
 
 def said(entry: Entry) -> Message | None:
-    """Return what an entry says to a model, or None."""
     if isinstance(entry, MessageEntry | BranchSummary | CustomMessage):
         return entry.message
     return None

@@ -33,6 +33,14 @@ class MidTurnPrecheck(Struct, frozen=True, rename="camel"):
     enabled: bool = True
 
 
+# What the silent turn is asked, where the configuration has no words of its own.
+FLUSH_PROMPT = """\
+The older part of this conversation will soon be condensed. Save now what should not be lost: decisions and their reasons, promises, \
+facts about people and projects, open questions. Append them to memory/{date}.md, one short line each, in plain words that \
+make sense without this conversation. Change no other file, and repeat nothing that is in your notes already. If there is nothing \
+worth saving, answer NO_REPLY. When you have saved it, answer NO_REPLY."""
+
+
 class FlushSettings(Struct, frozen=True, rename="camel"):
     """The silent turn that saves what is worth keeping before a compaction."""
 
@@ -65,7 +73,6 @@ class CompactionSettings(Struct, frozen=True, rename="camel"):
 
     @property
     def is_safeguard(self) -> bool:
-        """Say whether summaries are audited and carry what is known for certain."""
         return self.mode == "safeguard"
 
     @property
@@ -85,16 +92,12 @@ class CompactionSettings(Struct, frozen=True, rename="camel"):
 
 
 class SoftTrim(Struct, frozen=True, rename="camel"):
-    """How a long old result is shortened."""
-
     max_chars: int = 4_000
     head_chars: int = 1_500
     tail_chars: int = 1_500
 
 
 class HardClear(Struct, frozen=True, rename="camel"):
-    """What replaces an old result when shortening is not enough."""
-
     enabled: bool = True
     placeholder: str = "[Old tool result content cleared]"
 

@@ -7,39 +7,32 @@ caused it, and at most once in each cycle.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.context import compact
 from homarus.context.budget import Budget, measure
 from homarus.context.engine import EngineCall
-from homarus.context.flush import FlushFacts, due
-from homarus.context.host import EngineHost
+from homarus.context.engine_host import EngineHost
 from homarus.context.pins import PIN, kept
-from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project, shorten
+from homarus.context.prune import CUSTOM_TYPE, PruneState, apply_cuts, decide, fade_images, shorten
+from homarus.context.rewrite import Rewriter
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
+from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
-from homarus.core.later import later
 from homarus.core.messages import Message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.repair import APART, Rules, repair
 from homarus.sessions.writer import SessionWriter
 
-if TYPE_CHECKING:
-    from homarus.context import compact, media, rewrite
-    from homarus.context.summarize import Summarizer
-else:
-    compact = later("homarus.context.compact")
-    media = later("homarus.context.media")
-    rewrite = later("homarus.context.rewrite")
-
-
 # What people who know OpenClaw look for.
 COMPLETE = "🧹 Auto-compaction complete"
+MAX_FLUSH_FAILURES = 3
 
 
 class Cycle(Protocol):
@@ -50,14 +43,10 @@ class Cycle(Protocol):
     flush_failures: int
 
     @property
-    def compactions(self) -> int:
-        """Return how often this session was compacted."""
-        ...
+    def compactions(self) -> int: ...
 
     @property
-    def flushed_at(self) -> int | None:
-        """Return the count of compactions at the last time memory was saved."""
-        ...
+    def flushed_at(self) -> int | None: ...
 
     def compacted(self, tokens_after: int) -> None:
         """Count one more compaction, durably."""
@@ -75,13 +64,10 @@ Tell = Callable[[str, dict[str, Any]], Awaitable[list[str]]]
 
 
 async def tell_nobody(_moment: str, _facts: dict[str, Any]) -> list[str]:
-    """Stand in where nobody waits for anything."""
     return []
 
 
 class WindowFacts(Struct, frozen=True, kw_only=True):
-    """What a window is made for."""
-
     budget: Budget
     compaction: CompactionSettings
     pruning: PruningSettings
@@ -115,8 +101,6 @@ class Ports(Struct, frozen=True, kw_only=True):
 
 
 class SessionWindow:
-    """The window of one turn."""
-
     def __init__(self, session: SessionWriter, facts: WindowFacts, ports: Ports) -> None:
         self._session = session
         self._facts = facts
@@ -192,7 +176,7 @@ class SessionWindow:
             summary=self._summary,
             key=f"{self._facts.call.session_id}:{self._began}",
         )
-        await self._ports.host.accept(added, call, lambda: rewrite.Rewriter(self._session))
+        await self._ports.host.accept(added, call, lambda: Rewriter(self._session))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
         """Make the history shorter after the provider refused it: compact, and if that fails shorten results once."""
@@ -202,7 +186,6 @@ class SessionWindow:
         return self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now())))
 
     async def compact_now(self, focus: str, cancel: Cancel) -> compact.Compacted:
-        """Compact because a person asked for it."""
         tokens = self._measure(self._session.history(self._facts.rules))
         return await self._compact(self._occasion("manual", focus=focus), tokens, cancel)
 
@@ -233,13 +216,13 @@ class SessionWindow:
     async def _view(self) -> tuple[Message, ...]:
         messages = self._session.history(self._facts.rules)
         if self._session.has_images:
-            messages = media.fade_images(messages)
+            messages = fade_images(messages)
         if not self._ports.host.is_default or self._addition or self._may_overflow:
             messages = await self._engine_view(messages)
         if self._facts.pruning.mode == "cache-ttl":
             now, window = epoch_ms(self._ports.clock.now()), self._facts.budget.window
             self._prune(decide(messages, self._pruned, self._facts.pruning, window=window, now=now))
-        return project(messages, self._pruned) if self._pruned.cuts else messages
+        return apply_cuts(messages, self._pruned) if self._pruned.cuts else messages
 
     async def _engine_view(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return what an engine makes of the history, and put where it belongs what it wants said besides."""
@@ -260,21 +243,29 @@ class SessionWindow:
         self._session.append("custom", {"customType": CUSTOM_TYPE, "data": state.to_data()})
         return True
 
+    def _flush_due(self, tokens: int, *, compacting: bool) -> str:
+        """Return why memory should be saved now, or nothing. The counts make it happen once in each cycle, across restarts."""
+        facts, cycle = self._facts, self._ports.cycle
+        if not facts.compaction.memory_flush.enabled or facts.heartbeat or not facts.writable:
+            return ""
+        if cycle.flushed_at == cycle.compactions or cycle.flush_failures >= MAX_FLUSH_FAILURES:
+            return ""
+        if compacting:
+            return "compaction"
+        if tokens >= facts.budget.flush_at:
+            return "tokens"
+        return "bytes" if 0 < self._forced <= self._session.size else ""
+
     async def _save_memory(self, shown: tuple[Message, ...], tokens: int, *, compacting: bool, cancel: Cancel) -> None:
-        facts = FlushFacts(
-            tokens=tokens,
-            transcript_bytes=self._session.size,
-            compactions=self._ports.cycle.compactions,
-            flushed_at_compaction=self._ports.cycle.flushed_at,
-            failures=self._ports.cycle.flush_failures,
-            heartbeat=self._facts.heartbeat,
-            writable=self._facts.writable,
-            compacting=compacting,
-        )
-        reason = due(facts, self._facts.budget, self._facts.compaction.memory_flush)
+        reason = self._flush_due(tokens, compacting=compacting)
         if not reason or cancel.cancelled:
             return
-        if await self._ports.flush(reason, shown):
+        try:
+            saved = await self._ports.flush(reason, shown)
+        except ConfigError as problem:
+            self._ports.emit(Notice(f"memory was not saved: {problem}", "warning"))
+            saved = False
+        if saved:
             self._ports.cycle.flushed()
         else:
             self._ports.cycle.flush_failures += 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from homarus.memory.candidates import KEEP
+from homarus.memory.candidates import KEEP, Postings
 from homarus.memory.choose import (
     Texts,
     about,
@@ -22,21 +22,20 @@ from homarus.memory.choose import (
 )
 from homarus.memory.embed.base import EmbedError
 from homarus.memory.embed.resolve import Choice, Embedders
-from homarus.memory.flags import kind_names
 from homarus.memory.pack import Packer, Range
-from homarus.memory.postings import Postings
 from homarus.memory.query import Query, analyse
 from homarus.memory.rank import Filters, Known, Ranked, rank
-from homarus.memory.read import Explanation
+from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.rows import FileRow, Lines
+from homarus.memory.schema import kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
 
 if TYPE_CHECKING:
-    from homarus.memory.chunk_vectors import ChunkVectors
-    from homarus.memory.vectors import Vectors
+    from homarus.memory.chunk_ranking import ChunkVectors
+    from homarus.memory.line_vectors import Vectors
 
 UNBOUNDED = 1 << 40
 CLOSE = 0.6  # share of the best score above which the default of `minScore` hides nothing
@@ -114,7 +113,7 @@ class Engine:
         if self._vectors is not None and self._vectors.embedder is not choice.embedder:
             self._vectors = None
         if choice.embedder is not None and self._vectors is None:
-            from homarus.memory.vectors import Vectors
+            from homarus.memory.line_vectors import Vectors
 
             cache = self.settings.cache
             self._vectors = Vectors(
@@ -183,7 +182,7 @@ class Engine:
         packer.fill(order)
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
-        hits = tuple(self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
+        hits = with_facts(conn, (self._hit(ranked, group, files, texts, strength) for group in packer.ranges))
         provider, model = self.identity
         return Answer(
             hits=hits,
@@ -200,7 +199,7 @@ class Engine:
         return self.settings.query.ranks_chunks
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
-        from homarus.memory.chunk_vectors import ChunkVectors
+        from homarus.memory.chunk_ranking import ChunkVectors
 
         if self._chunked is None or self._chunked.embedder is not vectors.embedder:
             self._chunked = ChunkVectors(vectors.embedder, vectors.cache)
@@ -208,7 +207,7 @@ class Engine:
 
     def _chunks(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Answer with whole chunks, as the seeds do."""
-        from homarus.memory.hybrid import Wanted, search_chunks
+        from homarus.memory.chunk_ranking import Wanted, search_chunks
 
         query = self.analyse(conn, request)
         settings = self.settings.query
@@ -225,7 +224,7 @@ class Engine:
         provider, model = self.identity
         mode = "hybrid-chunks" if self._vectors else "fts-only"
         return Answer(
-            hits=tuple(hits),
+            hits=with_facts(conn, hits),
             mode=mode,
             provider=provider,
             model=model,

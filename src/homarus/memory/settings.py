@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
+
+# Services behind a network, and where the key of each is looked for when `remote.apiKey` names none.
+SERVICES: dict[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "openai-compatible": (),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "voyage": ("VOYAGE_API_KEY",),
+    "ollama": (),
+    "mistral": ("MISTRAL_API_KEY",),
+    "lmstudio": (),
+    "deepinfra": ("DEEPINFRA_API_KEY",),
+}
 
 
 class ExtraPath(Struct, frozen=True, rename="camel"):
@@ -178,6 +192,34 @@ class MemorySettings(Struct, frozen=True, rename="camel"):
     def with_sessions(self) -> bool:
         """Say whether transcripts are indexed."""
         return "sessions" in self.searched
+
+    @property
+    def remote_owner(self) -> str:
+        """Return the service that `remote` and `model` speak of: the provider if it is one, else the fallback."""
+        return next((name for name in (self.provider, self.fallback) if name in SERVICES), "")
+
+    def with_provider(self, name: str) -> Self:
+        """Return the settings with another provider. What was said about one service is never told to another."""
+        changed = replace(self, provider=name)
+        return changed if self.remote_owner in {"", changed.remote_owner} else _apart(changed)
+
+    def for_service(self, name: str, keys: Mapping[str, str]) -> Self:
+        """Return what one service needs: its own key, address and model, never those of another."""
+        own = self if name == self.remote_owner else _apart(self)
+        return replace(own, remote=replace(own.remote, api_key=own.remote.api_key or keys.get(name, "")))
+
+
+S = TypeVar("S", bound=MemorySettings)
+
+
+def _apart(settings: S) -> S:
+    return replace(settings, model="", remote=replace(settings.remote, base_url="", api_key="", headers={}))
+
+
+def keys_in(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of services that the environment holds."""
+    found = {name: next(filter(None, map(variables.get, names)), "") for name, names in SERVICES.items()}
+    return {name: key for name, key in found.items() if key}
 
 
 class CitationSettings(Struct, frozen=True, rename="camel"):

@@ -18,13 +18,8 @@ SECONDS = 1.0  # a closed port on this machine says so at once; an open one may 
 MAX_BODY = 1 << 20
 _NO_CHAT = late(r"embed|rerank|whisper|tts|bge-|clip|moderation", re.IGNORECASE)
 _WINDOW_KEYS = (
-    "max_model_len",
-    "context_length",
-    "loaded_context_length",
-    "max_context_length",
-    "n_ctx",
-    "n_ctx_train",
-)
+    "max_model_len", "context_length", "loaded_context_length", "max_context_length", "n_ctx", "n_ctx_train",
+)  # fmt: skip
 
 
 class Served(Struct, frozen=True):
@@ -35,20 +30,16 @@ class Served(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A server that answered."""
-
     provider: str
     base_url: str
     models: tuple[Served, ...]
 
     @property
     def chat_model(self) -> Served | None:
-        """Return the first model that is for talking."""
         return next((model for model in self.models if not _NO_CHAT.search(model.id)), None)
 
 
 async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = SECONDS) -> list[Found]:
-    """Return the servers that answer, in the catalogue's order."""
     local = [name for name in catalog.providers() if catalog.provider(name).local and catalog.provider(name).base_url]
     answers = await asyncio.gather(*(probe(http, name, catalog.provider(name).base_url, seconds) for name in local))
     return [answer for answer in answers if answer is not None]

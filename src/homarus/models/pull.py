@@ -43,7 +43,6 @@ class PullFailed(HomarusError):
 
 
 def known() -> dict[str, Source]:
-    """Return the models that can be fetched by a short name."""
     rows: dict[str, dict[str, str]] = msgspec.json.decode(NAMES.read_bytes())
     return {name: Source(name=f"{name}.gguf", **row) for name, row in rows.items()}
 
@@ -73,8 +72,6 @@ def find_source(text: str, sha256: str = "") -> Source:
 
 
 class Puller:
-    """Fetches one file at a time."""
-
     def __init__(self, http: HttpClient, folder: Path, *, progress: Progress = lambda *_: None) -> None:
         self._http = http
         self._folder = folder
@@ -174,7 +171,6 @@ def _size(path: Path) -> int:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     _feed(digest, path)
     return digest.hexdigest()

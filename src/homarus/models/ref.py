@@ -16,16 +16,9 @@ DEFAULT_PROVIDER = "anthropic"
 NOTEBOOK = "builtin/notebook"
 
 _SYNONYMS = {
-    "z.ai": "zai",
-    "z-ai": "zai",
-    "x.ai": "xai",
-    "x-ai": "xai",
-    "moonshotai": "moonshot",
-    "gemini": "google",
-    "lm-studio": "lmstudio",
-    "llama.cpp": "llamacpp",
-    "llama-cpp": "llamacpp",
-}
+    "z.ai": "zai", "z-ai": "zai", "x.ai": "xai", "x-ai": "xai", "moonshotai": "moonshot", "gemini": "google",
+    "lm-studio": "lmstudio", "llama.cpp": "llamacpp", "llama-cpp": "llamacpp",
+}  # fmt: skip
 _QUOTED = late(r"""\A(.+)@(?:"([^"]+)"|'([^']+)')\Z""")
 _PART_OF_NAME = late(
     r"v?\d+(?:\.\d+)*(?:-[\w.]+)?(?:\+[\w.]+)?|latest|(?:i|t)?q\d+(?:_[a-z0-9]+)*|(?:int|bf|fp|f|nf|mxfp|nvfp)\d+|\d+[-_]?bits?",

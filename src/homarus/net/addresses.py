@@ -14,38 +14,15 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _TUNNELS = tuple(
     ipaddress.ip_network(text)
     for text in (
-        "64:ff9b::/96",
-        "64:ff9b:1::/48",
-        "2002::/16",
-        "2001::/32",
-        "2001:10::/28",
-        "2001:20::/28",
-        "fec0::/10",
-        "::/96",
-        "::ffff:0:0/96",
-        "::ffff:0:0:0/96",
-        "100::/64",
-        "192.88.99.0/24",
-        "192.0.0.0/24",
-        "198.18.0.0/15",
-        "100.64.0.0/10",
-        "240.0.0.0/4",
-        "0.0.0.0/8",
+        "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "2001:10::/28", "2001:20::/28", "fec0::/10",
+        "::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "100::/64", "192.88.99.0/24", "192.0.0.0/24", "198.18.0.0/15",
+        "100.64.0.0/10", "240.0.0.0/4", "0.0.0.0/8",
     )
-)
+)  # fmt: skip
 _LOCAL = (
-    "localhost",
-    "local",
-    "internal",
-    "intranet",
-    "lan",
-    "home",
-    "corp",
-    "private",
-    "localdomain",
-    "home.arpa",
+    "localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "localdomain", "home.arpa",
     "onion",
-)
+)  # fmt: skip
 _PORTS = {80, 443}
 # Letters, digits and dashes of any alphabet, and the dots that mean a dot. An IPv6 address has colons instead.
 _HOST = late(r"[\w.\-\u3002\uff0e\uff61]+")

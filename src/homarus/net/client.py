@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PIECE = 65536
 LOOKUP_PAUSE = 1.0
+MAX_ANSWER = 1 << 30  # a batch of 50,000 vectors
 # Control characters in a header would smuggle in another one.
 _UNFIT = late(r"[\x00-\x08\x0a-\x1f\x7f]")
 # Chooses the address that a connection to a host and port goes to, and may refuse to.
@@ -50,7 +51,6 @@ class Response:
         return await anext(self._pieces, b"")
 
     async def read(self, limit: int) -> bytes:
-        """Return the body, cut at `limit` bytes."""
         parts, size = [], 0
         while size < limit and (piece := await self.next()):
             parts.append(piece)
@@ -97,7 +97,7 @@ class HttpClient:
     ) -> Response:
         """Send a request and return the reply when its head is there. Raises `HttpError`.
 
-        A kept connection that the server had closed in the meantime is replaced once, and a name that is not found is looked up
+        A kept connection that the server had closed in the meantime is replaced, and a name that is not found is looked up
         once more; nothing else is ever sent twice.
         """
         from homarus.net import transport
@@ -110,15 +110,13 @@ class HttpClient:
         place = b"[%b]" % host if proxy and b":" in host else host
         sent = _headers(target, headers or {}, len(content) if content or method == "POST" else None)
         pool = self._pool(target, proxy)
-        looked_up = replaced = False
+        looked_up = False
         while True:
             try:
                 reply = await transport.exchange(pool, transport.asked(method, target, place, sent, content))
                 break
             except transport.Stale:
-                if replaced:
-                    raise HttpError(f"{target.netloc} closed the connection without a reply") from None
-                replaced = True
+                continue  # with another kept connection, and with a new one when none is left
             except transport.FAILURES as problem:
                 if looked_up or not transport.is_lookup(problem):
                     raise transport.explain(problem, target, proxy) from problem
@@ -150,7 +148,7 @@ class HttpClient:
 
 
 def ask(
-    client: HttpClient, method: str, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float, limit: int
+    client: HttpClient, method: str, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float
 ) -> tuple[int, bytes]:
     """Return status and body of one exchange, for code that runs in a thread of its own. Raises `HttpError`."""
 
@@ -159,7 +157,7 @@ def ask(
             async with asyncio.timeout(seconds):
                 response = await client.request(method, url, headers=headers, body=[body])
                 try:
-                    return response.status, await response.read(limit)
+                    return response.status, await response.read(MAX_ANSWER)
                 finally:
                     await response.close()
         except TimeoutError:

@@ -28,8 +28,6 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Limits(Struct, frozen=True):
-    """How much one fetch may take."""
-
     max_bytes: int = 2_000_000
     seconds: float = 30.0
     redirects: int = 5
@@ -51,7 +49,6 @@ class Fetched(Struct, frozen=True):
 
 
 async def resolve_name(host: str, port: int) -> list[str]:
-    """Return all addresses of a name, as the system finds them."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(item[4][0]) for item in found))
 

@@ -21,11 +21,7 @@ class SseError(ValueError):
 class SseParser:
     """Feed chunks, take complete events; `close` gives what a server left unterminated at the end."""
 
-    __slots__ = ("_between", "_data", "_event", "_held", "_parts", "_size", "_started")
-
     def __init__(self) -> None:
-        # Whether the bytes so far end with an event, so that a chunk of whole events needs nothing of what is below.
-        self._between = True
         self._parts: list[bytes] = []
         self._size = 0
         self._data: list[bytes] = []
@@ -35,16 +31,6 @@ class SseParser:
         self._started = False
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Return the events that this chunk completes."""
-        if self._between:
-            events = _plain(chunk)
-            if events is not None:
-                return events
-        events = self._feed(chunk)
-        self._between = not (self._held or self._parts or self._data or self._event)
-        return events
-
-    def _feed(self, chunk: bytes) -> list[SseEvent]:
         chunk = self._held + chunk
         self._held = b""
         if chunk.endswith(b"\r"):
@@ -94,14 +80,3 @@ class SseParser:
                 self._event = value.removeprefix(b" ").decode("utf-8", "replace")
             # Comments (keep-alives), `id` and `retry` mean nothing here: a model stream is never resumed by id.
         return events
-
-
-def _plain(chunk: bytes) -> list[SseEvent] | None:
-    """Return the events of a chunk in which each is one line of data, as nearly all are; None where any is not."""
-    if not chunk.startswith(b"data: ") or not chunk.endswith(b"\n\n") or chunk.find(b"\r") >= 0:
-        return None
-    found = chunk[6:-2].split(b"\n\ndata: ")
-    # A line break that divides no two events, and an event that is too large, are for the parser.
-    if chunk.count(b"\n") != 2 * len(found) or len(chunk) > MAX_EVENT_BYTES:
-        return None
-    return [SseEvent("", data) for data in found]

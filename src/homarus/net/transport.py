@@ -23,7 +23,7 @@ IDLE_SECONDS = 55.0
 MAX_IDLE, MAX_OPEN = 8, 100
 ALIVE = ((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),)
 # What httpcore2 raises, and what slips through it: of anyio's streams, and of a SOCKS proxy that answers nonsense.
-FAILURES = (
+FAILURES: tuple[type[Exception], ...] = (
     httpcore2.NetworkError,
     httpcore2.TimeoutException,
     httpcore2.ProtocolError,
@@ -35,6 +35,12 @@ FAILURES = (
     AssertionError,
     OSError,
 )
+try:
+    from socksio import ProtocolError as SocksError
+
+    FAILURES += (SocksError,)
+except ImportError:
+    pass  # a SOCKS proxy is refused then, see `_proxy`
 
 
 class Stale(Exception):
@@ -55,13 +61,11 @@ class Chosen(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Choose and connect."""
         address = await self._address(host, port)
         return await super().connect_tcp(address, port, timeout, local_address, socket_options)
 
 
 def make_pool(proxy: str, context: ssl.SSLContext | None, choose: Choose | None) -> httpcore2.AsyncConnectionPool:
-    """Return a pool of connections, directly or through a proxy."""
     return httpcore2.AsyncConnectionPool(
         ssl_context=context,
         proxy=_proxy(proxy, context) if proxy else None,
@@ -89,7 +93,6 @@ def _proxy(text: str, context: ssl.SSLContext | None) -> httpcore2.Proxy:
 def asked(
     method: str, target: SplitResult, host: bytes, headers: list[tuple[bytes, bytes]], body: bytes
 ) -> httpcore2.Request:
-    """Return a request in the transport's own form."""
     path = (target.path or "/") + (f"?{target.query}" if target.query else "")
     url = httpcore2.URL(
         scheme=target.scheme.encode(),
@@ -102,24 +105,28 @@ def asked(
 
 
 async def exchange(pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> httpcore2.Response:
-    """Send one request and return the reply when its head is there."""
+    opened: list[httpcore2.AsyncNetworkStream] = []
     fresh = False
 
-    async def trace(name: str, _info: Any) -> None:
+    async def trace(name: str, info: dict[str, Any]) -> None:
         nonlocal fresh
-        fresh = fresh or name == "connection.connect_tcp.started"
+        fresh = fresh or name.endswith(".connect_tcp.started")
+        if name.endswith(".connect_tcp.complete"):
+            opened.append(info["return_value"])
 
     request.extensions["trace"] = trace
     try:
         return await pool.handle_async_request(request)
-    except (httpcore2.RemoteProtocolError, httpcore2.ReadError, httpcore2.WriteError) as problem:
-        if not fresh and (isinstance(problem, httpcore2.NetworkError) or "without sending" in str(problem)):
+    except BaseException as problem:
+        for stream in opened:  # the library leaves one open that a SOCKS proxy refused
+            await stream.aclose()
+        lost = isinstance(problem, httpcore2.ReadError | httpcore2.WriteError)
+        if not fresh and (lost or "without sending" in str(problem)):
             raise Stale from problem
         raise
 
 
 def is_lookup(problem: BaseException) -> bool:
-    """Say whether a name was not found."""
     return any(isinstance(cause, socket.gaierror) for cause in _causes(problem))
 
 
@@ -127,7 +134,7 @@ def explain(problem: Exception, target: SplitResult, proxy: str) -> HttpError:
     """Return what a failure means; a `Refused` where trying again is pointless."""
     if isinstance(problem, httpcore2.ProxyError):
         return proxy_refused(proxy, str(problem))
-    if isinstance(problem, AssertionError):
+    if proxy.startswith("socks") and not isinstance(problem, httpcore2.NetworkError | httpcore2.TimeoutException):
         return proxy_refused(proxy, "it does not answer as a SOCKS5 proxy")
     connecting = isinstance(problem, httpcore2.ConnectError | httpcore2.ConnectTimeout)
     for cause in _causes(problem) if connecting else ():

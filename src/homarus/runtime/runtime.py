@@ -192,8 +192,8 @@ class Runtime:
         """Return the turn that answers a batch of messages; without one, a turn that nobody wrote for."""
         newest = batch.newest if batch else None
         items = batch.items if batch else ()
-        chats = [item.inbound.chat_type for item in items] or ["group" if key.is_shared else "direct"]
         facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
+        chats = [item.inbound.chat_type for item in items] or ["group" if key.is_shared else "direct"]
         config = self.home.config
         queue = config.block("messages.queue", QueueSettings)
         return Turn(

@@ -5,50 +5,47 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from homarus.core.clock import Clock
+from homarus.core.errors import StorageError
 from homarus.sandbox.folders import layers
-from homarus.sandbox.held import memory_file
-from homarus.sandbox.seccomp import filter_code
+from homarus.sandbox.spawn import memory_file
 from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
+from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.storage.syscalls import NO_SYMLINKS, openat2
 
 # The system as a program needs it to start, and nothing that says who lives here. Keys lie beside certificates: as root
 # we could read them.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-_ETC = (
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/timezone",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/protocols",
-    "/etc/services",
-    "/etc/fonts",
-    "/etc/ssl/certs",
-    "/etc/ca-certificates",
-    "/etc/pki/ca-trust",
-    "/etc/pki/tls/cert.pem",
-    "/etc/pki/tls/certs",
-    "/etc/pki/tls/openssl.cnf",
+_ETC = tuple(
+    f"/etc/{name}"
+    for name in [
+        "alternatives",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "localtime",
+        "timezone",
+        "mime.types",
+        "nsswitch.conf",
+        "protocols",
+        "services",
+        "fonts",
+        "ssl/certs",
+        "ca-certificates",
+        "pki/ca-trust",
+        "pki/tls/cert.pem",
+        "pki/tls/certs",
+        "pki/tls/openssl.cnf",
+    ]
 )
-_SWITCHES = (
-    "/proc/sys",
-    "/proc/sysrq-trigger",
-    "/proc/irq",
-    "/proc/bus",
-    "/proc/acpi",
-    "/proc/scsi",
-    "/proc/fs",
-    "/proc/mtrr",
-)
+_SWITCHES = tuple(f"/proc/{name}" for name in ["sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "mtrr"])
 _ANYWHERE = -100  # a path from / on
 _PRIVATE = ("/dev/shm", "/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own
+KEPT_SECONDS = 24 * 3600
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
 
@@ -101,7 +98,8 @@ def _sized(limits: Limits) -> list[str]:
 
 
 def _filter(held: list[int], *, network: bool) -> int:
-    """Return a descriptor from which the filter of calls can be read."""
+    from homarus.sandbox.seccomp import filter_code
+
     return memory_file(filter_code(network=network, isolated=True), held)
 
 
@@ -134,7 +132,6 @@ def available() -> bool:
 
 @cache
 def usable(program: str | None, _uid: int) -> bool:
-    """Say whether one program is a bubblewrap that works."""
     if program is None:
         return False
     spec = SandboxSpec(Backend.BWRAP, "/usr", Access.RO)
@@ -182,3 +179,48 @@ def _shown(spec: SandboxSpec, held: list[int]) -> list[str]:
             raise
         line += ["--bind-fd" if writable else "--ro-bind-fd", str(held[-1]), path]
     return line
+
+
+def remembered(file: Path, available: Callable[[Backend], bool], clock: Clock) -> Callable[[Backend], bool]:
+    """Return a check like `available` that looks into the file first: trying costs more than the rest of a short turn.
+
+    Only a yes is remembered, for one program file, kernel and user, and for a day. If it is wrong, commands fail to start,
+    and nothing runs outside of a sandbox.
+    """
+
+    def check(backend: Backend) -> bool:
+        if backend is not Backend.BWRAP:
+            return available(backend)
+        state = _state()
+        if state and _known(file, clock) == state:
+            return True
+        found = available(backend)
+        if found and state:
+            try:
+                ensure_dir(file.parent)
+                write_atomic(file, state.encode())
+            except StorageError:
+                return True  # then it is tried again next time
+        return found
+
+    return check
+
+
+def _state() -> str:
+    """Return what the answer depends on, as far as it can be seen without trying."""
+    found = program()
+    if found is None:
+        return ""
+    try:
+        facts = Path(found).stat()
+    except OSError:
+        return ""
+    return f"{found} {facts.st_size} {facts.st_mtime_ns} {facts.st_mode} {os.uname().release} {os.getuid()}"
+
+
+def _known(file: Path, clock: Clock) -> str:
+    try:
+        age = clock.now().timestamp() - file.stat().st_mtime
+        return file.read_text() if 0 <= age < KEPT_SECONDS else ""
+    except (OSError, ValueError):
+        return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,8 @@ from pathlib import Path
 
 from homarus.core.errors import ToolError
 from homarus.sandbox.folders import layers
-from homarus.sandbox.held import memory_file
-from homarus.sandbox.marks import is_orphan, owned
+from homarus.sandbox.ownership import is_orphan, owned
+from homarus.sandbox.spawn import memory_file
 from homarus.sandbox.spec import SandboxSpec
 
 _LABEL = "homarus.owner"
@@ -94,7 +95,6 @@ def _here() -> str:
 
 @cache
 def available(binary: str = "docker") -> bool:
-    """Say whether a Docker engine answers."""
     import shutil
 
     if shutil.which(binary) is None:
@@ -103,3 +103,26 @@ def available(binary: str = "docker") -> bool:
         return subprocess.run([binary, "info"], capture_output=True, timeout=10, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+_swept: set[tuple[int, str]] = set()
+
+
+async def end_orphans(spec: SandboxSpec) -> None:
+    """Remove containers that killed processes left behind, once in a process. For the first that is made."""
+    if (os.getpid(), spec.binary) not in _swept:
+        _swept.add((os.getpid(), spec.binary))
+        listed = await called(list_command(spec))
+        if names := left(listed.decode("utf-8", "replace")):
+            await called(stop_command(spec, *names))
+
+
+async def called(line: list[str]) -> bytes:
+    """Run a program of ours and return what it prints; nothing when it cannot be run."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *line, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, stdin=asyncio.subprocess.DEVNULL
+        )
+    except OSError:
+        return b""
+    return (await process.communicate())[0]

@@ -34,6 +34,8 @@ _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE_PARENT, _SIGCHLD = 0x8000, 17
 _NEWNS, _NEWUSER = 0x20000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
+# Of its own process, and nothing of the machine's network, which lies there, too.
+_OWN_PROC = ("status", "stat", "statm", "maps", "cmdline", "comm", "environ", "exe", "fd", "limits", "cgroup", "mounts")
 _IGNORED = 13, 25  # SIGPIPE and SIGXFSZ, which Python ignores: a command does not expect that
 
 # Without letting go of the interpreter around a call: a process that is born in the middle of one must find it as it was.
@@ -210,7 +212,8 @@ def _landlock(order: dict[str, Any], folder: int) -> None:
         raise OSError(ctypes.get_errno(), "Landlock refused the ruleset")
     for path in order["read"]:
         _allow(ruleset, path, _READ & rights)
-    _allow(ruleset, "/proc/self", _READ & rights)
+    for name in _OWN_PROC:
+        _allow(ruleset, f"/proc/self/{name}", _READ & rights)
     for path in order["write"]:
         _allow(ruleset, path, rights)
     _rule(ruleset, folder, rights, order["private"])

@@ -146,27 +146,20 @@ def summary_text(summary: str) -> str:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a stored content value, in whatever form it was given."""
     return "".join(part.text for part in _parts(content) if isinstance(part, Text))
 
 
 def to_ms(value: Any) -> int:
-    """Return a stored moment in milliseconds; 0 for what is no moment."""
+    """Return a stored moment in milliseconds, in UTC where it names no zone; 0 for what is no moment."""
     if isinstance(value, int | float):
         return int(value) if 0 < value < 1e16 and value is not True else 0
-    moment = parse_iso(value) if isinstance(value, str) else None
-    return epoch_ms(moment) if moment else 0
-
-
-def parse_iso(text: str) -> datetime | None:
-    """Return a moment from ISO text, read as UTC where it names no zone, or None."""
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
     except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment if 1970 <= moment.year < 9999 else None
+        return 0
+    if moment is None or not 1970 <= moment.year < 9999:
+        return 0
+    return epoch_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def is_synthetic(message: Message) -> bool:
@@ -259,9 +252,9 @@ def _image(block: Mapping[str, Any]) -> Image | None:
 
 def _call(block: Mapping[str, Any], finished: bool) -> ToolCall | None:
     """Return the call, or None when a cut stream left it incomplete."""
-    given = next((block[name] for name in ("arguments", "input") if name in block), _MISSING)
-    if given is _MISSING:
+    if "arguments" not in block and "input" not in block:
         return None
+    given = block.get("arguments", block.get("input"))
     arguments = {} if given is None else _object(given)
     if arguments is None:
         return None
@@ -283,9 +276,6 @@ def _is_settled(ident: str, arguments: Json, rest: str) -> bool:
     return bool(first and second) and whole
 
 
-_MISSING = object()
-
-
 def _object(value: Any) -> Json | None:
     if isinstance(value, str):
         if not value.strip():
@@ -298,7 +288,6 @@ def _object(value: Any) -> Json | None:
 
 
 def to_usage(value: Any) -> Usage:
-    """Return stored token counts; anything that is no count is zero."""
     if not isinstance(value, dict):
         return Usage()
     counts = [_number(value.get(name)) for name in _COUNTS]

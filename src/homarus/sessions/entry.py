@@ -43,8 +43,6 @@ IMAGE_TURNS = 6
 
 
 class Header(Struct, frozen=True):
-    """The first line of a transcript."""
-
     id: str
     version: int
     timestamp: str = ""
@@ -78,7 +76,7 @@ class Entry(Struct, frozen=True, gc=False):
         found = decode(self.raw)[0]
         if isinstance(found, dict):
             return found
-        # A byte that no reader understands, in a field that nobody here needs.
+        # Damage in a field that nobody here needs.
         return {"type": self.type, "id": self.id, "parentId": self.parent_id, "timestamp": self.timestamp}
 
     @property
@@ -105,7 +103,6 @@ class MessageEntry(Entry, frozen=True, gc=False):
 
     @property
     def body(self) -> Json:
-        """Return the stored message."""
         found = self.data.get("message")
         return found if isinstance(found, dict) else {}
 
@@ -120,14 +117,6 @@ class MessageEntry(Entry, frozen=True, gc=False):
         return keys_of({"idempotencyKey": said.idempotency_key, "provenance": said.provenance})
 
 
-class ModelChange(Entry, frozen=True, gc=False):
-    """From here on this model answers."""
-
-
-class ThinkingChange(Entry, frozen=True, gc=False):
-    """From here on the model thinks this much."""
-
-
 class Compaction(Entry, frozen=True, gc=False):
     """Everything before `first_kept` is represented by `summary`."""
 
@@ -136,21 +125,16 @@ class Compaction(Entry, frozen=True, gc=False):
 
     @property
     def summary(self) -> str:
-        """Return the text that stands for what was left out."""
         return _str(self.data.get("summary"))
 
     @property
     def message(self) -> User:
-        """Return the summary as the model reads it."""
         return User(parts=(Text(summary_text(self.summary)),), timestamp=self.time)
 
 
 class BranchSummary(Entry, frozen=True, gc=False):
-    """What happened on a branch that was left."""
-
     @property
     def message(self) -> User:
-        """Return the summary as the model reads it."""
         return User(parts=(Text(summary_text(_str(self.data.get("summary")))),), timestamp=self.time)
 
 
@@ -167,21 +151,11 @@ class CustomMessage(Entry, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """Return the text of it."""
         return content_text(self.data.get("content"))
 
     @property
     def message(self) -> Message | None:
-        """Return it as the model reads it."""
         return to_message({"role": "custom", "content": self.data.get("content")}, self.timestamp)
-
-
-class Label(Entry, frozen=True, gc=False):
-    """A name for another entry."""
-
-
-class SessionInfo(Entry, frozen=True, gc=False):
-    """A name for the session."""
 
 
 class Reset(Entry, frozen=True, gc=False):
@@ -196,21 +170,18 @@ class Leaf(Entry, frozen=True, gc=False):
     target: str = ""
 
 
-class Unknown(Entry, frozen=True, gc=False):
+class UnknownEntry(Entry, frozen=True, gc=False):
     """A line of a kind that this version does not know; kept, and a link in the chain if it has an id."""
 
 
 _ROLES: dict[type[Message], str] = {User: "user", Assistant: "assistant", ToolResult: "toolResult"}
 _TYPES: dict[str, type[Entry]] = {
+    **dict.fromkeys(("model_change", "thinking_level_change", "label", "session_info"), Entry),
     "message": MessageEntry,
-    "model_change": ModelChange,
-    "thinking_level_change": ThinkingChange,
     "compaction": Compaction,
     "branch_summary": BranchSummary,
     "custom": Custom,
     "custom_message": CustomMessage,
-    "label": Label,
-    "session_info": SessionInfo,
     "reset": Reset,
     "leaf": Leaf,
 }
@@ -226,7 +197,6 @@ _NAMING: dict[str, tuple[Callable[..., Entry], str]] = {
 
 
 def to_header(data: Any) -> Header | None:
-    """Return the header that a line holds, or None if it holds none."""
     if not isinstance(data, dict) or data.get("type") != "session" or not _str(data.get("id")).strip():
         return None
     version = data.get("version")
@@ -258,7 +228,7 @@ def to_entry(data: Any, raw: bytes = b"", offset: int = -1, *, lean: bool = Fals
     if kind in _NAMING:
         make, field = _NAMING[kind]
         return make(*common, _str(data.get(field)))
-    return _TYPES.get(kind, Unknown)(*common)
+    return _TYPES.get(kind, UnknownEntry)(*common)
 
 
 def new_entry(kind: str, ident: str, parent: str | None, timestamp: str, fields: Json) -> Entry:
@@ -283,7 +253,6 @@ def _read_back(raw: bytes, *, lean: bool = False) -> Entry:
 
 
 def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = "") -> Header:
-    """Return the header of a new transcript in the form that we write."""
     data: Json = {"type": "session", "version": VERSION, "id": session_id, "timestamp": timestamp, "cwd": cwd}
     if parent_session:
         data["parentSession"] = parent_session
@@ -291,7 +260,7 @@ def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = 
 
 
 def _weigh(kind: str, raw: bytes, said: Message | None) -> int:
-    """Return about how many characters of a request a line takes, and rather too few: four of them are a token.
+    """Estimate how many characters of a request a line takes, rather too few than too many; four make a token.
 
     One picture or one very long text counts no more than some turns do: it must not push a conversation out.
     """

@@ -26,10 +26,10 @@ from homarus.models.select import Override
 from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.storage.boundary import Root
 from homarus.subagents.child import ChildRun, SubagentSettings
+from homarus.tools.exec_settings import ExecRequest, stricter
 from homarus.tools.paths import clean
 from homarus.tools.registry import members
 from homarus.tools.tool import ToolContext
-from homarus.tools.wish import ExecWish, stricter
 
 MAX_TASK_CHARS = 4_000  # of a task in the book; the child gets all of it
 
@@ -213,7 +213,7 @@ class Planner:
 
 def _strictest(before: ChildRun, context: ToolContext) -> dict[str, str]:
     """Return how strict a child's session is about commands: as it was, or as its parent's is by now if that is more."""
-    was = stricter("full", ExecWish(security=before.security, ask=before.ask))
+    was = stricter("full", ExecRequest(security=before.security, ask=before.ask))
     if stricter(was, context.wish) == was:
         return {"security": before.security, "ask": before.ask}
     return {"security": context.wish.security, "ask": context.wish.ask}

@@ -32,8 +32,8 @@ from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
 from homarus.subagents.book import ChildBook, ChildBooks, ChildRecord
 from homarus.subagents.child import CHANNEL, ChildEnd, ChildRun, SubagentSettings, child_rules, task_text, word_for
+from homarus.tools.exec_settings import ExecRequest
 from homarus.tools.tool import Taint, ToolContext
-from homarus.tools.wish import ExecWish
 
 if TYPE_CHECKING:
     from homarus.subagents.archive import ChildArchive
@@ -153,7 +153,7 @@ class Children:
             root=SessionKey.parse(run.root),
             tools=run.tools,
             env=run.env,
-            wish=ExecWish(security=run.security, ask=run.ask),
+            wish=ExecRequest(security=run.security, ask=run.ask),
             own_folder=run.own_folder,
             rules=child_rules(run),
             above=child.meter,

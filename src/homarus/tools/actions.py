@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from homarus.core.errors import ToolError
-from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
-from homarus.tools.paths import Reach, locate, opened
+from homarus.tools.paths import Reach, locate, open_to_read, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, allowing, said
 
 if TYPE_CHECKING:
-    from homarus.net import egress as fetching
-    from homarus.tools import target
     from homarus.tools.services import GatewayControl, Scheduler, Sender, VisionBackend
-else:
-    fetching = later("homarus.net.egress")
-    target = later("homarus.tools.target")
 
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -90,7 +84,6 @@ IMAGE = ToolSpec(
 
 
 def message_tool(sender: Sender) -> Tool:
-    """Return the message tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if arguments["action"] in {"send", "reply"} and not (arguments.get("message") or arguments.get("media")):
@@ -104,7 +97,6 @@ def message_tool(sender: Sender) -> Tool:
 
 
 def cron_tool(scheduler: Scheduler) -> Tool:
-    """Return the cron tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         action, ident, job = arguments["action"], arguments.get("jobId", ""), arguments.get("job") or {}
@@ -127,7 +119,6 @@ def cron_tool(scheduler: Scheduler) -> Tool:
 
 
 def gateway_tool(control: GatewayControl) -> Tool:
-    """Return the gateway tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if arguments["action"] == "config.patch" and not arguments.get("patch"):
@@ -157,12 +148,15 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
     """Return the image tool; without the web it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        from homarus.net.egress import Egress, Limits
+        from homarus.tools.target import is_url
+
         where = arguments["image"]
-        if target.is_url(where):
+        if is_url(where):
             if not web:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
-            limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
-            page = await fetching.Egress().fetch(
+            limits = Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
+            page = await Egress().fetch(
                 where.strip(), limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
             )
             data = page.body if page.status < 400 else b""
@@ -189,12 +183,11 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
 
 def _read(context: ToolContext, path: str, reach: Reach) -> bytes:
     spot = locate(context, path, reach)
-    with opened(spot) as root:
-        found = root.read(spot.name, max_bytes=MAX_IMAGE_BYTES)
-    if found.kind != "ok" or found.truncated:
-        reason = "too large" if found.truncated else found.reason or "missing"
-        raise ToolError(f"{os.fspath(spot.path)}: {reason}", cure="check the path with ls")
-    return found.data
+    with opened(spot) as root, os.fdopen(open_to_read(context, root, spot), "rb") as file:
+        data = file.read(MAX_IMAGE_BYTES + 1)
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ToolError(f"{spot.path}: too large", cure="make it smaller first")
+    return data
 
 
 def _said(value: dict[str, Any]) -> ToolOutput:

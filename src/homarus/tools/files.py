@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from homarus.core.errors import ToolError
-from homarus.core.messages import Image, Text, Trust
+from homarus.core.messages import Image, Text
 from homarus.core.tools import Risk, ToolSpec
-from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put, spelled
+from homarus.storage.boundary import BoundaryError
+from homarus.tools.paths import Reach, Spot, locate, open_to_read, opened, put, spelled, where
+from homarus.tools.protected import is_unseen, roots_of
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -90,7 +91,7 @@ class _Kit:
     async def read(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         spot = locate(context, arguments["path"], self._reach)
         with opened(spot) as root:
-            fd = _open(root, spot)
+            fd = open_to_read(context, root, spot)
             try:
                 head = os.pread(fd, 16, 0)
                 if kind := image_kind(head):
@@ -115,21 +116,19 @@ class _Kit:
             old = root.read(spot.name, max_bytes=MAX_WRITE_BYTES)
             if old.kind == "ok" and old.data == data and not old.truncated:
                 return said(f"{spot.path} already has exactly this content.", changed=False, bytes=len(data))
-            put(context, root, spot, data)
+            put(root, spot, data)
         what = "Replaced" if old.kind == "ok" else "Created"
         return said(
             f"{what} {spot.path} ({len(data):,} bytes).", changed=True, bytes=len(data), created=old.kind != "ok"
         )
 
     async def ls(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        spot = locate(context, arguments["path"], self._reach)
+        spot = locate(context, where(arguments), self._reach)
         limit = min(arguments.get("limit", MAX_ENTRIES), MAX_ENTRIES)
-        others = context.trust in {Trust.GROUP, Trust.EXTERNAL}
+        roots = roots_of(str(context.workspace), context.sandbox)
 
         def is_open(name: str) -> bool:
-            from homarus.tools.protected import is_private
-
-            return not (others and is_private(f"{spot.path}/{name}", str(context.workspace)))
+            return not is_unseen(f"{spot.path}/{name}", roots, context.trust)
 
         with opened(spot) as root:
             try:
@@ -147,16 +146,6 @@ class _Kit:
             return said(f"{spot.path} is empty.", entries=0)
         note = f"\n\n[{limit:,} of more entries shown; narrow it down with find]" if more else ""
         return said("\n".join(names) + note, entries=len(names), truncated=more)
-
-
-def _open(root: Root, spot: Spot) -> int:
-    for name in names_of(spot.name):
-        try:
-            return root.open(name, os.O_RDONLY)
-        except BoundaryError as problem:
-            if problem.kind != "missing":
-                raise ToolError(problem.message, cure="read needs a regular file; use ls for a folder") from None
-    raise ToolError(f"{spot.path} does not exist", cure="check the path with ls")
 
 
 def image_kind(head: bytes) -> str:

@@ -49,8 +49,6 @@ note
 
 
 class Alone(Struct, frozen=True):
-    """A command that is git alone, as it runs."""
-
     script: str
     env: dict[str, str]
     spec: SandboxSpec

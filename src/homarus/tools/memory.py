@@ -40,6 +40,11 @@ def sessions_in(rows: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(match[1] for match in found if match))
 
 
+def origins_in(rows: Iterable[Any]) -> list[str]:
+    """Return whose words rows hold, where these are not the owner's or the agent's own."""
+    return list(dict.fromkeys(str(source) for row in rows if isinstance(row, dict) for source in row.get("origin", ())))
+
+
 def lean(spec: ToolSpec) -> ToolSpec:
     """Return a memory tool's spec as the registry sends it: the same parameters without a sentence for each."""
     properties = {
@@ -63,15 +68,16 @@ def memory_tools(
     def tool(spec: ToolSpec, risk: Risk, work: Callable[[ToolContext, dict[str, Any]], dict[str, Any]]) -> Tool:
         def look(context: ToolContext, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
             result = work(context, arguments)
-            found = sessions_in([arguments, *result.get("results", ()), *result.get("items", ())])
+            rows = [*result.get("results", ()), *result.get("items", ())]
+            found = sessions_in([arguments, *rows])
             strange = [ident for ident in found if ident != context.session_id and is_tainted(context.agent_id, ident)]
-            return result, strange
+            return result, [f"session:{ident}" for ident in strange] + origins_in([result, *rows])
 
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
             # The index is SQLite and files: quick, but not to be waited for in the event loop.
             result, strange = await asyncio.to_thread(look, context, arguments)
-            for session_id in strange:
-                context.taint.add(f"session:{session_id}")
+            for source in strange:
+                context.taint.add(source)
             failed = bool(result.get("error"))
             return said(msgspec.json.encode(result).decode(), is_error=failed, status="error" if failed else "ok")
 
@@ -97,6 +103,8 @@ def memory_tools(
         tool(
             toolset.RETAIN,
             Risk.WRITE,
-            lambda context, arguments: toolset.retain_fact(memory_of(context.agent_id), arguments),
+            lambda context, arguments: toolset.retain_fact(
+                memory_of(context.agent_id), arguments, origin=tuple(context.taint.sources)
+            ),
         ),
     ]

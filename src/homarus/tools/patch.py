@@ -10,20 +10,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from homarus.core.errors import HomarusError, ToolError
-from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.edit import read_text
-from homarus.tools.paths import Reach, Spot, locate, opened, put
+from homarus.tools.paths import Reach, Spot, locate, opened, put, remove
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import patchtext
-    from homarus.tools import textedit as diff
-else:
-    diff = later("homarus.tools.textedit")
-    patchtext = later("homarus.tools.patchtext")
-
+    from homarus.tools.patchtext import Operation
 
 MAX_FILES = 200
 MAX_DIFF_CHARS = 6_000
@@ -51,23 +45,25 @@ class Step(Struct, frozen=True):
 
 
 def patch_tool(reach: Reach) -> Tool:
-    """Return apply_patch."""
-
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        operations = patchtext.parse(arguments["input"])
+        from homarus.tools.patchtext import parse
+
+        operations = parse(arguments["input"])
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
         # Large files take a second; nobody else waits for it.
         steps = await asyncio.to_thread(plan, context, operations, reach)
-        carry_out(context, steps)
+        carry_out(steps)
         return said(_report(operations, steps), files=len(operations))
 
     aliases = {"patch": "input", "content": "input"}
     return Tool(spec=PATCH, risk=Risk.WRITE, run=run, group="fs", aliases=aliases, sequential=True)
 
 
-def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Reach) -> list[Step]:
+def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> list[Step]:
     """Return what would be written, with every hunk verified; raises before anything is changed."""
+    from homarus.tools.patchtext import patched
+
     steps: list[Step] = []
     taken: set[str] = set()
 
@@ -93,7 +89,7 @@ def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Rea
         if operation.kind == "delete":
             steps.append(Step(spot, before, None, mode))
             continue
-        after = _bytes(patchtext.patched(text, operation))
+        after = _bytes(patched(text, operation))
         if operation.move_to:
             steps.append(Step(_absent(claim(operation.move_to)), None, after, mode))
             steps.append(Step(spot, before, None, mode))
@@ -102,30 +98,30 @@ def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Rea
     return steps
 
 
-def carry_out(context: ToolContext, steps: list[Step]) -> None:
+def carry_out(steps: list[Step]) -> None:
     """Write all steps; if one fails, take back those before it, then raise."""
     done: list[tuple[Step, list[str]]] = []
     try:
         for step in steps:
             done.append((step, []))
-            done[-1] = (step, _put(context, step.spot, step.after, step.mode))
+            done[-1] = (step, _put(step.spot, step.after, step.mode))
     except HomarusError as problem:
-        stuck = [str(step.spot.path) for step, made in reversed(done) if not _take_back(context, step, made)]
+        stuck = [str(step.spot.path) for step, made in reversed(done) if not _take_back(step, made)]
         note = f"; {', '.join(stuck)} could not be put back" if stuck else "; nothing was changed"
         raise ToolError(f"{problem.message}{note}", cure=problem.cure or "check the paths") from None
 
 
-def _put(context: ToolContext, spot: Spot, data: bytes | None, mode: int) -> list[str]:
+def _put(spot: Spot, data: bytes | None, mode: int) -> list[str]:
     with opened(spot) as root:
         if data is not None:
-            return put(context, root, spot, data, mode)
-        root.remove(spot.name)
+            return put(root, spot, data, mode)
+        remove(root, spot)
         return []
 
 
-def _take_back(context: ToolContext, step: Step, made: list[str]) -> bool:
+def _take_back(step: Step, made: list[str]) -> bool:
     try:
-        _put(context, step.spot, step.before, step.mode)
+        _put(step.spot, step.before, step.mode)
     except BoundaryError as problem:
         return step.before is None and problem.kind == "missing"
     except HomarusError:
@@ -160,7 +156,9 @@ def _bytes(text: str) -> bytes:
         raise ToolError("the patch holds half a character (a lone surrogate)", cure="send plain text") from None
 
 
-def _report(operations: list[patchtext.Operation], steps: list[Step]) -> str:
+def _report(operations: list[Operation], steps: list[Step]) -> str:
+    from homarus.tools.textedit import compare
+
     signs = {"add": "A", "update": "M", "delete": "D"}
     lines = [
         f"{signs[operation.kind]} {operation.path}" + (f" -> {operation.move_to}" if operation.move_to else "")
@@ -169,6 +167,6 @@ def _report(operations: list[patchtext.Operation], steps: list[Step]) -> str:
     text = "Done:\n" + "\n".join(lines)
     for step in steps:
         if step.before is not None and step.after is not None and len(text) < MAX_DIFF_CHARS:
-            change = diff.compare(step.before.decode("utf-8", "replace"), step.after.decode("utf-8", "replace"))
+            change = compare(step.before.decode("utf-8", "replace"), step.after.decode("utf-8", "replace"))
             text += f"\n\n{step.spot.path}\n{change.diff}"
     return text[: 2 * MAX_DIFF_CHARS]

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from homarus.core.errors import Denied, ToolError
-from homarus.core.messages import Trust
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, closed_below, locate, opened
+from homarus.tools.paths import Reach, Spot, closed_below, locate, opened, where
+from homarus.tools.protected import is_unseen, roots_of
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_MATCHES, MAX_FOUND, MAX_CONTEXT, MAX_PATTERN = 100, 1_000, 20, 10_000
@@ -95,7 +95,7 @@ def search_tools(reach: Reach) -> list[Tool]:
             pattern = without_posix(pattern)
         _check_pattern(pattern, literal=literal)
         _check_glob(glob)
-        spot = locate(context, arguments["path"], reach)
+        spot = locate(context, where(arguments), reach)
         limit = min(arguments.get("limit", MAX_MATCHES), MAX_MATCHES)
         found = _Found(limit, f"more than {limit} matches; narrow the pattern, the path or the glob")
         query = {"mode": "grep", "pattern": pattern, "glob": glob, "literal": literal}
@@ -111,7 +111,7 @@ def search_tools(reach: Reach) -> list[Tool]:
         return said(found.text + found.end, matches=found.count, truncated=bool(found.note))
 
     async def find(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        spot = locate(context, arguments["path"], reach)
+        spot = locate(context, where(arguments), reach)
         # Whole paths and folders with their slash are meant well.
         pattern = arguments["pattern"].removeprefix(str(spot.path)) if spot.path != Path("/") else arguments["pattern"]
         pattern = pattern.rstrip("/") or "*"
@@ -214,9 +214,7 @@ async def _search(context: ToolContext, reach: Reach, spot: Spot, query: dict[st
 
 def _is_closed(path: str, context: ToolContext) -> bool:
     """Say whether a row is not for who asked: what only the owner reads is in nobody else's results."""
-    from homarus.tools.protected import is_private
-
-    return context.trust in {Trust.GROUP, Trust.EXTERNAL} and is_private(path, str(context.workspace))
+    return is_unseen(path, roots_of(str(context.workspace), context.sandbox), context.trust)
 
 
 def _real_name(root: Root, spot: Spot) -> str:

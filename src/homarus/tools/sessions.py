@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from homarus.core.errors import ToolError
+from homarus.core.redact import redacted
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, allowing, said
 
@@ -256,10 +257,8 @@ def _within(arguments: dict[str, Any], name: str, default: int, most: int) -> in
 
 def _shown(value: Any) -> Any:
     """Return what may be shown of a row, however deep: no secrets, images and signatures, its texts cut."""
-    from homarus.memory import redact
-
     if isinstance(value, str):
-        text = "\n".join(redact.redact_lines(value.split("\n")))
+        text = redacted(value)
         return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} […]"
     if isinstance(value, dict):
         return {key: _shown(inner) for key, inner in value.items() if key not in _HIDDEN}

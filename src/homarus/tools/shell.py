@@ -28,25 +28,11 @@ _OPERATORS = {
 }
 # These have a meaning of their own in some place of an unquoted word.
 _MAGIC = {"*": "a glob", "?": "a glob", "[": "a glob", "{": "a brace expansion", "~": "a home folder", "#": "a comment"}
-_RESERVED = {
-    "if",
-    "then",
-    "else",
-    "elif",
-    "fi",
-    "do",
-    "done",
-    "case",
-    "esac",
-    "while",
-    "until",
-    "for",
-    "in",
-    "function",
-}
-_RESERVED |= {"select", "time", "coproc", "!", "[[", "]]", "{", "}"}
-_BUILTINS = {"eval", "exec", "source", ".", "export", "alias", "unalias", "set", "trap", "cd", "builtin", "command"}
-_BUILTINS |= {"ulimit", "umask", "unset", "shopt", "hash", "enable", "declare", "typeset", "local", "readonly", "bind"}
+_OWN_WORDS = (
+    "if then else elif fi do done case esac while until for in function select time coproc ! [[ ]] { } eval exec source . export "
+    "alias unalias set trap cd builtin command ulimit umask unset shopt hash enable declare typeset local readonly bind"
+)
+_RESERVED = frozenset(_OWN_WORDS.split())
 
 
 class Parsed(Struct, frozen=True):
@@ -57,7 +43,6 @@ class Parsed(Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Say whether the command has one reading."""
         return bool(self.pipeline)
 
 
@@ -121,7 +106,7 @@ def _pipeline(text: str) -> tuple[tuple[str, ...], ...]:
             if not commands[-1]:
                 if _ASSIGNMENT.match(word) and bare:
                     raise _ShellError("a variable before a command")
-                if word in _RESERVED or word in _BUILTINS or not word:
+                if word in _RESERVED or not word:
                     raise _ShellError("a word of the shell itself")
             commands[-1].append(word)
     if not commands[-1]:

@@ -1,4 +1,7 @@
-"""Where a call would send something: a host, or a person. The conversation that a turn answers is home."""
+"""What a call would touch: the files that it names, and where it would send something: a host, or a person.
+
+The conversation that a turn answers is home.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from homarus.core.errors import HomarusError
 from homarus.core.patterns import late
 from homarus.core.routes import Route
+from homarus.tools.paths import absolute, where
+from homarus.tools.tool import ToolContext
 
 # An address as people write it; what ends a sentence or a bracket behind it may not be part of it.
 _ADDRESS = late(r"https?://[^\s<>\"`]+", re.IGNORECASE)
@@ -66,6 +72,29 @@ def names(text: str, address: str) -> bool:
     # A page that is fetched in a safer way than was written is still that page.
     safer = address.replace("https:", "http:", 1).replace(":443/", ":80/", 1)
     return bool(address) and not found.isdisjoint({address, safer})
+
+
+def touched(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> tuple[str, ...]:
+    """Return the paths that a call names, made absolute. A path that makes no sense is left to the tool to refuse."""
+    names = [arguments[word] for word in ("path", "image", "media") if isinstance(arguments.get(word), str)]
+    if tool in {"grep", "find", "ls"}:
+        names = [where(arguments)]
+    elif tool == "image":
+        names = [name for name in names if not is_url(name)]
+    elif tool == "apply_patch":
+        from homarus.tools.patchtext import parse
+
+        try:
+            names = [name for each in parse(arguments.get("input", "")) for name in (each.path, each.move_to) if name]
+        except HomarusError:
+            names = []
+    found = []
+    for name in names:
+        try:
+            found.append(absolute(name, str(context.cwd), context.env.get("HOME", "")))
+        except HomarusError:
+            continue
+    return tuple(found)
 
 
 def target_of(tool: str, arguments: Mapping[str, Any], route: Route) -> Target | None:

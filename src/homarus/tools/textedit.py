@@ -1,4 +1,4 @@
-"""Replace passages of a text and nothing else: every character outside of a matched passage stays as it is.
+"""Replace passages of a text and nothing else, and show what changed. What is outside of a matched passage stays as it is.
 
 A passage is looked for as it is written, then without regard to line endings, then without regard to what models
 mistype: quotes, dashes, exotic spaces, trailing spaces, Unicode forms. It must be unique in the first of these readings
@@ -32,6 +32,10 @@ _PLAIN = {
 
 
 _TABLE = str.maketrans(_PLAIN)
+# How much of a difference is shown.
+MAX_CHARS = 6_000
+_CONTEXT = 3
+_MAX_LINES = 2_000
 
 
 class Edit(Struct, frozen=True):
@@ -108,6 +112,9 @@ def locate(text: str, edit: Edit, where: str, number: int, read: Callable[[Readi
             raise ToolError(f"{which}oldText occurs {len(places)} times in {where}", cure=cure)
         if places:
             return _narrowed(text, seen, places[0], edit=Edit(old, new), view=view)
+    if (bare := old.rstrip(" \t")) != old and bare:
+        # Blanks at the very end of the passage that the file does not have.
+        return locate(text, Edit(bare, new.rstrip(" \t")), where, number, read)
     cure = "read the file again and quote the passage exactly as it stands there"
     raise ToolError(f"{which}oldText does not occur in {where}", cure=cure)
 

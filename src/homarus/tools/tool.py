@@ -16,7 +16,7 @@ from homarus.core.messages import Part, Text, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import Risk, ToolSpec
 from homarus.sandbox.spec import SandboxSpec
-from homarus.tools.wish import ExecWish
+from homarus.tools.exec_settings import ExecRequest
 
 
 class ToolOutput(Struct, frozen=True):
@@ -98,7 +98,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     # Whether a command may go on after its call: only where the process tool is there to look after it.
     background: bool = True
     # What the session asks for its commands, as far as policy grants it.
-    wish: ExecWish = ExecWish()
+    wish: ExecRequest = ExecRequest()
     # `tools.fs.workspaceOnly` of the agent, beside what holds for everyone.
     workspace_only: bool = False
     window_tokens: int = 200_000

@@ -49,7 +49,6 @@ class Audience(Struct, frozen=True):
         return self.session is not None and (self.session.is_subagent or self.session.is_cron)
 
     def may_see(self, name: str) -> bool:
-        """Say whether a file of this name may be shown here."""
         base = names.base_of(name)
         if self.light:
             return self.heartbeat and base == names.HEARTBEAT.lower()

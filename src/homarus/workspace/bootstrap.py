@@ -12,30 +12,25 @@ from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import StorageError
-from homarus.core.later import later
 from homarus.core.text import neutralize
+from homarus.hooks.events import event
+from homarus.hooks.registry import HookRegistry
 from homarus.storage.boundary import Root
 from homarus.storage.cache import BoundedCache
 from homarus.workspace import names
 from homarus.workspace.audience import Audience
+from homarus.workspace.hook_files import HookFiles, files_from_hook
 from homarus.workspace.inject import BootstrapContext, Inert, build_context
 from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader
-from homarus.workspace.offers import Offers, accept
 from homarus.workspace.settings import Injection, WorkspaceSettings
 from homarus.workspace.state import SetupState, read_shared_state, read_state
-
-if TYPE_CHECKING:
-    from homarus.hooks import events as hook_events
-    from homarus.hooks.registry import HookRegistry
-else:
-    hook_events = later("homarus.hooks.events")
 
 EVENT = "agent:bootstrap"
 _log = logging.getLogger("homarus.workspace")
@@ -55,7 +50,7 @@ class Ritual(StrEnum):
     FULL = "full"
 
 
-class Run(Struct, frozen=True):
+class BootstrapRequest(Struct, frozen=True):
     """Everything about one run that decides what it sees of the workspace."""
 
     workspace: Path
@@ -83,9 +78,7 @@ def hook_of(registry: HookRegistry, clock: Clock) -> Hook:
 
     def emit(context: dict[str, Any]) -> None:
         if registry.listeners(EVENT):
-            registry.emit_sync(
-                hook_events.event(EVENT, clock.now(), session_key=context["sessionKey"], context=context)
-            )
+            registry.emit_sync(event(EVENT, clock.now(), session_key=context["sessionKey"], context=context))
 
     return emit
 
@@ -108,7 +101,7 @@ class Bootstrap:
         self._built: BoundedCache[tuple[Any, ...], BootstrapContext] = BoundedCache(32)
         self._said: BoundedCache[str, bool] = BoundedCache(256)
 
-    def build(self, run: Run) -> BootstrapContext:
+    def build(self, run: BootstrapRequest) -> BootstrapContext:
         """Return what this run carries of its workspace; nothing in it raises for what a file or a hook contains."""
         mode = run.settings.injection
         if mode is Injection.NEVER:
@@ -116,31 +109,31 @@ class Bootstrap:
         audience = run.audience
         files = [file for file in self._loader.load(run.workspace) if audience.may_see(file.name)]
         ritual = self._ritual(run, files)
-        offers = self._asked(run, [file for file in files if _is_due(file, ritual)])
-        self._say(offers.warnings)
-        ready = [file for file in offers.files if audience.may_see(file.name) and _is_due(file, ritual)]
+        offered = self._asked(run, [file for file in files if _is_due(file, ritual)])
+        self._say(offered.warnings)
+        ready = [file for file in offered.files if audience.may_see(file.name) and _is_due(file, ritual)]
         if not any(names.base_of(file.name) == names.BOOTSTRAP.lower() for file in ready):
             ritual = Ritual.NONE
         stays = Injection.ALWAYS if run.after_compaction else mode
-        return self._finish(run, tuple(ready), offers, ritual=ritual, mode=stays)
+        return self._finish(run, tuple(ready), offered, ritual=ritual, mode=stays)
 
-    def _asked(self, run: Run, files: list[WorkspaceFile]) -> Offers:
+    def _asked(self, run: BootstrapRequest, files: list[WorkspaceFile]) -> HookFiles:
         """Return the files after the hooks and the run's own folder had their say, without what must stay private."""
-        offers = Offers(files=tuple(files))
+        offered = HookFiles(files=tuple(files))
         if self._hook is not None:
             context = _event_context(run, files)
             self._hook(context)
-            offers = accept(context.get("bootstrapFiles"), files, run.workspace, self._loader)
-        return self._with_cwd(run, offers).without_private(run.audience, run.workspace, self._loader)
+            offered = files_from_hook(context.get("bootstrapFiles"), files, run.workspace, self._loader)
+        return self._with_cwd(run, offered).without_private(run.audience, run.workspace, self._loader)
 
-    def _with_cwd(self, run: Run, offers: Offers) -> Offers:
+    def _with_cwd(self, run: BootstrapRequest, offered: HookFiles) -> HookFiles:
         if run.cwd is None or os.path.realpath(run.cwd) == os.path.realpath(run.workspace):
-            return offers
+            return offered
         there = self._loader.read(run.cwd, (names.AGENTS,))
         kept = tuple(replace(file, last=True) for file in there if not file.missing)
-        return replace(offers, files=(*offers.files, *kept))
+        return replace(offered, files=(*offered.files, *kept))
 
-    def _ritual(self, run: Run, files: list[WorkspaceFile]) -> Ritual:
+    def _ritual(self, run: BootstrapRequest, files: list[WorkspaceFile]) -> Ritual:
         audience = run.audience
         page = next((file for file in files if file.name == names.BOOTSTRAP), None)
         if page is None or not (page.content or "").strip():
@@ -159,9 +152,15 @@ class Bootstrap:
         return Ritual.FULL if run.can_read_files and run.canonical else Ritual.LIMITED
 
     def _finish(
-        self, run: Run, files: tuple[WorkspaceFile, ...], offers: Offers, *, ritual: Ritual, mode: Injection
+        self,
+        run: BootstrapRequest,
+        files: tuple[WorkspaceFile, ...],
+        offered: HookFiles,
+        *,
+        ritual: Ritual,
+        mode: Injection,
     ) -> BootstrapContext:
-        key = (files, run.settings.limits, offers.warnings, offers.omitted, ritual, mode)
+        key = (files, run.settings.limits, offered.warnings, offered.omitted, ritual, mode)
         known = self._built.get(key)
         if known is not None:
             return known
@@ -173,9 +172,9 @@ class Bootstrap:
             told=tuple(file for file in context.files if not _in_system(file.name, mode)),
             ritual=ritual.value,
             carried=True,
-            omitted=context.omitted + offers.omitted,
-            truncated=context.truncated or offers.omitted > 0,
-            warnings=(*offers.warnings, *context.warnings),
+            omitted=context.omitted + offered.omitted,
+            truncated=context.truncated or offered.omitted > 0,
+            warnings=(*offered.warnings, *context.warnings),
         )
         self._built.put(key, context)
         return context
@@ -212,7 +211,7 @@ def _in_system(name: str, mode: Injection) -> bool:
     return mode is Injection.ALWAYS or names.is_memory(base) or (mode is Injection.LIGHT and base in _PERSONA)
 
 
-def _event_context(run: Run, files: list[WorkspaceFile]) -> dict[str, Any]:
+def _event_context(run: BootstrapRequest, files: list[WorkspaceFile]) -> dict[str, Any]:
     return {
         "workspaceDir": str(run.workspace),
         "bootstrapFiles": [

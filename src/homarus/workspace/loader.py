@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import StorageError
@@ -62,14 +63,7 @@ class WorkspaceFile(Struct, frozen=True):
 
     def same_text(self, other: WorkspaceFile) -> bool:
         """Say whether a prompt made from either would be the same; a touched file is still the same text."""
-        return (self.name, self.path, self.missing, self.unreadable, self.beyond, self.content) == (
-            other.name,
-            other.path,
-            other.missing,
-            other.unreadable,
-            other.beyond,
-            other.content,
-        )
+        return replace(self, fingerprint="") == replace(other, fingerprint="")
 
 
 class WorkspaceLoader:

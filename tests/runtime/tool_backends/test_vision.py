@@ -63,11 +63,11 @@ async def test_a_failure_is_told(tmp_path: Path) -> None:
     [
         ({}, "'image' is missing"),
         ({"image": "t.png"}, "no image"),
-        ({"image": "gone.png"}, "No such file"),
+        ({"image": "gone.png"}, "does not exist"),
         ({"image": "/etc/passwd"}, "outside of what this session may read"),
         ({"image": "../../openclaw.json"}, "outside of what this session may read"),
         ({"image": "http://127.0.0.1/x.png"}, "private network"),
-        ({"image": "file:///etc/passwd"}, "No such file"),
+        ({"image": "file:///etc/passwd"}, "does not exist"),
         ({"image": "http://169.254.169.254/latest"}, "private network"),
     ],
 )

@@ -60,9 +60,10 @@ def check_workspaces(home: Home) -> list[Finding]:
         if gone:
             message, cure = f"has no {', '.join(gone)}", "run 'homarus setup'"
             findings.append(Finding("workspace.incomplete", Severity.INFO, message, str(workspace), cure))
-    state = home.config.paths.state_dir
+    paths = home.config.paths
     real = {workspace.resolve() for workspace in known}
-    for folder in sorted(state.glob("workspace*")):
+    # Older installations made the last two.
+    for folder in [*sorted(paths.state_dir.glob("workspace*")), paths.home / "openclaw", paths.home / "clawd"]:
         if folder.is_dir() and folder.resolve() not in real and (folder / names.AGENTS).exists():
             message = "looks like a workspace, but no agent uses it: edits there have no effect"
             findings.append(

@@ -15,9 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.base import EmbedError, unit_rows
 from homarus.memory.embed.jobs import TEXTS, Jobs, make_job
-from homarus.memory.embed.tensors import unit_rows
 from homarus.memory.settings import Batch, MemorySettings
 from homarus.net.client import HttpClient, ask
 from homarus.net.errors import HttpError, Refused
@@ -27,7 +26,6 @@ from homarus.net.trust import trust_from
 TRIES, PAUSE = 3, 0.5
 AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 MAX_CHARS = 24_000
-MAX_ANSWER = 1 << 30  # a batch of 50,000 vectors
 
 
 class Service(Struct, frozen=True):
@@ -230,9 +228,7 @@ class RemoteEmbedder:
             if attempt:
                 self._sleep(PAUSE * 2 ** (attempt - 1))
             try:
-                status, answer = ask(
-                    self._client, method, self._base + path, headers, body, seconds=self._timeout, limit=MAX_ANSWER
-                )
+                status, answer = ask(self._client, method, self._base + path, headers, body, seconds=self._timeout)
             except Refused as problem:
                 raise EmbedError(f"{self.provider}: {problem}", cure=problem.cure) from None
             except HttpError as problem:

@@ -16,7 +16,7 @@ from homarus.core.patterns import late
 from homarus.models.info import ModelInfo
 from homarus.models.levels import BUDGETS
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import Thread, closing, encode, wrote
+from homarus.models.wire import closing, encode, wrote
 
 API = "anthropic-messages"
 NO_OUTPUT = "(no output)"
@@ -199,44 +199,12 @@ def thinking_fields(level: str, info: ModelInfo, most: int) -> tuple[dict[str, A
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}, total
 
 
-class Frame(msgspec.Struct, frozen=True):
-    """What stands around the messages, the mark that the newest carries, and how many marks are left for the others."""
-
-    start: bytes
-    end: bytes
-    mark: dict[str, Any] | None
-    spare: int
-
-
-def frame(request: ModelRequest, info: ModelInfo) -> Frame:
-    """Return the bytes before the first message (settings, tools and the system prompt) and behind the last."""
+def body(request: ModelRequest, fragments: list[Fragment], info: ModelInfo) -> list[bytes]:
+    """Return a whole request: settings, tools and the system prompt, the messages, and what only this call asks for."""
     mark, system = _mark(request), request.system
     start = encode(head(request, info, mark))[:-1] + b',"messages":['
-    return Frame(start, closing(tail(request, info)), mark, 3 - bool(system.stable) - bool(system.session))
-
-
-class MessagesThread(Thread[Fragment, Frame]):
-    """The requests of one session."""
-
-    def __init__(self, info: ModelInfo) -> None:
-        super().__init__()
-        self._info = info
-
-    def encode(self, message: Message) -> Fragment:
-        """Return one message as it goes out."""
-        return encode_message(message, self._info)
-
-    def size_of(self, fragment: Fragment) -> int:
-        """Return about how much memory a fragment holds."""
-        return sum(map(len, fragment.blocks))
-
-    def surround(self, request: ModelRequest) -> Frame:
-        """Return what stands around the messages."""
-        return frame(request, self._info)
-
-    def lay(self, around: Frame, same: int) -> list[bytes]:
-        """Return a request of all fragments: a mark that moves forward leaves no long part of it as it was."""
-        return [around.start, messages(self.fragments, mark=around.mark, spare=around.spare), around.end]
+    spare = 3 - bool(system.stable) - bool(system.session)
+    return [start, messages(fragments, mark=mark, spare=spare), closing(tail(request, info))]
 
 
 def _mark(request: ModelRequest) -> dict[str, Any] | None:

@@ -6,10 +6,10 @@ Everything that can go wrong on the way ends in the one `Stop`; only the task's 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,9 +17,11 @@ from msgspec import Struct
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
-from homarus.core.messages import Assistant, Part, StopReason, ToolCall, Usage
-from homarus.models.info import Endpoint
-from homarus.models.provider import Stop, StreamEvent
+from homarus.core.messages import Assistant, Message, Part, StopReason, ToolCall, Usage
+from homarus.models.info import Endpoint, ModelInfo
+from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.models.providers.reading import Fault
+from homarus.models.wire import Fragments
 from homarus.net.client import HttpClient, Response
 from homarus.net.errors import HttpError, Refused
 from homarus.net.sse import SseError, SseEvent, SseParser
@@ -27,17 +29,7 @@ from homarus.net.sse import SseError, SseEvent, SseParser
 MAX_BODY = 32 * 1024 * 1024
 # How long the tail of a finished stream may take before its connection is given up instead of kept.
 DRAIN_SECONDS = 0.2
-_decode = msgspec.json.Decoder().decode
-
-
-class Fault(Exception):
-    """A failure that the server reported inside the stream, before it is classified."""
-
-    def __init__(self, text: str, status: int | None = None, kind: ModelFailure | None = None) -> None:
-        super().__init__(text)
-        self.text = text
-        self.status = status
-        self.kind = kind
+F = TypeVar("F")
 
 
 class Rejected(Exception):
@@ -105,8 +97,9 @@ async def run(
                 raise Rejected(response, await response.read(MAX_BODY))
         if "html" in response.kind:
             raise Fault(f"{call.url} is a web page, not a model", kind=ModelFailure.MODEL_NOT_FOUND)
-        async for event in _events(response, call.idle, decoder, cancel):
-            yield event
+        async with aclosing(_events(response, call.idle, decoder, cancel)) as events:
+            async for event in events:
+                yield event
         reply = decoder.reply()
     except Cancelled as problem:
         error = ModelError(ModelFailure.ABORTED, problem.message or "stopped")
@@ -116,6 +109,48 @@ async def run(
         if response is not None:
             await response.close()
     yield _stop(call, decoder, reply, error, clock)
+
+
+class HttpProvider(ABC, Generic[F]):
+    """One model at one endpoint. A protocol says where and how it is asked, and who reads the answer."""
+
+    def __init__(self, endpoint: Endpoint, info: ModelInfo, *, http: HttpClient, clock: Clock) -> None:
+        self.endpoint = endpoint
+        self.info = info
+        self._http = http
+        self._clock = clock
+        self._fragments = Fragments(self.encode, self.size_of)
+
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @abstractmethod
+    def headers(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def encode(self, message: Message) -> F: ...
+
+    @abstractmethod
+    def size_of(self, fragment: F) -> int: ...
+
+    @abstractmethod
+    def body(self, request: ModelRequest, fragments: list[F]) -> list[bytes]: ...
+
+    @abstractmethod
+    def decoder(self, request: ModelRequest) -> Decoder: ...
+
+    def call(self, request: ModelRequest) -> Call:
+        return Call(
+            endpoint=self.endpoint,
+            model=request.model,
+            url=self.url(),
+            headers=self.headers() | dict(self.endpoint.headers),
+            body=self.body(request, self._fragments.of(request)),
+            idle=request.idle_timeout or self.endpoint.idle_timeout,
+        )
+
+    def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        return run(self.call(request), self.decoder(request), http=self._http, clock=self._clock, cancel=cancel)
 
 
 @asynccontextmanager
@@ -130,7 +165,9 @@ async def watchdog(cancel: Cancel, seconds: float) -> AsyncIterator[None]:
             yield
 
 
-async def _events(response: Response, idle: float, decoder: Decoder, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+async def _events(
+    response: Response, idle: float, decoder: Decoder, cancel: Cancel
+) -> AsyncGenerator[StreamEvent, None]:
     """Yield what a reply says, streamed or in one piece; what it is shows in its first bytes, whatever its label says."""
     parser, held = SseParser(), b""
     whole: bool | None = None
@@ -166,47 +203,44 @@ async def _events(response: Response, idle: float, decoder: Decoder, cancel: Can
 
 
 def _in_one_piece(body: bytes, decoder: Decoder) -> Iterator[StreamEvent]:
-    """Read a reply that is JSON: one object, or (as some servers stream) one to a line."""
-    lines = [line for line in body.splitlines() if line.strip()]
+    """Read a reply that is JSON: one object, or the events of a stream as a list or one to a line."""
     try:
-        _decode(body)
+        value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if len(lines) > 1:
-            for line in lines:
-                yield from decoder.feed(SseEvent("", line.strip()))
-            return
-    yield from decoder.feed_whole(body)
-
-
-def where(call: Call) -> str:
-    """Return provider and model as they stand in messages to people."""
-    return f"{call.endpoint.provider}/{call.model}"
+        events = [line.strip() for line in body.splitlines() if line.strip()]
+    else:
+        events = [msgspec.json.encode(item) for item in value] if isinstance(value, list) and value else []
+    if len(events) < 2 and not body.lstrip().startswith(b"["):
+        yield from decoder.feed_whole(body)
+        return
+    for event in events:
+        yield from decoder.feed(SseEvent("", event))
 
 
 def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
-    from homarus.config.redact import redact_text
-    from homarus.models.errors import CURES, body_text, failure
+    from homarus.models.errors import CURES, body_text, failure, hidden
 
+    place, secrets = f"{call.endpoint.provider}/{call.model}", call.endpoint.secrets
     if isinstance(problem, Rejected):
-        text, response = body_text(problem.body), problem.response
+        response = problem.response
         if 300 <= response.status < 400:
             text = f"{call.url} sends us to {response.headers.get('location', 'another address')}; check baseUrl"
             kind = ModelFailure.MODEL_NOT_FOUND
-            return ModelError(kind, f"{where(call)}: {text}", status=response.status, cure=CURES[kind])
-        return failure(response.status, text, where=where(call), headers=response.headers, now=clock.now())
+            return ModelError(kind, f"{place}: {hidden(text, secrets)}", status=response.status, cure=CURES[kind])
+        text = hidden(body_text(problem.body), secrets)
+        return failure(response.status, text, where=place, headers=response.headers, now=clock.now())
     if isinstance(problem, Fault):
+        text = hidden(problem.text, secrets)
         if problem.kind is None:
-            return failure(problem.status, problem.text, where=where(call), now=clock.now())
-        return ModelError(problem.kind, f"{where(call)}: {problem.text}", cure=CURES.get(problem.kind, ""))
+            return failure(problem.status, text, where=place, now=clock.now())
+        return ModelError(problem.kind, f"{place}: {text}", cure=CURES.get(problem.kind, ""))
+    said = hidden(str(problem), secrets) or type(problem).__name__
     if isinstance(problem, Refused):
-        text = f"{where(call)}: {redact_text(str(problem))}"
-        return ModelError(ModelFailure.UNREACHABLE, text, cure=problem.cure)
+        return ModelError(ModelFailure.UNREACHABLE, f"{place}: {said}", cure=problem.cure)
     if isinstance(problem, TimeoutError) and not problem.args:
         said = f"no data for {call.idle:g} s"
-    else:
-        said = str(problem) or type(problem).__name__
     kind = ModelFailure.TIMEOUT
-    return ModelError(kind, f"{where(call)} at {redact_text(call.endpoint.base_url)}: {said}", cure=CURES[kind])
+    return ModelError(kind, f"{place} at {hidden(call.endpoint.base_url, secrets)}: {said}", cure=CURES[kind])
 
 
 def _stop(call: Call, decoder: Decoder, reply: Reply | None, error: ModelError | None, clock: Clock) -> Stop:
@@ -235,75 +269,3 @@ def stop_reason(parts: Sequence[Part], cut: bool) -> StopReason:
         if type(part) is ToolCall:
             return StopReason.TOOL_USE
     return StopReason.LENGTH if cut else StopReason.STOP
-
-
-# Why a reply ended, by the words of the many servers that speak one of the two protocols.
-_ENDED = frozenset(
-    {"stop", "end", "end_turn", "eos", "eos_token", "stop_sequence", "stop_token", "tool_calls", "tool_call", "tool_use",
-     "function_call", "complete", "completed", "finished", "done", "pause_turn", "stop_str", "null", "none"}
-)  # fmt: skip
-_CUT = frozenset({"length", "max_tokens", "max_output_tokens", "max_length", "model_length", "token_limit"})
-_FAILED: tuple[tuple[str, ModelFailure, str], ...] = (
-    (r"context", ModelFailure.CONTEXT_OVERFLOW, "prompt is too long: the context window is full"),
-    (r"filter|safety|sensitive|refus|prohibit|block|guardrail|moderat|policy|recitation|spii|violat",
-     ModelFailure.REFUSAL, "the provider or the model declined to answer"),
-    (r"resource|overload|capacity|busy", ModelFailure.OVERLOADED, "the server lacks the resources to answer"),
-    (r"network|abort|time|disconnect|cancel|interrupt", ModelFailure.TIMEOUT, "the server broke the reply off"),
-    (r"malformed|invalid|unexpected|repetition", ModelFailure.UNKNOWN, "the model wrote something unreadable"),
-    (r"error|fail", ModelFailure.SERVER, "the server failed in the middle of the reply"),
-)  # fmt: skip
-
-
-def was_cut(reason: str, *, empty: bool) -> bool:
-    """Say whether a reply ended because it hit its limit; raises `Fault` where its end is a failure.
-
-    A word that nobody knows ends a reply well if there is one.
-    """
-    word = reason.strip().lower()
-    if word in _ENDED or word in _CUT:
-        return word in _CUT
-    for pattern, kind, said in _FAILED:
-        if re.search(pattern, word):
-            raise Fault(f"{said} (finish reason: {word})", kind=kind)
-    if empty and word:
-        raise Fault(f"no reply (finish reason: {word})", kind=ModelFailure.UNKNOWN)
-    return False
-
-
-def reported(value: dict[str, Any]) -> Fault | None:
-    """Return the failure that an object tells of, in one of the shapes that servers have for it under status 200."""
-    base = value.get("base_resp")
-    bare = not value.keys() & {"choices", "content", "usage", "delta", "message_id"}
-    if (
-        value.get("error")
-        or value.get("errors")
-        or "error" in (value.get("object"), value.get("type"))
-        or (isinstance(base, dict) and base.get("status_code"))
-        or value.get("success") is False
-        or (bare and value.keys() & {"detail", "message", "msg", "status_msg", "error_msg"} and "type" not in value)
-    ):
-        return no_reply(value)
-    return None
-
-
-def no_reply(value: dict[str, Any]) -> Fault:
-    """Return the failure of a body that is no reply, in its own words."""
-    from homarus.models.errors import error_text
-
-    inner = value.get("error")
-    codes = [(inner if isinstance(inner, dict) else {}).get("code"), value.get("code"), value.get("status")]
-    status = next((code for code in codes if isinstance(code, int) and 400 <= code < 600), None)
-    return Fault(error_text(value), status=status)
-
-
-def json_object(data: bytes) -> dict[str, Any]:
-    """Return what an event holds, `null` as an empty object; raises `Fault` for one that is no JSON object."""
-    try:
-        value = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise Fault(f"an event that is no JSON: {problem}", kind=ModelFailure.SERVER) from problem
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise Fault("an event that is no object", kind=ModelFailure.SERVER)
-    return value

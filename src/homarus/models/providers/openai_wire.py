@@ -16,9 +16,9 @@ from homarus.core.messages import Assistant, Image, Message, Text, Thinking, Too
 from homarus.core.patterns import late
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.carrier import unpack
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
+from homarus.models.reasoning_state import unpack
 from homarus.models.wire import closing, encode, wrote
 
 API = "openai-completions"
@@ -29,13 +29,9 @@ MARK = {"type": "ephemeral"}
 
 # Settings of the user that go into the request under the same name.
 _PASSED = {
-    "temperature": "temperature",
-    "topP": "top_p",
-    "seed": "seed",
-    "provider": "provider",
-    "frequencyPenalty": "frequency_penalty",
-    "presencePenalty": "presence_penalty",
-}
+    "temperature": "temperature", "topP": "top_p", "seed": "seed", "provider": "provider",
+    "frequencyPenalty": "frequency_penalty", "presencePenalty": "presence_penalty",
+}  # fmt: skip
 _ANY = late(r"[A-Za-z0-9_.:|-]{1,64}")
 
 
@@ -119,8 +115,7 @@ def _content(text: str, parts: tuple[Any, ...], *, sees: bool) -> str | list[dic
 def wire_id(call_id: str, rule: str) -> str:
     """Return a tool-call id in the form a server takes. Deterministic, so call and result still belong together."""
     if rule == "any":
-        # Most ids are plain words; asking a pattern costs three times as much.
-        if (call_id.isidentifier() and call_id.isascii() and len(call_id) <= 64) or _ANY.fullmatch(call_id):
+        if _ANY.fullmatch(call_id):
             return call_id
         return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
     if rule == "mistral" and not re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
@@ -154,7 +149,6 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
-    """Return two user messages as one."""
     one, other = (msgspec.json.decode(message)["content"] for message in (first, second))
     if isinstance(one, str) and isinstance(other, str):
         return encode({"role": "user", "content": f"{one}\n\n{other}"})
@@ -223,22 +217,16 @@ def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, An
             return {"reasoning_effort": effort}
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """What stands around the messages of the conversation; `told` says that the first of all is a system prompt."""
-
-    start: bytes
-    end: bytes
-    told: bool
-    marked: bool
-
-
-def frame(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> Frame:
-    """Return the bytes before the first message (settings, tools and the system prompt) and behind the last."""
-    names = endpoint.quirks.cache_markers_for
-    marked = request.cache and request.model.startswith(names or ("\0",))
-    system = _system(request.system, marks=marked)
-    start = encode(head(request, endpoint, info))[:-1] + b',"messages":[' + system
-    return Frame(start, closing(tail(request, endpoint.quirks, info)), bool(system), marked)
+def body(request: ModelRequest, fragments: list[Fragment], endpoint: Endpoint, info: ModelInfo) -> list[bytes]:
+    """Return a whole request: settings, tools and the system prompt, the messages, and what only this call asks for."""
+    marks = request.cache and request.model.startswith(endpoint.quirks.cache_markers_for or ("\0",))
+    messages = join_messages(fragments, endpoint.quirks)
+    if marks and messages:
+        messages[-1] = marked(messages[-1])
+    system = _system(request.system, marks=marks)
+    start = encode(head(request, endpoint, info))[:-1] + b',"messages":['
+    said = b",".join([*([system] if system else []), *messages])
+    return [start, said, closing(tail(request, endpoint.quirks, info))]
 
 
 def _system(system: SystemPrompt, *, marks: bool) -> bytes:

@@ -28,12 +28,12 @@ from homarus.core.messages import (  # fmt: skip
     Usage,
     User,
 )
-from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault, was_cut
+from homarus.models.providers.reading import BrokenArguments, Fault, parse_arguments, was_cut
 from homarus.models.usage import priced
 from homarus.models.wire import inert, wrote
+from homarus.net.client import HttpClient
 
 # OpenClaw's names for protocols, and pydantic-ai's for the providers that speak them.
 _NAMES = {
@@ -48,10 +48,14 @@ OpenModel = Callable[[Endpoint, ModelInfo], Any]
 
 
 class LibraryProvider:
-    """One model of a provider that only the library speaks to."""
-
     def __init__(
-        self, endpoint: Endpoint, info: ModelInfo, *, clock: Clock, open_model: OpenModel | None = None
+        self,
+        endpoint: Endpoint,
+        info: ModelInfo,
+        *,
+        clock: Clock,
+        http: HttpClient | None = None,  # the library has its own
+        open_model: OpenModel | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.info = info
@@ -61,7 +65,6 @@ class LibraryProvider:
         self._where = f"{endpoint.provider}/{info.id}"
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
-        """Ask the model; see `ModelProvider`."""
         error: ModelError | None = None
         response: Any = None
         try:
@@ -115,7 +118,7 @@ class LibraryProvider:
                 yield streamed.get()
 
     def _failure(self, problem: Exception) -> ModelError:
-        from homarus.models.errors import error_text, failure
+        from homarus.models.errors import error_text, failure, hidden
 
         where = self._where
         if isinstance(problem, ConfigError | ImportError):
@@ -125,6 +128,7 @@ class LibraryProvider:
             return ModelError(ModelFailure.UNKNOWN, f"{where}: broken tool arguments: {problem}")
         body = getattr(problem, "body", None)
         text = error_text(body) if body else str(problem) or "no answer in time (timed out)"
+        text = hidden(text, self.endpoint.secrets)
         status = getattr(problem, "status_code", None)
         found = failure(status, text, where=where)
         found.retry_after = getattr(problem, "retry_after", None) or found.retry_after
@@ -141,6 +145,9 @@ class LibraryProvider:
             stop_reason=reason,
             error=error,
         )
+
+
+open_provider = LibraryProvider
 
 
 def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
@@ -163,7 +170,6 @@ def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
 
 
 def messages(request: ModelRequest, api: str, info: ModelInfo) -> list[Any]:
-    """Return the conversation in the library's types."""
     from pydantic_ai.messages import ModelRequest as Asked
     from pydantic_ai.messages import ModelResponse, SystemPromptPart, TextPart, ThinkingPart, ToolCallPart
 
@@ -203,7 +209,6 @@ def _asked(message: Message) -> list[Any]:
 
 
 def parameters(request: ModelRequest) -> Any:
-    """Return the offered tools in the library's types."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
 
@@ -215,7 +220,6 @@ def parameters(request: ModelRequest) -> Any:
 
 
 def settings(request: ModelRequest, info: ModelInfo) -> Any:
-    """Return the request's settings under the library's names."""
     given: dict[str, Any] = {"max_tokens": request.max_tokens or info.max_output}
     if request.thinking and info.reasons:
         given["thinking"] = _THINKING.get(request.thinking, request.thinking)

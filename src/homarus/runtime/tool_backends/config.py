@@ -33,7 +33,7 @@ class ConfigBackend:
                 case "config.get":
                     return self._get(path)
                 case "config.schema":
-                    from homarus.config.schema import build_schema
+                    from homarus.config.blocks import build_schema
 
                     return {"path": path, "schema": build_schema(path)}
                 case "config.patch":

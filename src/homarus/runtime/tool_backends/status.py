@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from homarus.core.errors import Denied
 from homarus.core.messages import Trust
+from homarus.prompt.gather import clock_time
 from homarus.runtime.tool_backends.sessions import SessionsBackend
 from homarus.tools.services import Json
 from homarus.tools.tool import ToolContext
+from homarus.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
     from homarus.runtime.runtime import Runtime
@@ -43,7 +45,9 @@ class StatusBackend:
             lines.append((await choose(ask)).text)
         lines.append((await status(ask)).text)
         now = self._home.clock.now().astimezone(self._home.zone(key.agent_id))
-        return "\n".join([*lines, f"🕒 {now:%A, %Y-%m-%d %H:%M} ({now.tzname()})"])
+        wanted = self._home.config.agent(key.agent_id).block("", WorkspaceSettings).time_format
+        clock = clock_time(now, str(wanted), self._home.env)
+        return "\n".join([*lines, f"🕒 {now:%A, %Y-%m-%d} {clock} ({now.tzname()})"])
 
     async def agents(self, context: ToolContext) -> list[Json]:
         """Return the agents that the caller may start children for."""
