@@ -31,7 +31,7 @@ class World:
         self, ctx: ToolContext, key: str, limit: int, offset: int, *, tools: bool
     ) -> list[dict[str, Any]]:
         return [
-            {"role": "user", "text": f"{n} sk-{'a' * 30} " + "y" * 9_000, "thinkingSignature": "z"}
+            {"role": "user", "text": f"{n} sk-aaa{'1B2c3D4e5F' * 3} " + "y" * 9_000, "thinkingSignature": "z"}
             for n in range(limit)
         ]
 
@@ -165,7 +165,7 @@ async def test_good_calls(tmp_path: Any, name: str, arguments: dict[str, Any], e
         ("gateway", {"action": "config.patch"}, "needs patch"),
         ("gateway", {"action": "shell"}, "must be one of"),
         ("image", {"image": "f"}, "no image"),
-        ("image", {"image": "../x.png"}, "No such file"),
+        ("image", {"image": "../x.png"}, "does not exist"),
         ("image", {"image": "http://127.0.0.1/x.png"}, "private network"),
         ("image", {"image": "http://localhost/x.png"}, "local network"),
     ],
