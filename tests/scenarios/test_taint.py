@@ -143,7 +143,6 @@ async def test_a_channel_takes_tools_away(tmp_path: Path, rules: dict[str, Any],
         ({"allowModels": ["model"]}, True),
         ({"allowModels": "model"}, False),
         ({"enabled": "no way"}, False),
-        ({"enabeld": False}, False),
         (True, True),
         (False, False),
         ("off", False),
@@ -167,6 +166,20 @@ async def test_an_agents_own_exec_block_does_not_lift_the_mode_of_everyone(tmp_p
     async with house.agent() as agent:
         await agent.ask("go")
     assert "switched off (tools.exec.mode)" in results(house)[0].text
+
+
+@pytest.mark.parametrize("scope", ["tools", "agent"])
+@pytest.mark.parametrize("fs", [{}, {"workspaceOnly": True}, {"workspaceOnly": "yes"}, []])
+async def test_files_outside_of_the_workspace_can_be_closed_for_everyone_and_for_one_agent(
+    tmp_path: Path, scope: str, fs: Any
+) -> None:
+    agents = {**OFF["agents"], "entries": {"main": {"tools": {"fs": fs}} if scope == "agent" else {}}}
+    config = {"agents": agents, "tools": {"fs": fs} if scope == "tools" else {}}
+    house = House(tmp_path, Line(calls=(("read", {"path": "~/private.txt"}),)), "done", config=config)
+    (tmp_path / "private.txt").write_text("for the owner")
+    async with house.agent() as agent:
+        await agent.ask("go")
+    assert results(house)[0].text.startswith("Denied") is (fs != {})
 
 
 @pytest.mark.parametrize("trust", [Trust.OWNER, Trust.EXTERNAL])

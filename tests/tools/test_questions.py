@@ -22,11 +22,11 @@ from homarus.sandbox.process import available
 from homarus.sandbox.resolve import is_owners_variable
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Nobody, Request
+from homarus.tools.approval_text import MAX_ASKED, visible
 from homarus.tools.command import Plan, make_plan, may_last
 from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import execute
 from homarus.tools.gate import rule_subject
-from homarus.tools.shown import MAX_ASKED, visible
 from homarus.tools.tool import ToolContext
 
 

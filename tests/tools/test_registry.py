@@ -31,7 +31,7 @@ class World:
         self, ctx: ToolContext, key: str, limit: int, offset: int, *, tools: bool
     ) -> list[dict[str, Any]]:
         return [
-            {"role": "user", "text": f"{n} sk-{'a' * 30} " + "y" * 9_000, "thinkingSignature": "z"}
+            {"role": "user", "text": f"{n} sk-aaa{'1B2c3D4e5F' * 3} " + "y" * 9_000, "thinkingSignature": "z"}
             for n in range(limit)
         ]
 

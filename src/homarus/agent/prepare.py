@@ -39,6 +39,7 @@ from homarus.skills.library import settings_of
 from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
 from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard, LoopSettings
+from homarus.tools.paths import FsSettings
 from homarus.tools.policy import Who
 from homarus.tools.tool import Taint, ToolContext
 
@@ -146,6 +147,11 @@ def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills
         lineage=bounds.lineage,
         root=bounds.root,
         wish=bounds.wish or wish_of(home.config, turn, entry),
+        # A child gets no further than those above it.
+        workspace_only=any(
+            home.config.agent(agent_id).block("tools.fs", FsSettings).workspace_only
+            for agent_id in (turn.agent_id, *bounds.lineage)
+        ),
     )
 
 

@@ -65,7 +65,7 @@ def show(app: App, ident: str, as_json: bool) -> None:
     if as_json:
         app.out.json(data)
         return
-    from homarus.tools.shown import visible
+    from homarus.tools.approval_text import visible
 
     for key, value in {**data, **data.pop("details")}.items():
         app.out.line(f"{key}: {visible(str(value))}")  # all of it: who says yes has read it

@@ -226,16 +226,16 @@ def _is_wider(item: Running, context: ToolContext) -> bool:
 async def _give(item: Running, action: str, arguments: dict[str, Any]) -> ToolOutput:
     if item.exit is not None:
         raise ToolError(f"{item.id} has ended", cure="read its output with action log")
-    from homarus.tools import keys
+    from homarus.tools.terminal_keys import encode_keys, paste
 
     data = arguments.get("data", "")
     match action:
         case "send-keys":
-            sent = keys.encode_keys(arguments.get("keys") or ([data] if data else []))
+            sent = encode_keys(arguments.get("keys") or ([data] if data else []))
         case "submit":
             sent = data.encode() + (b"\r" if item.child.is_terminal else b"\n")
         case "paste":
-            sent = keys.paste(data) if item.child.is_terminal else data.encode()
+            sent = paste(data) if item.child.is_terminal else data.encode()
         case _:
             sent = data.encode("utf-8", "surrogateescape")
     if not sent and not arguments.get("eof"):

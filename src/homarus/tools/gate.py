@@ -22,7 +22,7 @@ from homarus.core.text import single_line
 from homarus.core.tools import Risk
 from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import SandboxSpec
-from homarus.tools import command, protected, shown
+from homarus.tools import approval_text, command, protected
 from homarus.tools.approval import Approvals, Approver, Nobody
 from homarus.tools.exec_settings import MODES, ExecSettings, stricter
 from homarus.tools.target import Target, names, target_of, touched
@@ -354,7 +354,9 @@ class PolicyGate:
             (case.tool, arguments, context.agent_id, plan.digest if plan else ""), order="sorted"
         )
         text = (
-            shown.of_command(plan, arguments, str(context.workspace)) if plan else shown.of_call(case.tool, arguments)
+            approval_text.of_command(plan, arguments, str(context.workspace))
+            if plan
+            else approval_text.of_call(case.tool, arguments)
         )
         details: dict[str, Any] = {"whole": text}
         if plan is not None:
@@ -371,7 +373,7 @@ class PolicyGate:
             digest=hashlib.sha256(body).hexdigest(),
             kind=verdict.kind or case.tool,
             subject=verdict.subject,
-            summary=shown.shortened(text),
+            summary=approval_text.shortened(text),
             reason=verdict.reason,
             agent_id=context.agent_id,
             session=str(context.session),

@@ -144,7 +144,7 @@ def _roots(context: ToolContext, reach: Reach) -> Iterator[tuple[Path, bool]]:
     for folder in (*reach.readable, context.overflow_dir):
         yield folder, False
     # Without a sandbox the whole machine lies open, but only to its owner.
-    if free and not reach.workspace_only and context.trust is Trust.OWNER:
+    if free and not (reach.workspace_only or context.workspace_only) and context.trust is Trust.OWNER:
         yield Path("/"), True
 
 

@@ -99,6 +99,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     background: bool = True
     # What the session asks for its commands, as far as policy grants it.
     wish: ExecRequest = ExecRequest()
+    # `tools.fs.workspaceOnly` of the agent, beside what holds for everyone.
+    workspace_only: bool = False
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()
