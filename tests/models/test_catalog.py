@@ -11,7 +11,7 @@ from homarus.models.info import ModelInfo, Price, Quirks
 from homarus.models.levels import LEVELS
 from homarus.models.ref import ModelRef, normalize_provider
 from homarus.models.settings import ModelsSettings
-from homarus.models.usage import added, priced
+from homarus.models.usage import priced
 
 
 def catalog(**document: object) -> Catalog:
@@ -142,5 +142,3 @@ def test_money():
     assert long.total == pytest.approx(0.84)
     assert priced(usage, None) == usage
     assert priced(usage, None, reported=0.5).cost.total == pytest.approx(0.5)
-    assert added(priced(usage, price), priced(usage, price)).cost.total == pytest.approx(0.04)
-    assert added(usage, usage).total == 2 * usage.total

@@ -17,7 +17,7 @@ VECTORS = json.loads((Path(__file__).parent / "failures.json").read_text())
 
 
 @pytest.mark.parametrize("kind", list(VECTORS))
-def test_what_providers_say(kind: str):
+def test_classification(kind: str):
     """Messages out of providers' documentation and public bug reports, with the status they came with, if any."""
     wrong = [(*row, found) for row in VECTORS[kind] if (found := classify(*row).value) != kind]
     assert wrong == []

@@ -164,6 +164,13 @@ async def test_a_key_cannot_smuggle_a_header(value: str):
         assert server.seen == []
 
 
+async def test_no_header_gets_into_a_log(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("DEBUG")
+    async with raw_server(b"HTTP/1.1 200 OK\r\nset-cookie: s3cret\r\ncontent-length: 2\r\n\r\nok") as url:
+        assert await get(url, authorization="Bearer s3cret") == (200, b"ok")
+    assert "s3cret" not in caplog.text
+
+
 async def test_addresses_that_are_none():
     for url in ("ftp://x/y", "file:///etc/passwd", "no address", "http://"):
         with pytest.raises(HttpError, match="no http address"):

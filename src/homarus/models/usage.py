@@ -27,19 +27,3 @@ def priced(usage: Usage, price: Price | None, reported: float | None = None) -> 
     return Usage(
         input=usage.input, output=usage.output, cache_read=usage.cache_read, cache_write=usage.cache_write, cost=cost
     )
-
-
-def added(first: Usage, second: Usage) -> Usage:
-    a, b = first.cost, second.cost
-    return Usage(
-        input=first.input + second.input,
-        output=first.output + second.output,
-        cache_read=first.cache_read + second.cache_read,
-        cache_write=first.cache_write + second.cache_write,
-        cost=Cost(
-            input=a.input + b.input,
-            output=a.output + b.output,
-            cache_read=a.cache_read + b.cache_read,
-            cache_write=a.cache_write + b.cache_write,
-        ),
-    )

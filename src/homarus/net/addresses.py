@@ -9,7 +9,6 @@ from urllib.parse import SplitResult, urlsplit
 from homarus.core.errors import Denied, ToolError
 from homarus.core.patterns import late
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Ranges through which an inner IPv4 address could be reached, or that only look public.
 _TUNNELS = tuple(
     ipaddress.ip_network(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -19,6 +20,8 @@ Choose = Callable[[str, int], Awaitable[str]]
 # What stays as it is in an address; all else is written as bytes in hexadecimal, as browsers do.
 SAFE = "%/:=&?~#+!$,;'@()*[]|"
 CONNECT_SECONDS = 20.0
+# Its debug lines hold headers, which are nobody's business.
+logging.getLogger("httpcore2").setLevel(logging.INFO)
 IDLE_SECONDS = 55.0
 MAX_IDLE, MAX_OPEN = 8, 100
 ALIVE = ((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),)

@@ -5,7 +5,6 @@ The library costs more than a second to import, so it is imported for the first 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -30,6 +29,7 @@ from homarus.core.messages import (  # fmt: skip
 )
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
+from homarus.models.providers.base import watchdog
 from homarus.models.providers.reading import BrokenArguments, Fault, parse_arguments, was_cut
 from homarus.models.usage import priced
 from homarus.models.wire import inert, wrote
@@ -74,18 +74,16 @@ class LibraryProvider:
                         yield event
                     else:
                         response = event
-            parts = _parts(response, self.endpoint.provider)
+            parts = _parts(response)
             was_cut(getattr(response, "finish_reason", None) or "", empty=not parts)
         except Fault as problem:
             error = ModelError(problem.kind or ModelFailure.UNKNOWN, f"{self._where}: {problem.text}")
         except Cancelled as problem:
             error = ModelError(ModelFailure.ABORTED, problem.message)
-        except (TimeoutError, ConfigError, BrokenArguments, ImportError) as problem:
-            error = self._failure(problem)
         except Exception as problem:  # noqa: BLE001 - a dozen SDKs, each with its own exceptions
             error = self._failure(problem)
         if error is not None:
-            kept = tuple(part for part in _parts(response, self.endpoint.provider, calls=False))
+            kept = _parts(response, calls=False)
             reason = StopReason.ABORTED if error.kind is ModelFailure.ABORTED else StopReason.ERROR
             yield Stop(self._message(kept, response, reason, error.message), error)
             return
@@ -108,9 +106,8 @@ class LibraryProvider:
         async with stream as streamed:
             events = aiter(streamed)
             while True:
-                with cancel.interrupting():
-                    async with asyncio.timeout(idle):
-                        event = await anext(events, None)
+                async with watchdog(cancel, idle):
+                    event = await anext(events, None)
                 if event is None:
                     break
                 for delta in _deltas(event):
@@ -250,7 +247,7 @@ def _deltas(event: Any) -> Sequence[StreamEvent]:
             return []
 
 
-def _parts(response: Any, provider: str, *, calls: bool = True) -> tuple[Part, ...]:
+def _parts(response: Any, *, calls: bool = True) -> tuple[Part, ...]:
     found: list[Part] = []
     for part in response.parts if response is not None else ():
         match type(part).__name__:
