@@ -352,7 +352,7 @@ def test_a_search_during_a_rebuild_sees_the_old_index_or_says_stale(notes):
         notes.write(f"memory/n{number}.md", f"the boat number {number}\n")
     first, second = notes.open(), notes.open()
     assert first.search("boat number 7", 3)
-    conn, _ = first._store.connection()
+    conn, _ = first._database.connection()
     with transaction(conn):
         conn.execute("DELETE FROM files")
         conn.execute("DELETE FROM lines")

@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from homarus.memory.embed.base import Embedder
 from homarus.memory.line_vectors import VectorCache
-from homarus.memory.lines import note_day
-from homarus.memory.meaning import singles
+from homarus.memory.note_parser import note_day
 from homarus.memory.query import Query
 from homarus.memory.results import Hit
 from homarus.memory.settings import MIN_SCORE, Hybrid, QuerySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
 from homarus.memory.terms import match_expression, words
+from homarus.memory.vector_table import singles
 from homarus.storage.sqlite import transaction
 
 QUICK = {True: 1_000, False: 16}  # chunks a search may embed itself: static, sentence

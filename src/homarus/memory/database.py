@@ -25,7 +25,7 @@ RETRY_SECONDS = 30  # how often the disk is tried again while the index is kept 
 Opener = Callable[..., sqlite3.Connection]
 
 
-class Store:
+class IndexDatabase:
     """One connection to one index, for one thread at a time."""
 
     def __init__(

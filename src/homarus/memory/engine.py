@@ -9,25 +9,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from homarus.memory.candidates import KEEP, Postings
-from homarus.memory.choose import (
+from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.resolve import Choice, Embedders
+from homarus.memory.line_cache import FileRow, LineCache
+from homarus.memory.pack import Packer, Range
+from homarus.memory.query import Query, analyse
+from homarus.memory.rank import (
+    Caches,
+    Filters,
+    Ranked,
     Texts,
     about,
     by_value,
     entities_of,
     known_names,
     quota,
+    rank,
     speaking,
     superseded_lines,
     timestamp_of,
 )
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.resolve import Choice, Embedders
-from homarus.memory.pack import Packer, Range
-from homarus.memory.query import Query, analyse
-from homarus.memory.rank import Filters, Known, Ranked, rank
 from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
-from homarus.memory.rows import FileRow, Lines
 from homarus.memory.schema import kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
 from homarus.memory.snippet import excerpt
@@ -97,7 +100,7 @@ class Engine:
         self.settings = settings
         self._resident = {} if resident is None else {"resident": resident}
         self.embedders = embedders
-        self.known = Known(Postings(), Lines())
+        self.known = Caches(Postings(), LineCache())
         self._vectors: Vectors | None = None
         self._chunked: ChunkVectors | None = None
         self._missing = 0

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
-from homarus.memory.lines import Unit, line_flags
+from homarus.memory.note_parser import NoteLine, line_flags
 from homarus.memory.redact import redact_line
 from homarus.memory.terms import measure
 
@@ -151,10 +151,10 @@ def _day(stamp: Any) -> date | None:
     return None
 
 
-def units_of(turns: list[Turn]) -> list[Unit]:
+def units_of(turns: list[Turn]) -> list[NoteLine]:
     """Return the turns as lines of the index."""
     return [
-        Unit(
+        NoteLine(
             line=turn.line,
             text=f"{turn.speaker}: {turn.text}",
             day=turn.day.toordinal() if turn.day else None,

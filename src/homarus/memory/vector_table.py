@@ -1,6 +1,6 @@
 """Vectors of one index in memory, and what they say about lines: nearness of lines, windows, words. Reads, never writes.
 
-Lines are kept in order of id, so the neighbours of a line are found by search. Words are kept once, and each line as a
+LineCache are kept in order of id, so the neighbours of a line are found by search. Words are kept once, and each line as a
 list of them. Of an index too large for memory only the lines in question are read. Sentences stay in the index and are read for candidates only: they would fill three times the memory.
 """
 
@@ -28,7 +28,7 @@ class Around(NamedTuple):
     known: Any
 
 
-class Meaning:
+class VectorTable:
     """The vectors of all lines (and of their words, where the embedder knows words)."""
 
     def __init__(self, ids: Any, rows: Any, base: tuple[float, float] | None = None) -> None:

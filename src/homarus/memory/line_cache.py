@@ -14,7 +14,7 @@ KEPT_CHARS = 4_000_000  # of their texts
 LEVELS = 6  # of headings, counted from a line
 
 
-class Row(Struct):
+class LineRow(Struct):
     """One candidate line."""
 
     id: int
@@ -42,11 +42,11 @@ class FileRow(Struct, frozen=True):
     mtime: float
 
 
-class Lines:
+class LineCache:
     """Lines of one state of an index. Those read before stay in memory while there is room; `clear` when the index changed."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, Row | None] = {}
+        self._rows: dict[int, LineRow | None] = {}
         self._files: dict[int, FileRow] = {}
         self._above: dict[int, tuple[int, ...]] = {}
         self._texts: dict[int, str] = {}
@@ -60,19 +60,19 @@ class Lines:
         self._texts.clear()
         self._chars = 0
 
-    def rows(self, conn: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
+    def rows(self, conn: sqlite3.Connection, ids: Sequence[int]) -> list[LineRow]:
         """Return the lines with these ids, in their order; ids without a line are skipped."""
         kept = self._rows
         missing = [number for number in ids if number not in kept]
         if len(kept) + len(missing) > KEPT:
             kept.clear()
             missing = list(ids)
-        found: dict[int, Row | None] = dict.fromkeys(missing)
+        found: dict[int, LineRow | None] = dict.fromkeys(missing)
         for start in range(0, len(missing), _STEP):
             part = missing[start : start + _STEP]
             marks = ",".join("?" * len(part))
             rows = conn.execute(f"SELECT {_COLUMNS} FROM lines WHERE id IN ({marks})", part)  # noqa: S608 - constants
-            found.update((row[0], Row(*row)) for row in rows)
+            found.update((row[0], LineRow(*row)) for row in rows)
         kept.update(found)
         return [row for number in ids if (row := kept[number]) is not None]
 
