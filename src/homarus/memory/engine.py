@@ -126,7 +126,6 @@ class Engine:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """Return provider and model of the vectors in use."""
         embedder = self.choice.embedder
         return (embedder.provider, embedder.model) if embedder else ("none", "")
 
@@ -167,7 +166,6 @@ class Engine:
         self._vectors = None
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
-        """Return the hits for a question."""
         if request.budget is None and self._ranks_chunks:
             return self._chunks(conn, request)
         ranked = self.rank(conn, request)
@@ -209,7 +207,7 @@ class Engine:
         return self._chunked
 
     def _chunks(self, conn: sqlite3.Connection, request: Request) -> Answer:
-        """Answer with whole chunks, as the seeds do."""
+        """Answer with whole chunks, as OpenClaw does."""
         from homarus.memory.chunk_ranking import Wanted, search_chunks
 
         query = self.analyse(conn, request)
@@ -236,7 +234,6 @@ class Engine:
         )
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
-        """Return the best lines one by one."""
         ranked = self.rank(conn, request)
         texts = Texts(conn, self.known.lines)
         order = ranked.order[: request.limit]
@@ -343,7 +340,6 @@ class Engine:
         )
 
     def explain(self, conn: sqlite3.Connection, request: Request, citation: str) -> Explanation:
-        """Say how a line was scored."""
         path, number, _ = parse_citation(citation)
         row = conn.execute(
             "SELECT lines.id, lines.text FROM lines JOIN files ON files.id = lines.file WHERE files.path = ? AND line = ?",

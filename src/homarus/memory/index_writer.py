@@ -257,7 +257,6 @@ class IndexWriter:
         self.conn.executemany("INSERT OR IGNORE INTO fact_entities VALUES(?, ?, ?, ?)", sorted(links))
 
     def put_entity(self, file: int, name: str, kind: str, aliases: Iterable[str]) -> None:
-        """Remember the names that an entity page gives."""
         self.conn.execute(
             "INSERT OR REPLACE INTO entities(slug, name, kind, aliases, file) VALUES(?, ?, ?, ?, ?)",
             (slug(name) or name, name, kind, json.dumps(list(aliases), ensure_ascii=False), file),

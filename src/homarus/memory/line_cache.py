@@ -15,8 +15,6 @@ LEVELS = 6  # of headings, counted from a line
 
 
 class LineRow(Struct):
-    """One candidate line."""
-
     id: int
     file: int
     line: int
@@ -33,8 +31,6 @@ class LineRow(Struct):
 
 
 class FileRow(Struct, frozen=True):
-    """The file a line stands in."""
-
     id: int
     path: str
     source: str
@@ -53,7 +49,6 @@ class LineCache:
         self._chars = 0
 
     def clear(self) -> None:
-        """Forget everything: ids may mean other lines now."""
         self._rows.clear()
         self._files.clear()
         self._above.clear()
@@ -95,7 +90,6 @@ class LineCache:
         return {head: kept[head] for head in heads}
 
     def texts(self, conn: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
-        """Return the text of lines by id."""
         kept = self._texts
         found = {number: kept[number] for number in ids if number in kept}
         if len(found) < len(ids):
@@ -109,7 +103,6 @@ class LineCache:
         return found
 
     def files(self, conn: sqlite3.Connection, ids: set[int]) -> dict[int, FileRow]:
-        """Return files by id."""
         kept = self._files
         missing = ids.difference(kept)
         if len(kept) + len(missing) > KEPT:
@@ -121,7 +114,6 @@ class LineCache:
 
 
 def read_texts(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
-    """Return the text of lines by id."""
     wanted = list(ids)
     texts: dict[int, str] = {}
     for start in range(0, len(wanted), _STEP):
@@ -132,7 +124,6 @@ def read_texts(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
 
 
 def read_files(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, FileRow]:
-    """Return files by id."""
     wanted = sorted(set(ids))
     files: dict[int, FileRow] = {}
     for start in range(0, len(wanted), _STEP):

@@ -63,7 +63,6 @@ class VectorCache:
         return {key: row[0] for key, row in rows if row and (not size or len(row[0]) == size)}
 
     def remember(self, conn: sqlite3.Connection, made: dict[str, bytes], now_ms: int) -> None:
-        """Store what was just computed."""
         if not made:
             return
         embedder = self._embedder
@@ -104,8 +103,6 @@ class Asked(Struct, frozen=True):
 
 
 class Vectors:
-    """The vectors of one index, by one embedder."""
-
     def __init__(
         self, embedder: Embedder, *, cache: bool = True, cache_entries: int = 50_000, resident: int = RESIDENT
     ) -> None:
@@ -302,7 +299,6 @@ def _spread(values: Any) -> list[float]:
 
 
 def _word_ids(conn: sqlite3.Connection, lines: list[list[str]]) -> dict[str, int]:
-    """Return the numbers of those words that have a vector."""
     wanted = list({word for words in lines for word in words})
     found: dict[str, int] = {}
     for start in range(0, len(wanted), 500):
@@ -318,6 +314,5 @@ def _end() -> re.Pattern[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a line, a few at most."""
     parts = [part for part in _end().split(text, maxsplit=SENTENCES - 1) if part.strip()]
     return parts or [text]

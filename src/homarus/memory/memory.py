@@ -204,11 +204,9 @@ class Memory:
         return self._read(lambda conn: self._engine.explain(conn, request, citation))
 
     def facts(self) -> list[read.Fact]:
-        """Return the retained facts of all notes."""
         return self._read(lambda conn: read.facts(conn, superseded_lines(conn)))
 
     def entity_pages(self) -> dict[str, str]:
-        """Return which page belongs to which entity."""
         return self._read(read.entity_pages)
 
     def status(self) -> Status:
@@ -231,7 +229,6 @@ class Memory:
             )
 
     def watched(self) -> list[Path]:
-        """Return the folders whose changes concern this memory."""
         return watched(self.notes, self._sync.sessions)
 
     def twin(self) -> Memory:
@@ -267,7 +264,6 @@ class Memory:
             raise NoDay(f"'{given}' is no day; {cure}") from problem
 
     def close(self) -> None:
-        """Let go of the index and of everything that watches the files."""
         with self._lock:
             self._fresh.close()
             self._database.close()

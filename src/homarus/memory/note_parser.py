@@ -72,7 +72,6 @@ def read_note(path: str, lines: list[str], after: Ending | None = None) -> tuple
 
 
 def body_of(text: str) -> str:
-    """Return a line without its speaker label."""
     match = _SPEAKER.match(text)
     return text[match.end() :] if match else text
 

@@ -31,7 +31,6 @@ class Range(Struct):
     also: list[int] = []
 
     def add(self, index: int, rows: Sequence[LineRow]) -> None:
-        """Put a line where it belongs."""
         self.members.append(index)
         self.members.sort(key=lambda member: rows[member].id)
 
@@ -42,13 +41,10 @@ def cost(text: str) -> int:
 
 
 def _said(text: str) -> set[str]:
-    """Return the words by which lines are compared."""
     return set(words(text[:COMPARED]))
 
 
 class Packer:
-    """Builds the ranges of one answer."""
-
     def __init__(
         self,
         rows: Sequence[LineRow],

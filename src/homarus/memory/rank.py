@@ -75,7 +75,6 @@ class Filters(Struct, frozen=True):
     superseded: dict[tuple[int, int], int] = {}  # (file, line) -> the day on which a later fact replaced it
 
     def kept(self, rows: list[LineRow]) -> list[LineRow]:
-        """Return the lines that may be shown."""
         if self.kinds or self.since or self.until or self.as_of:
             return [row for row in rows if self.keeps(row)]
         return [row for row in rows if row.kind != "path"]
@@ -123,7 +122,6 @@ class Caches(Struct):
     lines: LineCache
 
     def clear(self) -> None:
-        """Forget it: the index changed."""
         self.postings.clear()
         self.lines.clear()
 
@@ -165,7 +163,6 @@ def rank(
 
 
 def combine(columns: signals.Columns, table: Mapping[str, float], count: int) -> list[float]:
-    """Return the weighted sums."""
     totals = [0.0] * count
     for name, column in columns.items():
         weight = table.get(name, 0.0)
@@ -179,20 +176,16 @@ VALUED = 300  # lines whose price is looked at
 
 
 class Texts:
-    """Texts of lines for one answer, read in groups."""
-
     def __init__(self, conn: sqlite3.Connection, lines: LineCache) -> None:
         self._conn = conn
         self._lines = lines
         self._known: dict[int, str] = {}
 
     def prefetch(self, ids: Sequence[int]) -> None:
-        """Read what is not known yet, in one go."""
         missing = [number for number in ids if number not in self._known]
         self._known.update(self._lines.texts(self._conn, missing))
 
     def get(self, number: int) -> str:
-        """Return a line's text."""
         if number not in self._known:
             self.prefetch([number])
         return self._known[number]
@@ -290,7 +283,6 @@ def timestamp_of(row: LineRow) -> str | None:
 
 
 def entities_of(rows: Sequence[LineRow]) -> tuple[str, ...]:
-    """Return who or what the lines are about, and who said them."""
     found: dict[str, None] = {}
     for row in rows:
         found.update(dict.fromkeys(name for name in row.entities.split("\x1f") if name))

@@ -278,6 +278,5 @@ def alone(columns: Columns) -> Columns:
 
 
 def relative(values: list[float]) -> list[float]:
-    """Return values as a share of the best one."""
     top = max(values, default=0.0)
     return [value / top for value in values] if top > 0 else [0.0] * len(values)

@@ -37,8 +37,6 @@ Progress = Callable[[int, int, str], None]
 
 
 class Report(Struct):
-    """What one synchronisation did."""
-
     files: int = 0
     indexed: int = 0
     removed: int = 0
@@ -52,8 +50,6 @@ class Report(Struct):
 
 
 class KnownFile(Struct):
-    """What the index remembers of a file."""
-
     id: int
     stamp: str
     hash: str
@@ -63,8 +59,6 @@ class KnownFile(Struct):
 
 
 class _Job(Struct):
-    """One synchronisation under way."""
-
     conn: sqlite3.Connection
     now_ms: int
     known: dict[tuple[str, str], KnownFile]

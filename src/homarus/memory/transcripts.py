@@ -38,8 +38,6 @@ class Tail(Struct):
 
 
 class Turn(Struct, frozen=True):
-    """One message of a transcript."""
-
     line: int
     id: str
     parent: str | None
@@ -152,7 +150,6 @@ def _day(stamp: Any) -> date | None:
 
 
 def units_of(turns: list[Turn]) -> list[NoteLine]:
-    """Return the turns as lines of the index."""
     return [
         NoteLine(
             line=turn.line,
