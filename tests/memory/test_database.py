@@ -12,7 +12,7 @@ from tests.memory.fakes import FakeEmbedder
 
 from homarus.core.clock import ManualClock
 from homarus.core.errors import Locked, StorageError
-from homarus.memory.database import RETRY_SECONDS, Store, save_cache
+from homarus.memory.database import RETRY_SECONDS, IndexDatabase, save_cache
 from homarus.memory.schema import SCHEMA, VERSION
 from homarus.storage.sqlite import open_database
 
@@ -124,7 +124,7 @@ class Disk:
 @pytest.mark.parametrize("jump", [RETRY_SECONDS + 1, -RETRY_SECONDS - 1])
 def test_an_index_in_memory_goes_to_the_disk_when_it_can_again(tmp_path, jump):
     clock, disk = ManualClock(NOW), Disk()
-    store = Store(tmp_path / "index.sqlite", clock.now, opener=disk)
+    store = IndexDatabase(tmp_path / "index.sqlite", clock.now, opener=disk)
     conn, _ = store.connection()
     assert "kept in memory only" in store.problem
     disk.full = False
@@ -155,7 +155,7 @@ def test_an_index_on_a_disk_without_a_write_ahead_log(notes):
     notes.write("MEMORY.md", "The boat is called Marlene.\n")
     one, two = notes.open(), notes.open()
     for memory in (one, two):
-        memory._store = Store(memory._store.path, memory.clock.now, opener=dotfile)
+        memory._database = IndexDatabase(memory._database.path, memory.clock.now, opener=dotfile)
     assert one.search("boat").hits
     notes.write("memory/a.md", "The anchor is rusty.\n")
     assert two.search("anchor").hits
@@ -166,9 +166,9 @@ def test_an_index_on_a_disk_without_a_write_ahead_log(notes):
 def test_a_writer_that_keeps_readers_out_is_named(notes):
     notes.write("MEMORY.md", "The boat is called Marlene.\n")
     memory = notes.open()
-    memory._store = Store(memory._store.path, memory.clock.now, opener=dotfile, read_wait_ms=50)
+    memory._database = IndexDatabase(memory._database.path, memory.clock.now, opener=dotfile, read_wait_ms=50)
     assert memory.search("boat").hits
-    other = dotfile(memory._store.path)
+    other = dotfile(memory._database.path)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(Locked) as caught:
         memory.search("boat")
@@ -194,7 +194,7 @@ def test_a_full_disk_is_said_and_old_answers_stay(notes):
     notes.write("MEMORY.md", "The boat is called Marlene.\n")
     memory = notes.open()
     assert memory.search("boat").hits
-    conn, _ = memory._store.connection()
+    conn, _ = memory._database.connection()
     pages = conn.execute("PRAGMA page_count").fetchone()[0]
     conn.execute(f"PRAGMA max_page_count = {pages}")
     notes.write("memory/big.md", "".join(f"- line {number} about the anchor chain\n" for number in range(5000)))

@@ -352,7 +352,7 @@ def test_a_search_during_a_rebuild_sees_the_old_index_or_says_stale(notes):
         notes.write(f"memory/n{number}.md", f"the boat number {number}\n")
     first, second = notes.open(), notes.open()
     assert first.search("boat number 7", 3)
-    conn, _ = first._store.connection()
+    conn, _ = first._database.connection()
     with transaction(conn):
         conn.execute("DELETE FROM files")
         conn.execute("DELETE FROM lines")
@@ -464,7 +464,7 @@ def test_the_package_is_lazy():
     )
 
 
-def test_settings_read_the_seeds_names():
+def test_settings_read_the_names_of_openclaw():
     text = b'{"query":{"maxResults":3,"hybrid":{"vectorWeight":0.5,"mmr":{"enabled":true,"lambda":0.5}}},"extraPaths":["a",{"path":"b","pattern":"*.md"}]}'
     settings = msgspec.json.decode(text, type=MemorySettings)
     assert settings.query.max_results == 3
@@ -472,7 +472,7 @@ def test_settings_read_the_seeds_names():
     assert settings.query.min_score is QuerySettings().min_score is None
 
 
-def test_tables_keep_the_seeds_names(notes):
+def test_tables_keep_the_names_of_openclaw(notes):
     notes.write("MEMORY.md", "The boat is called Marlene.\n")
     memory = notes.open()
     memory.sync()

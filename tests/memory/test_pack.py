@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.memory.line_cache import LineRow
 from homarus.memory.pack import Packer, cost
 from homarus.memory.results import as_json
-from homarus.memory.rows import Row
 from homarus.memory.schema import CONTINUED, RETAIN
 
 
@@ -22,7 +22,7 @@ def notebooks(draw):
                 st.sampled_from([("note", 0)] * 3 + [("heading", 0), ("world", RETAIN), ("world", RETAIN | CONTINUED)])
             )
             for _ in range(draw(st.integers(1, 3))):
-                rows.append(Row(number, file, line, None, None, None, "", kind, flags, 1, 1, None, ""))
+                rows.append(LineRow(number, file, line, None, None, None, "", kind, flags, 1, 1, None, ""))
                 said = draw(st.sampled_from(["word ", "one two three four five ", f"only {number} here "]))
                 texts[number] = said * draw(st.sampled_from([1, 3, 40]))
                 number += 1
@@ -58,7 +58,7 @@ def test_any_lines_in_any_order_are_packed_within_the_budget(notebook, chance, k
 
 def test_a_slice_between_its_own_line_and_the_line_before_joins_both():
     rows = [
-        Row(number, 0, line, None, None, None, "", "note", 0, 1, 1, None, "")
+        LineRow(number, 0, line, None, None, None, "", "note", 0, 1, 1, None, "")
         for number, line in ((1, 1), (2, 2), (3, 2))
     ]
     packer = Packer(rows, {1: "one", 2: "two", 3: "three"}.__getitem__, k=5, budget=100)

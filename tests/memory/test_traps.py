@@ -18,7 +18,7 @@ from tests.memory.fakes import FakeEmbedder
 from homarus.memory import Memory
 from homarus.memory.bank.grammar import entities_in
 from homarus.memory.chunk import chunk_lines, split_lines
-from homarus.memory.lines import parse_note
+from homarus.memory.note_parser import parse_note
 from homarus.memory.settings import MemorySettings, Remote
 from homarus.memory.timex import find_spans
 from homarus.memory.watch import watch

@@ -44,7 +44,6 @@ class Postings:
         self.highest = 0
 
     def clear(self) -> None:
-        """Forget everything: ids may mean other lines now."""
         self._cache.clear()
         self.lines = 0
 
@@ -183,7 +182,6 @@ def gather(
 
 
 def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Posting], keep: int) -> list[int]:
-    """Return the lines with the heaviest words, best first."""
     listed = [p for p in sorted(found, key=lambda p: p.count) if p.ids is not None]
     light = [(p.ids, p.idf) for p in listed if p.ids is not None]
     groups: Iterable[tuple[float, list[int]]] | None = _crowd(light, [p.order for p in listed], keep)

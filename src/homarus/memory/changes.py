@@ -63,7 +63,6 @@ class Notices:
         return news
 
     def close(self) -> None:
-        """Stop watching."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -143,11 +142,9 @@ class Freshness:
         self.blind = False  # nobody tells of changes, so every question looks
 
     def doubt(self) -> None:
-        """Make the next answer yes."""
         self._doubt = True
 
     def maybe_changed(self) -> bool:
-        """Say whether the files must be looked at now."""
         self._asked += 1
         if self._asked == 1 or self.blind:
             return True
@@ -167,11 +164,9 @@ class Freshness:
         return True
 
     def took(self, seconds: float) -> None:
-        """Note what the last look at unchanged files cost."""
         self._cost = seconds
 
     def close(self) -> None:
-        """Stop watching."""
         self._stop()
         self.blind = True
 

@@ -1,4 +1,4 @@
-"""Cut a note into overlapping chunks with exact line ranges, as the seeds do. Pure; knows no Markdown."""
+"""Cut a note into overlapping chunks with exact line ranges, as OpenClaw does. Pure; knows no Markdown."""
 
 from __future__ import annotations
 

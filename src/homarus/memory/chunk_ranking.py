@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from homarus.memory.embed.base import Embedder
 from homarus.memory.line_vectors import VectorCache
-from homarus.memory.lines import note_day
-from homarus.memory.meaning import singles
+from homarus.memory.note_parser import note_day
 from homarus.memory.query import Query
 from homarus.memory.results import Hit
 from homarus.memory.settings import MIN_SCORE, Hybrid, QuerySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
 from homarus.memory.terms import match_expression, words
+from homarus.memory.vector_table import singles
 from homarus.storage.sqlite import transaction
 
 QUICK = {True: 1_000, False: 16}  # chunks a search may embed itself: static, sentence
@@ -70,7 +70,6 @@ class ChunkVectors:
             self._cache.remember(conn, made, now_ms)
 
     def nearest(self, conn: sqlite3.Connection, text: str, count: int) -> list[tuple[str, float]]:
-        """Return the chunks nearest to a question with their cosines, best first."""
         import numpy as np
 
         vector = self.embedder.encode([text], query=True)[0]
@@ -104,8 +103,6 @@ EVERGREEN = ("MEMORY.md", "memory.md", "USER.md")
 
 
 class Scored(Struct):
-    """A chunk with its two scores."""
-
     path: str
     source: str
     start_line: int
@@ -118,8 +115,6 @@ class Scored(Struct):
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """How much is asked for, and from where."""
-
     limit: int
     today: date
     sources: frozenset[str] = frozenset()

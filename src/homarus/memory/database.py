@@ -25,7 +25,7 @@ RETRY_SECONDS = 30  # how often the disk is tried again while the index is kept 
 Opener = Callable[..., sqlite3.Connection]
 
 
-class Store:
+class IndexDatabase:
     """One connection to one index, for one thread at a time."""
 
     def __init__(
@@ -114,7 +114,6 @@ class Store:
                 conn.execute("ROLLBACK")
 
     def wait(self, milliseconds: int) -> None:
-        """Set how long the next access waits for another process."""
         if self._conn is not None:
             self._conn.execute(f"PRAGMA busy_timeout = {milliseconds:d}")
 
@@ -128,7 +127,6 @@ class Store:
         set_aside(self.path, identity, self._now)
 
     def close(self) -> None:
-        """Let go of the index."""
         if self._conn is not None:
             self._conn.close()
             self._conn = None
@@ -136,7 +134,6 @@ class Store:
 
 
 def empty_index() -> sqlite3.Connection:
-    """Return an index that is nowhere on disk."""
     conn = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     conn.executescript(SCHEMA)
     return conn

@@ -13,8 +13,6 @@ from homarus.storage.atomic import create_new, ensure_dir
 
 
 class Check(Struct, frozen=True):
-    """One finding."""
-
     name: str
     level: Literal["ok", "warning", "error"]
     message: str

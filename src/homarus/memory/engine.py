@@ -9,25 +9,28 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from homarus.memory.candidates import KEEP, Postings
-from homarus.memory.choose import (
+from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.resolve import Choice, Embedders
+from homarus.memory.line_cache import FileRow, LineCache
+from homarus.memory.pack import Packer, Range
+from homarus.memory.query import Query, analyse
+from homarus.memory.rank import (
+    Caches,
+    Filters,
+    Ranked,
     Texts,
     about,
     by_value,
     entities_of,
     known_names,
     quota,
+    rank,
     speaking,
     superseded_lines,
     timestamp_of,
 )
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.resolve import Choice, Embedders
-from homarus.memory.pack import Packer, Range
-from homarus.memory.query import Query, analyse
-from homarus.memory.rank import Filters, Known, Ranked, rank
 from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
-from homarus.memory.rows import FileRow, Lines
 from homarus.memory.schema import kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
 from homarus.memory.snippet import excerpt
@@ -97,7 +100,7 @@ class Engine:
         self.settings = settings
         self._resident = {} if resident is None else {"resident": resident}
         self.embedders = embedders
-        self.known = Known(Postings(), Lines())
+        self.known = Caches(Postings(), LineCache())
         self._vectors: Vectors | None = None
         self._chunked: ChunkVectors | None = None
         self._missing = 0
@@ -123,7 +126,6 @@ class Engine:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """Return provider and model of the vectors in use."""
         embedder = self.choice.embedder
         return (embedder.provider, embedder.model) if embedder else ("none", "")
 
@@ -164,7 +166,6 @@ class Engine:
         self._vectors = None
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
-        """Return the hits for a question."""
         if request.budget is None and self._ranks_chunks:
             return self._chunks(conn, request)
         ranked = self.rank(conn, request)
@@ -206,7 +207,7 @@ class Engine:
         return self._chunked
 
     def _chunks(self, conn: sqlite3.Connection, request: Request) -> Answer:
-        """Answer with whole chunks, as the seeds do."""
+        """Answer with whole chunks, as OpenClaw does."""
         from homarus.memory.chunk_ranking import Wanted, search_chunks
 
         query = self.analyse(conn, request)
@@ -233,7 +234,6 @@ class Engine:
         )
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
-        """Return the best lines one by one."""
         ranked = self.rank(conn, request)
         texts = Texts(conn, self.known.lines)
         order = ranked.order[: request.limit]
@@ -340,7 +340,6 @@ class Engine:
         )
 
     def explain(self, conn: sqlite3.Connection, request: Request, citation: str) -> Explanation:
-        """Say how a line was scored."""
         path, number, _ = parse_citation(citation)
         row = conn.execute(
             "SELECT lines.id, lines.text FROM lines JOIN files ON files.id = lines.file WHERE files.path = ? AND line = ?",

@@ -30,16 +30,12 @@ Evidence = frozenset[tuple[str, int]]
 
 
 class Question(Struct, frozen=True):
-    """A question and the lines that answer it."""
-
     text: str
     group: str
     evidence: Evidence
 
 
 class Notebook(Struct, frozen=True):
-    """Notes with questions about them."""
-
     name: str
     files: dict[str, list[str]]
     questions: list[Question]
@@ -127,7 +123,6 @@ def recall_within(hits: Sequence[Hit], evidence: Evidence, files: dict[str, list
 
 
 def score(memory: Memory, question: Question, files: dict[str, list[str]]) -> dict[str, float]:
-    """Return the metrics of one question."""
     out: dict[str, float] = {}
     for budget in BUDGETS:
         answer = memory.recall(question.text, k=DEPTH, budget_tokens=budget)
@@ -157,7 +152,6 @@ def run(
     progress: Callable[[int, int, str], None] | None = None,
     models: Path | None = None,
 ) -> dict[str, Any]:
-    """Score every question of a data set and return means, overall and by group."""
     clock = clock or SystemClock()
     notebooks = load(path)
     total = sum(len(book.questions[:limit]) for book in notebooks)
@@ -192,7 +186,6 @@ def run(
 
 
 def write(book: Notebook, folder: Path) -> None:
-    """Write a notebook as a workspace."""
     for path, lines in book.files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -31,11 +31,9 @@ class Extra(Struct, frozen=True):
 
     @property
     def place(self) -> Path:
-        """Return the absolute path."""
         return self.root / self.name
 
     def cited(self, below: str) -> str:
-        """Return how a file is cited, by its path below `root`."""
         return below if self.inside else f"{self.root.as_posix().rstrip('/')}/{below}"
 
     def matches(self, inner: str) -> bool:

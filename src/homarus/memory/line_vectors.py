@@ -19,15 +19,15 @@ from msgspec import Struct
 
 from homarus.memory.candidates import Postings
 from homarus.memory.embed.base import Embedder
-from homarus.memory.lines import body_of
-from homarus.memory.meaning import OWN, REACH, Meaning, best_sentences
+from homarus.memory.line_cache import LineRow
+from homarus.memory.note_parser import body_of
 from homarus.memory.query import Query
 from homarus.memory.rank import Kind
-from homarus.memory.rows import Row
 from homarus.memory.schema import QUESTION
 from homarus.memory.signals import Columns
 from homarus.memory.sync import Progress
 from homarus.memory.terms import content_words
+from homarus.memory.vector_table import OWN, REACH, VectorTable, best_sentences
 from homarus.storage.sqlite import transaction
 
 
@@ -63,7 +63,6 @@ class VectorCache:
         return {key: row[0] for key, row in rows if row and (not size or len(row[0]) == size)}
 
     def remember(self, conn: sqlite3.Connection, made: dict[str, bytes], now_ms: int) -> None:
-        """Store what was just computed."""
         if not made:
             return
         embedder = self._embedder
@@ -104,8 +103,6 @@ class Asked(Struct, frozen=True):
 
 
 class Vectors:
-    """The vectors of one index, by one embedder."""
-
     def __init__(
         self, embedder: Embedder, *, cache: bool = True, cache_entries: int = 50_000, resident: int = RESIDENT
     ) -> None:
@@ -116,7 +113,7 @@ class Vectors:
         self.kind: Kind = "static" if self.static else "model" if self.wordwise else "lines"
         # Word vectors are made faster than they are looked up.
         self.cache = VectorCache(embedder, enabled=cache and not self.static, max_entries=cache_entries)
-        self._meaning: Meaning | None = None
+        self._meaning: VectorTable | None = None
         self._base: tuple[float, float] | None = None  # set where the index is too large to be held in memory
         self._fresh = False
         self._missing: int | None = None  # lines without a vector; None: look again
@@ -234,11 +231,11 @@ class Vectors:
         ids = _word_ids(conn, lines)
         return [array("I", [ids[word] for word in words if word in ids]).tobytes() for words in lines]
 
-    def _load(self, conn: sqlite3.Connection) -> Meaning | None:
+    def _load(self, conn: sqlite3.Connection) -> VectorTable | None:
         """Bring the copy in memory in line with the table; None when there is nothing or too much to hold."""
         if not self._fresh:
             count = conn.execute("SELECT count(*) FROM line_vec").fetchone()[0]
-            self._meaning = Meaning.read(conn, self.embedder.dims) if 0 < count <= self._resident else None
+            self._meaning = VectorTable.read(conn, self.embedder.dims) if 0 < count <= self._resident else None
             self._base = self._sample(conn) if count > self._resident else None
             self._fresh = True
         return self._meaning
@@ -247,7 +244,7 @@ class Vectors:
         low, high = conn.execute("SELECT min(id), max(id) FROM line_vec").fetchone()
         step = max(STRETCH, (high - low) // SAMPLES)
         ids = [at + more for at in range(low, high, step) for more in range(STRETCH)]
-        return Meaning.read_some(conn, self.embedder.dims, ids).base()
+        return VectorTable.read_some(conn, self.embedder.dims, ids).base()
 
     def propose(self, conn: sqlite3.Connection, query: Query, keep: int) -> Asked:
         """Compare the question with every line that is held in memory; the nearest lines are at most half of `keep`."""
@@ -261,7 +258,7 @@ class Vectors:
         return Asked(vectors[0], vectors[-1], cosines, meaning.nearest(cosines, min(PROPOSED, keep // 2)))
 
     def columns(
-        self, conn: sqlite3.Connection, query: Query, asked: Asked, rows: list[Row], postings: Postings
+        self, conn: sqlite3.Connection, query: Query, asked: Asked, rows: list[LineRow], postings: Postings
     ) -> Columns:
         """Return the signals of vectors for these candidates; nothing when there are none."""
         import numpy as np
@@ -270,7 +267,7 @@ class Vectors:
         meaning, cosines = self._meaning, asked.cosines
         if self._base is not None and rows:
             wide = sorted({number + step for number in ids for step in REACH})
-            meaning = Meaning.read_some(conn, self.embedder.dims, wide, self._base)
+            meaning = VectorTable.read_some(conn, self.embedder.dims, wide, self._base)
             cosines = meaning.cosines(asked.bare)
         if meaning is None or not rows or not len(meaning.ids):
             return {}
@@ -302,7 +299,6 @@ def _spread(values: Any) -> list[float]:
 
 
 def _word_ids(conn: sqlite3.Connection, lines: list[list[str]]) -> dict[str, int]:
-    """Return the numbers of those words that have a vector."""
     wanted = list({word for words in lines for word in words})
     found: dict[str, int] = {}
     for start in range(0, len(wanted), 500):
@@ -318,6 +314,5 @@ def _end() -> re.Pattern[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a line, a few at most."""
     parts = [part for part in _end().split(text, maxsplit=SENTENCES - 1) if part.strip()]
     return parts or [text]

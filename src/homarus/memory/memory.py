@@ -17,12 +17,12 @@ from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
 from homarus.memory.changes import Freshness, watched, way
-from homarus.memory.choose import superseded_lines
-from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store, empty_index
+from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, IndexDatabase, empty_index
 from homarus.memory.embed.base import Embedder
 from homarus.memory.embed.resolve import Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
+from homarus.memory.rank import superseded_lines
 from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
 from homarus.memory.sync import Progress, Report, Synchroniser
@@ -63,7 +63,9 @@ class Memory:
         self.clock = clock or SystemClock()
         self.tz = tz
         self.notes = NoteSet(workspace, self.settings.extra_paths, home=home)
-        self._store = Store(database, self.clock.now, below=workspace if database.is_relative_to(workspace) else None)
+        self._database = IndexDatabase(
+            database, self.clock.now, below=workspace if database.is_relative_to(workspace) else None
+        )
         self._sync = Synchroniser(
             self.notes,
             sessions=sessions,
@@ -122,7 +124,7 @@ class Memory:
 
     def _sync_once(self, force: bool, background: bool, progress: Progress | None) -> Report:
         report = self._index(wait=WAIT_INDEX_MS, rebuild=force, background=background, progress=progress)
-        conn, _ = self._store.connection()
+        conn, _ = self._database.connection()
         # In the background an embedder, which may be large, is loaded only if it has work.
         if not background or report.changed or read.lacks_vectors(conn):
             self._engine.embed(conn, epoch_ms(self.clock.now()), progress)
@@ -202,41 +204,38 @@ class Memory:
         return self._read(lambda conn: self._engine.explain(conn, request, citation))
 
     def facts(self) -> list[read.Fact]:
-        """Return the retained facts of all notes."""
         return self._read(lambda conn: read.facts(conn, superseded_lines(conn)))
 
     def entity_pages(self) -> dict[str, str]:
-        """Return which page belongs to which entity."""
         return self._read(read.entity_pages)
 
     def status(self) -> Status:
         """Return what the index holds; looks at the files, but indexes nothing."""
         with self._lock, ExitStack() as held:
-            exists = self._store.path.exists()
-            conn = self._store.connection()[0] if exists else held.enter_context(closing(empty_index()))
+            exists = self._database.path.exists()
+            conn = self._database.connection()[0] if exists else held.enter_context(closing(empty_index()))
             provider, model = self._engine.identity
             return msgspec.structs.replace(
                 read.counts(conn),
                 workspace=str(self.workspace),
-                database=str(self._store.path),
+                database=str(self._database.path),
                 exists=exists,
                 provider=provider,
                 model=model,
                 watch=way(self.watched()) if self.settings.sync.watch else "off",
-                degraded=self._store.problem or self._engine.degraded(conn, count=True),
+                degraded=self._database.problem or self._engine.degraded(conn, count=True),
                 stale=self._stale or self._sync.stale(conn),
                 problems=self._problems,
             )
 
     def watched(self) -> list[Path]:
-        """Return the folders whose changes concern this memory."""
         return watched(self.notes, self._sync.sessions)
 
     def twin(self) -> Memory:
         """Return a second memory over the same notes and index: one can work while the other answers."""
         twin = Memory(
             self.workspace,
-            self._store.path,
+            self._database.path,
             settings=self.settings,
             clock=self.clock,
             tz=self.tz,
@@ -265,10 +264,9 @@ class Memory:
             raise NoDay(f"'{given}' is no day; {cure}") from problem
 
     def close(self) -> None:
-        """Let go of the index and of everything that watches the files."""
         with self._lock:
             self._fresh.close()
-            self._store.close()
+            self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -289,7 +287,7 @@ class Memory:
         return msgspec.structs.replace(
             answer,
             stale=self._stale,
-            degraded=self._store.problem or answer.degraded,
+            degraded=self._database.problem or answer.degraded,
             searched_ms=(self.clock.monotonic() - started) * 1000,
         )
 
@@ -303,16 +301,16 @@ class Memory:
         try:
             return work()
         except (sqlite3.Error, Damaged) as error:
-            self._store.heal(error)
+            self._database.heal(error)
         try:
             return work()
         except sqlite3.Error as error:
-            raise explain(error, self._store.path) from error
+            raise explain(error, self._database.path) from error
 
     def _read_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refresh()
-        self._store.wait(self._store.read_wait_ms)
-        with self._store.snapshot() as (conn, changed):
+        self._database.wait(self._database.read_wait_ms)
+        with self._database.snapshot() as (conn, changed):
             if changed:
                 self._sync.forget()
                 self._engine.forget()
@@ -320,7 +318,7 @@ class Memory:
 
     def _refresh(self) -> None:
         """Index what changed since the last question, or note why that is not possible now."""
-        _, changed = self._store.connection()
+        _, changed = self._database.connection()
         if changed:
             self._sync.forget()
             self._engine.forget()
@@ -332,10 +330,10 @@ class Memory:
         try:
             if not self._index(wait=WAIT_SEARCH_MS).changed:
                 self._fresh.took(self.clock.monotonic() - started)
-            conn, _ = self._store.connection()
+            conn, _ = self._database.connection()
             self._engine.embed(conn, epoch_ms(self.clock.now()), None, quick=True)
         except (StorageError, sqlite3.Error) as error:
-            problem = explain(error, self._store.path) if isinstance(error, sqlite3.Error) else error
+            problem = explain(error, self._database.path) if isinstance(error, sqlite3.Error) else error
             if isinstance(problem, Damaged):
                 raise
             busy = "another process is writing the index; the newest notes may be missing"
@@ -345,11 +343,11 @@ class Memory:
     def _index(
         self, *, wait: int, rebuild: bool = False, background: bool = False, progress: Progress | None = None
     ) -> Report:
-        conn, changed = self._store.connection()
+        conn, changed = self._database.connection()
         if changed:
             self._sync.forget()
             self._engine.forget()
-        self._store.wait(wait)
+        self._database.wait(wait)
         now = epoch_ms(self.clock.now())
         report = self._sync.run(conn, now, rebuild=rebuild, background=background, progress=progress)
         if report.changed or rebuild:

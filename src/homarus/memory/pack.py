@@ -1,6 +1,6 @@
 """Fill a token budget with the best lines: neighbours merge into one cited range, repeats collapse. Pure.
 
-Lines are taken by score; what is left of the budget goes to the lines around those taken, so that an answer can be read
+LineCache are taken by score; what is left of the budget goes to the lines around those taken, so that an answer can be read
 on its own. The cost of a range never exceeds the budget it was given.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.rows import Row
+from homarus.memory.line_cache import LineRow
 from homarus.memory.schema import CONTINUED, RETAIN
 from homarus.memory.terms import words
 
@@ -30,8 +30,7 @@ class Range(Struct):
     members: list[int]  # indexes into the rows, in file order
     also: list[int] = []
 
-    def add(self, index: int, rows: Sequence[Row]) -> None:
-        """Put a line where it belongs."""
+    def add(self, index: int, rows: Sequence[LineRow]) -> None:
         self.members.append(index)
         self.members.sort(key=lambda member: rows[member].id)
 
@@ -42,16 +41,13 @@ def cost(text: str) -> int:
 
 
 def _said(text: str) -> set[str]:
-    """Return the words by which lines are compared."""
     return set(words(text[:COMPARED]))
 
 
 class Packer:
-    """Builds the ranges of one answer."""
-
     def __init__(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[LineRow],
         texts: Callable[[int], str],
         *,
         k: int,
@@ -110,12 +106,12 @@ class Packer:
             if beside and not sliced and row.kind not in {"heading", "path"} and self.spent + price <= self.budget:
                 self._take(index, beside, price, _said(text))
 
-    def _beside(self, row: Row) -> Range | None:
+    def _beside(self, row: LineRow) -> Range | None:
         # Slices of one long line share its number, and a line is cited once.
         sliced = self._by_line.get((row.file, row.line))
         return sliced or self._neighbour(row, -1) or self._neighbour(row, 1)
 
-    def _neighbour(self, row: Row, step: int) -> Range | None:
+    def _neighbour(self, row: LineRow, step: int) -> Range | None:
         """Return the range of the line before or after. A retained fact stands alone: only its continuation belongs to it."""
         other = self._owner.get(row.id + step)
         if other is None or not (row.flags | self._flags[row.id + step]) & RETAIN:

@@ -53,8 +53,6 @@ _ASKING = frozenset(["what", "when", "where", "which", "who", "whom", "whose", "
 
 
 class Query(Struct, frozen=True):
-    """A question taken apart."""
-
     text: str
     terms: tuple[str, ...]  # what to look up, names included
     core: tuple[str, ...]  # the same without names; all terms when only names were given
@@ -69,7 +67,6 @@ class Query(Struct, frozen=True):
     today: date | None = None
 
     def has(self, intent: str) -> bool:
-        """Say whether the question shows this intent."""
         return intent in self.intents
 
 
@@ -153,7 +150,6 @@ def names_in(text: str, names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[s
 
 
 def intents_of(text: str) -> frozenset[str]:
-    """Return every intent that the wording shows."""
     said = f" {' '.join(words(text))} "
     return frozenset(name for name, signs in _INTENTS.items() if any(f" {sign} " in said for sign in signs))
 

@@ -1,19 +1,26 @@
-"""The fused ranking: candidates, their signals, a weighted sum of fixed weights (docs/memory-ranking.md says whence)."""
+"""The fused ranking: candidates, their signals, a weighted sum of fixed weights (docs/memory-ranking.md says whence).
+
+Then which of the ranked lines may be shown and in what order: quotas, value for money; and the facts that a hit states.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import partial
+from math import log
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from homarus.memory import signals
 from homarus.memory.candidates import KEEP, Pool, Postings, gather
+from homarus.memory.line_cache import FileRow, LineCache, LineRow
+from homarus.memory.pack import cost
 from homarus.memory.query import Query
-from homarus.memory.rows import Lines, Row
+from homarus.memory.results import parse_citation
+from homarus.memory.terms import plain
 
 if TYPE_CHECKING:
     from homarus.memory.line_vectors import Vectors
@@ -67,13 +74,12 @@ class Filters(Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
     superseded: dict[tuple[int, int], int] = {}  # (file, line) -> the day on which a later fact replaced it
 
-    def kept(self, rows: list[Row]) -> list[Row]:
-        """Return the lines that may be shown."""
+    def kept(self, rows: list[LineRow]) -> list[LineRow]:
         if self.kinds or self.since or self.until or self.as_of:
             return [row for row in rows if self.keeps(row)]
         return [row for row in rows if row.kind != "path"]
 
-    def keeps(self, row: Row) -> bool:
+    def keeps(self, row: LineRow) -> bool:
         """Say whether a line is within the limits; a line without a day has no place in a time range."""
         if self.kinds and row.kind not in self.kinds:
             return False
@@ -95,7 +101,7 @@ class Ranked(Struct):
     """All scored candidates of one query, best first by `order`."""
 
     query: Query
-    rows: list[Row]
+    rows: list[LineRow]
     columns: signals.Columns
     scores: list[float]
     order: list[int]
@@ -109,21 +115,20 @@ class Ranked(Struct):
         return sorted([part for part in parts if abs(part[1]) >= 0.005], key=lambda part: -abs(part[1]))
 
 
-class Known(Struct):
+class Caches(Struct):
     """What one state of an index was asked for before."""
 
     postings: Postings
-    lines: Lines
+    lines: LineCache
 
     def clear(self) -> None:
-        """Forget it: the index changed."""
         self.postings.clear()
         self.lines.clear()
 
 
 def rank(
     conn: sqlite3.Connection,
-    known: Known,
+    known: Caches,
     query: Query,
     filters: Filters,
     *,
@@ -158,10 +163,129 @@ def rank(
 
 
 def combine(columns: signals.Columns, table: Mapping[str, float], count: int) -> list[float]:
-    """Return the weighted sums."""
     totals = [0.0] * count
     for name, column in columns.items():
         weight = table.get(name, 0.0)
         if weight and any(column):
             totals = [total + weight * value for total, value in zip(totals, column, strict=True)]
     return totals
+
+
+MEANT = 0.35  # cosine from which a line without any word in common still speaks to the question
+VALUED = 300  # lines whose price is looked at
+
+
+class Texts:
+    def __init__(self, conn: sqlite3.Connection, lines: LineCache) -> None:
+        self._conn = conn
+        self._lines = lines
+        self._known: dict[int, str] = {}
+
+    def prefetch(self, ids: Sequence[int]) -> None:
+        missing = [number for number in ids if number not in self._known]
+        self._known.update(self._lines.texts(self._conn, missing))
+
+    def get(self, number: int) -> str:
+        if number not in self._known:
+            self.prefetch([number])
+        return self._known[number]
+
+
+def known_names(conn: sqlite3.Connection) -> tuple[list[tuple[str, tuple[str, ...]]], dict[str, int]]:
+    """Return the names the index knows, the frequent ones first, with the aliases of entity pages; and the lines of each."""
+    import json
+
+    aliases = {
+        name: tuple(json.loads(given)) for name, given in conn.execute("SELECT name, aliases FROM entities").fetchall()
+    }
+    counts = dict(
+        conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2 DESC LIMIT 5000").fetchall()
+    )
+    found = [(name, aliases.pop(name, ())) for name in counts]
+    return found + list(aliases.items()), counts
+
+
+def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
+    """Return lines by what they bring for what they cost: a long line must be better than a short one."""
+    lead = order[:VALUED]
+    texts.prefetch([ranked.rows[index].id for index in lead])
+    value = {index: ranked.scores[index] - PRICE * log(cost(texts.get(ranked.rows[index].id))) for index in lead}
+    return sorted(lead, key=lambda index: -value[index]) + order[VALUED:]
+
+
+def superseded_lines(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
+    """Return which lines a later fact replaced, and on which day; by id (`^abc`) or by citation (`path#L12`)."""
+    found: dict[tuple[int, int], int] = {}
+    for reference, day in conn.execute("SELECT supersedes, mentioned_on FROM facts WHERE supersedes != ''").fetchall():
+        if reference.startswith("^"):
+            rows = conn.execute("SELECT file, line FROM facts WHERE id = ?", (reference[1:],))
+        else:
+            path, number, _ = parse_citation(reference)
+            rows = conn.execute("SELECT id, ? FROM files WHERE path = ?", (number or 0, path))
+        for key in rows:
+            found[key] = min(found.get(key, 1 << 40), day or 0)
+    return found
+
+
+def speaking(ranked: Ranked, order: list[int]) -> list[int]:
+    """Keep lines that say something of their own: a word, a name or a day asked for, an answer to a question just before."""
+    columns = ranked.columns
+    meant = columns.get("cosine", [0.0] * len(ranked.rows))
+    return [
+        index
+        for index in order
+        if columns["covered"][index] > 0
+        or columns["name"][index] > 0
+        or columns["answer"][index] >= 0.5
+        or columns["date"][index] >= 0.9
+        or meant[index] >= MEANT
+    ]
+
+
+def about(ranked: Ranked, order: list[int], entities: tuple[str, ...], texts: Texts) -> list[int]:
+    """Keep lines that name, are linked to, or were said by one of the entities asked for."""
+    wanted = [plain(name.removeprefix("@")) for name in entities]
+    texts.prefetch([ranked.rows[index].id for index in order])
+
+    def named(row: LineRow) -> bool:
+        said = plain(" ".join((texts.get(row.id), row.speaker, row.entities.replace("\x1f", " "))))
+        return any(name in said for name in wanted)
+
+    return [index for index in order if named(ranked.rows[index])]
+
+
+def quota(ranked: Ranked, order: list[int], files: dict[int, FileRow], limit: int, share: float) -> list[int]:
+    """Let transcripts fill at most their share of the first places, as long as notes have something to say."""
+    if not any(file.source == "sessions" for file in files.values()):
+        return order
+    allowed = max(1, round(limit * share))
+    notes = [index for index in order if files[ranked.rows[index].file].source != "sessions"]
+    if not notes:
+        return order
+    taken = 0
+    first: list[int] = []
+    later: list[int] = []
+    for index in order:
+        if files[ranked.rows[index].file].source == "sessions":
+            taken += 1
+            (first if taken <= allowed else later).append(index)
+        else:
+            first.append(index)
+    return first + later
+
+
+def timestamp_of(row: LineRow) -> str | None:
+    """Return the day of a line, or the range that a retained fact holds for."""
+    if row.kind in {"world", "experience", "opinion", "observation"} and row.first and row.last:
+        first, last = date.fromordinal(row.first).isoformat(), date.fromordinal(row.last).isoformat()
+        return first if first == last else f"{first}..{last}"
+    return date.fromordinal(row.day).isoformat() if row.day else None
+
+
+def entities_of(rows: Sequence[LineRow]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for row in rows:
+        found.update(dict.fromkeys(name for name in row.entities.split("\x1f") if name))
+        if row.speaker:
+            found[row.speaker] = None
+    return tuple(found)

@@ -100,8 +100,6 @@ def _cut(path: str, all_lines: list[str], first: int, count: int | None) -> Exce
 
 
 class Fact(Struct, frozen=True):
-    """A retained fact, and where it stands."""
-
     kind: str
     text: str
     path: str

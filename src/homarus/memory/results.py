@@ -36,7 +36,6 @@ class Hit(Struct, frozen=True, kw_only=True):
 
     @property
     def citation(self) -> str:
-        """Return `path#L12` or `path#L12-L18`."""
         return cite(self.path, self.start_line, self.end_line)
 
 
@@ -103,7 +102,6 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 def cite(path: str, first: int, last: int) -> str:
-    """Return how a range of lines is cited."""
     return f"{path}#L{first}" if last <= first else f"{path}#L{first}-L{last}"
 
 

@@ -40,8 +40,6 @@ class Batch(Struct, frozen=True, rename="camel"):
 
 
 class Remote(Struct, frozen=True, rename="camel"):
-    """Where a remote embedder lives."""
-
     base_url: str = ""
     api_key: str | dict[str, Any] = ""  # text, or where the secret lies
     headers: dict[str, str] = field(default_factory=dict)
@@ -50,8 +48,6 @@ class Remote(Struct, frozen=True, rename="camel"):
 
 
 class Local(Struct, frozen=True, rename="camel"):
-    """Weights on this machine."""
-
     model_path: str = ""
     model_cache_dir: str = ""
 
@@ -72,8 +68,6 @@ class Store(Struct, frozen=True, rename="camel"):
 
 
 class Chunking(Struct, frozen=True, rename="camel"):
-    """Size and overlap of chunks, in tokens."""
-
     tokens: int = 400
     overlap: int = 80
 
@@ -86,8 +80,6 @@ class SessionDelta(Struct, frozen=True, rename="camel"):
 
 
 class Sync(Struct, frozen=True, rename="camel"):
-    """When the index follows the files."""
-
     on_session_start: bool = True
     on_search: bool = True
     watch: bool = True
@@ -190,7 +182,6 @@ class MemorySettings(Struct, frozen=True, rename="camel"):
 
     @property
     def with_sessions(self) -> bool:
-        """Say whether transcripts are indexed."""
         return "sessions" in self.searched
 
     @property
@@ -217,7 +208,6 @@ def _apart(settings: S) -> S:
 
 
 def keys_in(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of services that the environment holds."""
     found = {name: next(filter(None, map(variables.get, names)), "") for name, names in SERVICES.items()}
     return {name: key for name, key in found.items() if key}
 
@@ -229,7 +219,6 @@ class CitationSettings(Struct, frozen=True, rename="camel"):
 
 
 def database_path(settings: MemorySettings, *, state_dir: Path, agent_id: str, home: Path) -> Path:
-    """Return where the runtime keeps an agent's index."""
     if not settings.store.path:
         return state_dir / "state" / "memory" / f"{agent_id}.sqlite"
     text = settings.store.path.replace("{agentId}", agent_id)

@@ -7,8 +7,8 @@ from itertools import chain, pairwise
 from math import exp, log, log1p
 
 from homarus.memory.candidates import Pool
+from homarus.memory.line_cache import LineRow
 from homarus.memory.query import Query
-from homarus.memory.rows import Row
 from homarus.memory.schema import FIRST, HEADING, LABELS, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.terms import plain, words
 
@@ -28,7 +28,7 @@ Columns = dict[str, list[float]]
 Above = dict[int, tuple[int, ...]]  # each heading and those above it
 
 
-def lexical(query: Query, rows: list[Row], pool: Pool, average: float, above: Above) -> Columns:
+def lexical(query: Query, rows: list[LineRow], pool: Pool, average: float, above: Above) -> Columns:
     """Return the signals of words: in the line, around it, in the headings above it, as pairs, and how much is covered.
 
     `near` counts a word in a heading above like one in the line: below "# Billing" no line needs to say "billing". The words of a
@@ -74,7 +74,7 @@ def lexical(query: Query, rows: list[Row], pool: Pool, average: float, above: Ab
     }
 
 
-def _held(rows: list[Row], pool: Pool) -> dict[int, int]:
+def _held(rows: list[LineRow], pool: Pool) -> dict[int, int]:
     """Return which words each line and its neighbours hold: a digit per word, in the order of the pool."""
     numbers = [row.id for row in rows]
     held = dict.fromkeys([number + step for step in (0, -1, 1, -2, 2) for number in numbers], 0)
@@ -127,7 +127,7 @@ def _headed(pool: Pool, core: int, above: Above) -> dict[int | None, int]:
     return found
 
 
-def names(query: Query, rows: list[Row], pool: Pool, lines: int) -> list[float]:
+def names(query: Query, rows: list[LineRow], pool: Pool, lines: int) -> list[float]:
     """Return how much it tells that a line belongs to the one asked about: said by them, linked to them, or naming them.
 
     Of those who speak, what others say to them does not count: people call each other by name all the time. A line that
@@ -151,12 +151,12 @@ def names(query: Query, rows: list[Row], pool: Pool, lines: int) -> list[float]:
     return out
 
 
-def mentions(query: Query, rows: list[Row], pool: Pool, lines: int) -> list[float]:
+def mentions(query: Query, rows: list[LineRow], pool: Pool, lines: int) -> list[float]:
     """Return how much it tells that a line holds a word that is written like a name, and is not whom the question is about."""
     return _holding([word for word in query.called if word not in query.subject], rows, pool, lines)
 
 
-def _holding(terms: Sequence[str], rows: list[Row], pool: Pool, lines: int) -> list[float]:
+def _holding(terms: Sequence[str], rows: list[LineRow], pool: Pool, lines: int) -> list[float]:
     told = [
         (ids, telling(posting.count, lines))
         for posting, ids in zip(pool.postings, pool.sets, strict=True)
@@ -177,7 +177,7 @@ def telling(count: int, lines: int) -> float:
     return max(0.0, 1 + log(max(1 - share, 1e-9) / share) / ODDS)
 
 
-def dates(query: Query, rows: list[Row]) -> list[float]:
+def dates(query: Query, rows: list[LineRow]) -> list[float]:
     """Return 1 inside a range that the question names, fading softly outside; never a filter."""
     if not query.spans:
         return [0.0] * len(rows)
@@ -194,7 +194,7 @@ def dates(query: Query, rows: list[Row]) -> list[float]:
     return out
 
 
-def recent(query: Query, rows: list[Row]) -> list[float]:
+def recent(query: Query, rows: list[LineRow]) -> list[float]:
     """Return how new a line is, for questions about the present only; half a year halves it."""
     if query.today is None or not query.has("current"):
         return [0.0] * len(rows)
@@ -208,7 +208,7 @@ def _soft(day: int, low: int, high: int, late: float) -> float:
     return exp((high - day) / late) if day > high else 1.0
 
 
-def shape(query: Query, rows: list[Row], named: list[float]) -> Columns:
+def shape(query: Query, rows: list[LineRow], named: list[float]) -> Columns:
     """Return what the form of a line says: its length, a question mark, a time, a number or a name where one is asked for.
 
     `own` marks lines in which the person asked about speaks of themselves.
@@ -227,7 +227,7 @@ def shape(query: Query, rows: list[Row], named: list[float]) -> Columns:
     }
 
 
-def support(rows: list[Row], base: list[float]) -> Columns:
+def support(rows: list[LineRow], base: list[float]) -> Columns:
     """Return what neighbours lend: a question just before, and the best lines of the same file."""
     at = {row.id: index for index, row in enumerate(rows)}
     groups: dict[int, list[float]] = {}
@@ -242,7 +242,7 @@ def support(rows: list[Row], base: list[float]) -> Columns:
 
 
 def exact(
-    query: Query, rows: list[Row], covered: list[float], read: Callable[[list[int]], dict[int, str]]
+    query: Query, rows: list[LineRow], covered: list[float], read: Callable[[list[int]], dict[int, str]]
 ) -> list[float]:
     """Return 1 for lines that hold the question word for word, and half for those with all of its words.
 
@@ -278,6 +278,5 @@ def alone(columns: Columns) -> Columns:
 
 
 def relative(values: list[float]) -> list[float]:
-    """Return values as a share of the best one."""
     top = max(values, default=0.0)
     return [value / top for value in values] if top > 0 else [0.0] * len(values)

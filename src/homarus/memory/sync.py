@@ -23,8 +23,8 @@ from homarus.storage.boundary import BoundaryError, Root
 from homarus.storage.sqlite import transaction
 
 if TYPE_CHECKING:
-    from homarus.memory.index import IndexWriter
-    from homarus.memory.lines import Ending
+    from homarus.memory.index_writer import IndexWriter
+    from homarus.memory.note_parser import Ending
 
 MAX_NOTE_BYTES = 16 << 20
 TAIL_BYTES = 256 << 10
@@ -37,8 +37,6 @@ Progress = Callable[[int, int, str], None]
 
 
 class Report(Struct):
-    """What one synchronisation did."""
-
     files: int = 0
     indexed: int = 0
     removed: int = 0
@@ -51,9 +49,7 @@ class Report(Struct):
         return bool(self.indexed or self.removed)
 
 
-class Known(Struct):
-    """What the index remembers of a file."""
-
+class KnownFile(Struct):
     id: int
     stamp: str
     hash: str
@@ -63,11 +59,9 @@ class Known(Struct):
 
 
 class _Job(Struct):
-    """One synchronisation under way."""
-
     conn: sqlite3.Connection
     now_ms: int
-    known: dict[tuple[str, str], Known]
+    known: dict[tuple[str, str], KnownFile]
     report: Report
     background: bool
     progress: Progress | None
@@ -91,7 +85,7 @@ class Synchroniser:
         self.chunking = chunking or Chunking()
         self.delta = delta or SessionDelta()
         self.tail_bytes = tail_bytes
-        self._known: dict[tuple[str, str], Known] | None = None
+        self._known: dict[tuple[str, str], KnownFile] | None = None
         self._roots: dict[Path, Root] = {}
         self._elsewhere: int | None = None
 
@@ -129,7 +123,7 @@ class Synchroniser:
         gone = known.keys() - {(item.source, item.path) for item in found}
         try:
             if rebuild:
-                from homarus.memory.index import IndexWriter
+                from homarus.memory.index_writer import IndexWriter
 
                 with transaction(conn):
                     IndexWriter(conn, now_ms).clear()
@@ -152,14 +146,14 @@ class Synchroniser:
         hint = "name them with --extra or memorySearch.extraPaths ('.' is the whole workspace)"
         return [f"no notes, but {self._elsewhere:,} Markdown files outside memory/: {hint}"]
 
-    def _load(self, conn: sqlite3.Connection) -> dict[tuple[str, str], Known]:
+    def _load(self, conn: sqlite3.Connection) -> dict[tuple[str, str], KnownFile]:
         if self._known is None:
             rows = conn.execute("SELECT source, path, id, stamp, hash, size, state FROM files")
-            self._known = {(source, path): Known(*rest) for source, path, *rest in rows}
+            self._known = {(source, path): KnownFile(*rest) for source, path, *rest in rows}
         return self._known
 
     def _update(self, job: _Job, work: list[Found], gone: set[tuple[str, str]]) -> None:
-        from homarus.memory.index import IndexWriter
+        from homarus.memory.index_writer import IndexWriter
 
         # Reading comes first: when nothing really changed, no write lock is taken at all.
         if not gone and all(self._same(item, job.known.get((item.source, item.path))) for item in work):
@@ -178,7 +172,7 @@ class Synchroniser:
             with transaction(job.conn):
                 self._put(job, batch)
 
-    def _same(self, item: Found, known: Known | None) -> bool:
+    def _same(self, item: Found, known: KnownFile | None) -> bool:
         """Say whether a file whose stamp is unchanged also has the content it had."""
         if known is None or known.stamp != item.stamp or item.source != "memory":
             return False
@@ -186,7 +180,7 @@ class Synchroniser:
         return data is not None and sha256(data).hexdigest() == known.hash
 
     def _put(self, job: _Job, work: list[Found]) -> None:
-        from homarus.memory.index import IndexWriter
+        from homarus.memory.index_writer import IndexWriter
 
         writer = IndexWriter(job.conn, job.now_ms)
         for number, item in enumerate(work, 1):
@@ -204,7 +198,7 @@ class Synchroniser:
         # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
         from homarus.core.redact import redacted_lines
         from homarus.memory.chunk import chunk_lines, decode, split_lines
-        from homarus.memory.lines import read_note
+        from homarus.memory.note_parser import read_note
 
         data = self._read(item, MAX_NOTE_BYTES)
         if data is None:
@@ -233,7 +227,7 @@ class Synchroniser:
         if item.path.startswith("bank/entities/"):
             _entity_page(writer, file, item.path, lines)
         state = msgspec.json.encode(ending).decode() if ending else ""
-        job.known[item.source, item.path] = Known(file, item.stamp, digest, item.size, state, settled=False)
+        job.known[item.source, item.path] = KnownFile(file, item.stamp, digest, item.size, state, settled=False)
         job.report.indexed += 1
 
     def _transcript(self, writer: IndexWriter, item: Found, job: _Job) -> None:
@@ -271,7 +265,7 @@ class Synchroniser:
             file = writer.put_transcript(item, units_of(parsed.turns), parsed.tail)
         writer.chunk_transcript(file, item, self.chunking)
         state = msgspec.json.encode(parsed.tail).decode()
-        job.known[item.source, item.path] = Known(file, item.stamp, head, item.size, state, settled=True)
+        job.known[item.source, item.path] = KnownFile(file, item.stamp, head, item.size, state, settled=True)
         job.report.indexed += 1
 
     def _head(self, item: Found) -> str:
@@ -309,15 +303,15 @@ class Synchroniser:
         self._roots.clear()
 
 
-def _differs(item: Found, known: Known | None) -> bool:
+def _differs(item: Found, known: KnownFile | None) -> bool:
     return known is None or known.stamp != item.stamp or not known.settled
 
 
-def _grown(before: Known | None, data: bytes) -> Ending | None:
+def _grown(before: KnownFile | None, data: bytes) -> Ending | None:
     """Return where the known part of a note ends, if the note is that part with whole lines added behind it."""
     if before is None or not before.state:
         return None
-    from homarus.memory.lines import Ending
+    from homarus.memory.note_parser import Ending
 
     ending = msgspec.json.decode(before.state, type=Ending)
     if not (0 < ending.bytes < len(data)) or sha256(data[: ending.bytes]).hexdigest() != before.hash:

@@ -109,7 +109,6 @@ def bigrams(run: str) -> list[str]:
 
 
 def _letters(run: str) -> list[str]:
-    """Return the letters of a run, each with the marks on it."""
     if run >= "\u3000":
         return list(run)
     found: list[str] = []

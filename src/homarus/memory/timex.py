@@ -60,7 +60,6 @@ class Span(Struct, frozen=True):
     phrase: str = ""
 
     def shift(self, days: int) -> Span:
-        """Return the range widened on both sides."""
         return Span(_clamp(self.first, -days), _clamp(self.last, days), self.precision, self.phrase)
 
 

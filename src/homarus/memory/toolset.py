@@ -21,99 +21,60 @@ Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
 WIKI = "bank/"
 
-SEARCH = ToolSpec(
-    name="memory_search",
-    summary="Search notes",
-    description=(
-        "Search the notes (MEMORY.md, memory/*.md and, where enabled, past conversations) before answering anything about "
-        "earlier work, decisions, dates, people, preferences or to-dos. Returns the matching lines with their path and line numbers."
-    ),
-    parameters={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "What to look for: a question or key words."},
-            "maxResults": {"type": "integer", "minimum": 1, "description": "At most this many passages (default 6)."},
-            "minScore": {"type": "number", "description": "Leave out weaker matches (0 to 1, default 0.35)."},
-            "corpus": {
-                "type": "string",
-                "enum": ["memory", "wiki", "sessions", "all"],
-                "description": "Notes, the pages below bank/, past conversations, or all of them.",
-            },
-        },
-        "required": ["query"],
-    },
+_TEXT: dict[str, Any] = {"type": "string"}
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 1}
+_TEXTS = {"type": "array", "items": _TEXT}
+
+
+def _spec(name: str, order: int, summary: str, description: str, **properties: dict[str, Any]) -> ToolSpec:
+    """Return a tool whose first parameter is required. Every prompt carries it: a parameter is described where its name is not enough."""
+    parameters = {"type": "object", "properties": properties, "required": [next(iter(properties))]}
+    return ToolSpec(name=name, order=order, summary=summary, description=description, parameters=parameters)
+
+
+SEARCH = _spec(
+    "memory_search",
+    310,
+    "Search notes",
+    "Search notes and past conversations before answering about earlier work, decisions, dates, people or to-dos.",
+    query=_TEXT,
+    maxResults=_COUNT,
+    minScore={"type": "number"},
+    corpus={"type": "string", "enum": ["memory", "wiki", "sessions", "all"]},
 )
-GET = ToolSpec(
-    name="memory_get",
-    summary="Read lines of a note",
-    description="Read lines of one note by the path that memory_search returned. Only notes can be read, nothing else.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "Path of the note, such as memory/2026-01-31.md."},
-            "from": {"type": "integer", "minimum": 1, "description": "First line (default 1)."},
-            "lines": {"type": "integer", "minimum": 1, "description": "How many lines (default 120)."},
-            "corpus": {"type": "string", "description": "As in memory_search; the path alone decides."},
-        },
-        "required": ["path"],
-    },
+GET = _spec(
+    "memory_get",
+    280,
+    "Read lines of a note",
+    "Read lines of a note by the path that memory_search gave.",
+    **{"path": _TEXT, "from": _COUNT, "lines": _COUNT, "corpus": _TEXT},
 )
-RECALL = ToolSpec(
-    name="memory_recall",
-    summary="Recall evidence within a token budget",
-    description=(
-        "Collect the evidence for a question from all notes, packed into a token budget and cited line by line. "
-        "Understands names and dates in the question; since, until and as_of limit it hard."
-    ),
-    parameters={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "The question."},
-            "k": {"type": "integer", "minimum": 1, "description": "At most this many passages (default 25)."},
-            "budgetTokens": {"type": "integer", "minimum": 50, "description": "Tokens to fill (default 1000)."},
-            "since": {"type": "string", "description": "Earliest day, YYYY-MM-DD, or a span back such as 30d."},
-            "until": {"type": "string", "description": "Latest day, YYYY-MM-DD."},
-            "asOf": {"type": "string", "description": "Answer as of this day, YYYY-MM-DD."},
-            "entities": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Only about these people or things.",
-            },
-            "kinds": {
-                "type": "array",
-                "items": {"type": "string", "enum": [*KINDS.values(), "note", "turn"]},
-                "description": "Only facts of these kinds.",
-            },
-        },
-        "required": ["query"],
-    },
+RECALL = _spec(
+    "memory_recall",
+    290,
+    "Recall evidence within a token budget",
+    "Collect cited evidence for a question within a token budget. Dates are YYYY-MM-DD; since also takes 30d.",
+    query=_TEXT,
+    k=_COUNT,
+    budgetTokens={"type": "integer", "minimum": 50},
+    since=_TEXT,
+    until=_TEXT,
+    asOf=_TEXT,
+    entities=_TEXTS,
+    kinds={"type": "array", "items": {"type": "string", "enum": [*KINDS.values(), "note", "turn"]}},
 )
-RETAIN = ToolSpec(
-    name="memory_retain",
-    summary="Write a fact down",
-    description=(
-        "Write one self-contained fact to today's note, so that it can be recalled later. Name who or what it is about; "
-        "write a full sentence that makes sense on its own."
-    ),
-    parameters={
-        "type": "object",
-        "properties": {
-            "text": {"type": "string", "description": "The fact, one sentence."},
-            "kind": {
-                "type": "string",
-                "enum": list(KINDS.values()),
-                "description": "world (how things are), experience (what you did), opinion (what someone prefers or thinks), observation.",
-            },
-            "entities": {"type": "array", "items": {"type": "string"}, "description": "Who or what it is about."},
-            "confidence": {"type": "number", "minimum": 0, "maximum": 1, "description": "For opinions."},
-            "time": {"type": "string", "description": "When it holds: YYYY-MM-DD, YYYY-MM, YYYY, or a..b."},
-            "supersedes": {
-                "type": "string",
-                "description": "Citation (path#L12) or ^id of the fact this one replaces.",
-            },
-        },
-        "required": ["text"],
-    },
+RETAIN = _spec(
+    "memory_retain",
+    300,
+    "Write a fact down",
+    "Write one self-contained fact, a full sentence that names whom it is about, to today's note. "
+    "supersedes: path#L12 or ^id of the fact it replaces.",
+    text=_TEXT,
+    kind={"type": "string", "enum": list(KINDS.values())},
+    entities=_TEXTS,
+    confidence={"type": "number", "minimum": 0, "maximum": 1},
+    time=_TEXT,
+    supersedes=_TEXT,
 )
 SPECS = (SEARCH, GET, RECALL, RETAIN)
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from homarus.core.patterns import late
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.redact import redacted
-from homarus.memory.lines import Unit, line_flags
+from homarus.memory.note_parser import NoteLine, line_flags
 from homarus.memory.terms import measure
 
 MAX_MESSAGE = 8_000
@@ -38,8 +38,6 @@ class Tail(Struct):
 
 
 class Turn(Struct, frozen=True):
-    """One message of a transcript."""
-
     line: int
     id: str
     parent: str | None
@@ -151,10 +149,9 @@ def _day(stamp: Any) -> date | None:
     return None
 
 
-def units_of(turns: list[Turn]) -> list[Unit]:
-    """Return the turns as lines of the index."""
+def units_of(turns: list[Turn]) -> list[NoteLine]:
     return [
-        Unit(
+        NoteLine(
             line=turn.line,
             text=f"{turn.speaker}: {turn.text}",
             day=turn.day.toordinal() if turn.day else None,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from homarus.core.patterns import late
 from homarus.core.tools import Risk, ToolSpec
@@ -19,18 +18,6 @@ if TYPE_CHECKING:
 
 _SESSION = late(r"(?:.*/)?sessions/([^/#]+?)\.jsonl(?:#|$)")
 Open = Callable[[str], "Memory"]
-# Every prompt carries these. What a parameter's name does not say is said here, once.
-_SAID = {
-    "memory_search": "Search notes and past conversations before answering about earlier work, decisions, dates, people or to-dos.",
-    "memory_get": "Read lines of a note by the path that memory_search gave.",
-    "memory_recall": "Collect cited evidence for a question within a token budget. Dates are YYYY-MM-DD; since also takes 30d.",
-    "memory_retain": (
-        "Write one self-contained fact, a full sentence that names whom it is about, to today's note. "
-        "supersedes: path#L12 or ^id of the fact it replaces."
-    ),
-}
-
-_ORDER = {"memory_get": 280, "memory_recall": 290, "memory_retain": 300, "memory_search": 310}
 
 
 def sessions_in(rows: Iterable[Any]) -> list[str]:
@@ -43,16 +30,6 @@ def sessions_in(rows: Iterable[Any]) -> list[str]:
 def origins_in(rows: Iterable[Any]) -> list[str]:
     """Return whose words rows hold, where these are not the owner's or the agent's own."""
     return list(dict.fromkeys(str(source) for row in rows if isinstance(row, dict) for source in row.get("origin", ())))
-
-
-def lean(spec: ToolSpec) -> ToolSpec:
-    """Return a memory tool's spec as the registry sends it: the same parameters without a sentence for each."""
-    properties = {
-        name: {key: value for key, value in part.items() if key != "description"}
-        for name, part in spec.parameters["properties"].items()
-    }
-    parameters = {**spec.parameters, "properties": properties}
-    return replace(spec, description=_SAID[spec.name], parameters=parameters, order=_ORDER[spec.name])
 
 
 def memory_tools(
@@ -81,7 +58,7 @@ def memory_tools(
             failed = bool(result.get("error"))
             return said(msgspec.json.encode(result).decode(), is_error=failed, status="error" if failed else "ok")
 
-        return Tool(spec=lean(spec), risk=risk, run=run, group="memory", sequential=risk is not Risk.READ)
+        return Tool(spec=spec, risk=risk, run=run, group="memory", sequential=risk is not Risk.READ)
 
     def direct(context: ToolContext) -> bool:
         return not context.shared

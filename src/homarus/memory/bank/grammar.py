@@ -35,8 +35,6 @@ _PRONOUN = late(r"^(?:he|she|it|they|this|that|these|those|his|her|its|their)\b"
 
 
 class Bullet(Struct, frozen=True):
-    """One retained fact as it stands in the file."""
-
     kind: str  # world | experience | opinion | observation
     text: str
     entities: tuple[str, ...] = ()
@@ -44,7 +42,6 @@ class Bullet(Struct, frozen=True):
     inferred: bool = False
 
     def attr(self, name: str) -> str | None:
-        """Return an attribute's text, or None."""
         return next((value for key, value in self.attrs if key == name), None)
 
     @property

@@ -45,7 +45,6 @@ class Refreshed(Struct, frozen=True):
 
     @property
     def kept(self) -> bool:
-        """Say whether the region belongs to a person now."""
         return bool(self.edited)
 
 

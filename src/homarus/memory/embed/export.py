@@ -54,8 +54,6 @@ def shrink(full: Path, small: Path, quantize: Callable[..., object]) -> None:
 
 
 class _Builder:
-    """Writes the encoder as ONNX nodes."""
-
     def __init__(self, weights: dict[str, Any]) -> None:
         self.weights = {name.removeprefix("bert."): value for name, value in weights.items()}
         self.width = int(self.weights["embeddings.word_embeddings.weight"].shape[1])

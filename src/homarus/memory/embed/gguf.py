@@ -51,7 +51,6 @@ class Gguf:
         return self._server
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> Any:
-        """Return one row per text."""
         import numpy as np
 
         try:

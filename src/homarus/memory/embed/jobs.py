@@ -53,7 +53,6 @@ class FileJob:
         self._voyage = voyage
 
     def submit(self, model: str, texts: Sequence[str]) -> str:
-        """Upload the requests and start a batch over them."""
         rows = [self._request(number, model, text) for number, text in enumerate(texts)]
         data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "replace")
         file = self._line(
@@ -73,7 +72,6 @@ class FileJob:
         return {"custom_id": str(number), "method": "POST", "url": "/v1/embeddings", "body": body}
 
     def state(self, name: str) -> tuple[str, Any]:
-        """Ask after the batch."""
         found = self._line("GET", f"/batches/{name}")
         status = str(found.get("status") or "")
         return ("done" if status == "completed" else status), found.get("output_file_id")
@@ -97,7 +95,6 @@ class GeminiJob:
         self._line = line
 
     def submit(self, model: str, texts: Sequence[str]) -> str:
-        """Hand the requests in."""
         task = "RETRIEVAL_DOCUMENT"
         requests = [
             {
@@ -114,7 +111,6 @@ class GeminiJob:
         return str(self._line("POST", f"/models/{model}:asyncBatchEmbedContent", json={"batch": batch})["name"])
 
     def state(self, name: str) -> tuple[str, Any]:
-        """Ask after the operation."""
         found = self._line("GET", f"/{name}")
         state = str((found.get("metadata") or found).get("state") or "").lower()
         if found.get("error"):
@@ -123,7 +119,6 @@ class GeminiJob:
         return ("done" if state == "batch_state_succeeded" or (found.get("done") and output) else state), output
 
     def rows(self, found: Any, count: int) -> list[Row]:
-        """Read the answers."""
         answers = found["inlinedResponses"]["inlinedResponses"]
         by_number = {
             str((answer.get("metadata") or {}).get("key", at)): answer["response"]["embedding"]["values"]
@@ -151,7 +146,6 @@ class Jobs:
 
     @property
     def usable(self) -> bool:
-        """Say whether it is worth another try."""
         return self.failures < MAX_FAILURES
 
     def encode(self, model: str, texts: Sequence[str]) -> list[Row] | None:

@@ -27,7 +27,6 @@ class Means(Struct, frozen=True):
     keys: Mapping[str, str] = {}
 
     def folder(self, settings: MemorySettings) -> Path | None:
-        """Return where model files lie."""
         given = settings.local.model_cache_dir
         return Path(given).expanduser() if given else self.models
 
@@ -49,7 +48,6 @@ class Embedders:
 
     @property
     def choice(self) -> Choice:
-        """Return what is in use now."""
         if self._choice is None:
             self._choice = choose(self._settings, self._means)
         return self._choice

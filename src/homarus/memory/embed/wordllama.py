@@ -54,7 +54,6 @@ class WordLlama:
         return tokenizer
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> Any:
-        """Return one row per text."""
         import numpy as np
 
         rows = np.zeros((len(texts), self.dims), dtype=np.float32)

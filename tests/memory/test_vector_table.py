@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 
-from homarus.memory.meaning import CUT, NEARBY, REACH, Meaning, best_sentences
 from homarus.memory.schema import SCHEMA
+from homarus.memory.vector_table import CUT, NEARBY, REACH, VectorTable, best_sentences
 
 np = pytest.importorskip("numpy")
 DIMS = 8
@@ -41,7 +41,7 @@ def stored():
 
 def test_lines_windows_and_the_nearest(stored):
     conn, lines, _, _, _ = stored
-    meaning = Meaning.read(conn, DIMS)
+    meaning = VectorTable.read(conn, DIMS)
     asked = unit(np.arange(1.0, DIMS + 1))
     ids = np.array([4, 9, 15, 20, 30, 34])
     around, cosines = meaning.around(ids), meaning.cosines(asked)
@@ -60,7 +60,7 @@ def test_lines_windows_and_the_nearest(stored):
 
 def test_each_word_finds_its_nearest_close_by(stored):
     conn, lines, words, table, _ = stored
-    meaning = Meaning.read(conn, DIMS)
+    meaning = VectorTable.read(conn, DIMS)
     asked = unit(np.random.default_rng(8).normal(size=(3, DIMS)))
     weights = np.array([1.0, 2.0, 0.5], dtype=np.float32)
 
@@ -94,4 +94,4 @@ def test_the_best_sentence_speaks_for_a_line(stored):
 def test_without_words_there_is_nothing_to_compare_word_by_word(stored):
     conn, *_ = stored
     conn.execute("DELETE FROM word_vec")
-    assert not Meaning.read(conn, DIMS).words
+    assert not VectorTable.read(conn, DIMS).words

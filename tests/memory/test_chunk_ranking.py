@@ -1,4 +1,4 @@
-"""The seeds' chunk ranking: every knob does what its name says, with vectors of chunks and without any."""
+"""OpenClaw's chunk ranking: every knob does what its name says, with vectors of chunks and without any."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _WORDY = late(r"[^\W_]")
 _BINARY = late(r"\s*(?:\S{0,40};base64,)?[A-Za-z0-9+/=_-]{200,}\s*")  # pictures and the like written as letters
 
 
-class Unit(Struct):
+class NoteLine(Struct):
     """One line (or slice of a long line) of one file."""
 
     line: int
@@ -60,19 +60,18 @@ class Ending(Struct):
     bytes: int = 0  # how much of the file was read
 
 
-def parse_note(path: str, lines: list[str]) -> list[Unit]:
+def parse_note(path: str, lines: list[str]) -> list[NoteLine]:
     """Return the units of a note, headings included, in file order; blank lines and what is no prose are left out."""
     return read_note(path, lines)[0]
 
 
-def read_note(path: str, lines: list[str], after: Ending | None = None) -> tuple[list[Unit], Ending | None]:
+def read_note(path: str, lines: list[str], after: Ending | None = None) -> tuple[list[NoteLine], Ending | None]:
     """Read the lines of a note, or those after an `Ending`; also return where they end, None inside a fact or front matter."""
     reader = _Reader(path, after)
     return reader.read(lines), reader.ending()
 
 
 def body_of(text: str) -> str:
-    """Return a line without its speaker label."""
     match = _SPEAKER.match(text)
     return text[match.end() :] if match else text
 
@@ -138,7 +137,7 @@ class _Reader:
     """The state of one pass: fences, headings, the open Retain section and the day that holds."""
 
     def __init__(self, path: str, after: Ending | None) -> None:
-        self.units: list[Unit] = []
+        self.units: list[NoteLine] = []
         self.file_day = note_day(path)
         start = after or Ending(0, 0, _ordinal(self.file_day), [], "", 0, False)
         self.line, self.before = start.lines, start.units
@@ -151,7 +150,7 @@ class _Reader:
         self.front = False
         self.origin: tuple[str, ...] = ()  # of the line that is being read
 
-    def read(self, lines: list[str]) -> list[Unit]:
+    def read(self, lines: list[str]) -> list[NoteLine]:
         for line in lines:
             self.line = number = self.line + 1
             raw, self.origin = take_origin(line)
@@ -210,7 +209,7 @@ class _Reader:
             self.day = self.file_day
         self.heads.append((level, self.before + len(self.units), _ordinal(self.day)))
         flags = HEADING | (line_flags(text) & (NUMBER | PROPER))
-        unit = Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=measure(text), head=parent)
+        unit = NoteLine(number, text, _ordinal(self.day), flags=flags, kind="heading", size=measure(text), head=parent)
         unit.origin = self.origin
         self.units.append(unit)
 
@@ -228,7 +227,7 @@ class _Reader:
     def _unit(self, number: int, text: str, bullet: Bullet | None, continued: int) -> None:
         speaker = "" if self.fence or bullet else speaker_of(text)
         body = bullet.text if bullet else text
-        unit = Unit(
+        unit = NoteLine(
             number,
             text,
             _ordinal(self.day),

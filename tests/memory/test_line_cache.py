@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from homarus.memory.rows import KEPT, Lines
+from homarus.memory.line_cache import KEPT, LineCache
 from homarus.memory.schema import SCHEMA
 
 
@@ -27,7 +27,7 @@ def conn():
 
 
 def test_lines_come_in_order_and_are_kept(conn):
-    lines = Lines()
+    lines = LineCache()
     wanted = [3, 4, 1999, 2000, 2001]
     assert [row.id for row in lines.rows(conn, wanted)] == wanted[:-1]
     asked: list[str] = []
@@ -41,7 +41,7 @@ def test_lines_come_in_order_and_are_kept(conn):
 
 
 def test_more_lines_than_there_is_room_for(conn):
-    lines = Lines()
+    lines = LineCache()
     for start in range(0, 2 * KEPT, 1500):
         lines.rows(conn, range(start, start + 1500))
         assert len(lines._rows) <= KEPT

@@ -14,7 +14,7 @@ from homarus.core.patterns import late
 from homarus.core.text import slug
 from homarus.memory.chunk import Chunk, chunk_numbered
 from homarus.memory.files import Found
-from homarus.memory.lines import Ending, Unit, note_day
+from homarus.memory.note_parser import Ending, NoteLine, note_day
 from homarus.memory.schema import GAP, PATH
 from homarus.memory.settings import Chunking
 from homarus.memory.terms import search_text
@@ -34,7 +34,7 @@ class IndexWriter:
         self.next_id = (highest or 0) + GAP + 1
 
     def put_note(
-        self, item: Found, digest: str, units: list[Unit], chunks: Sequence[Chunk], ending: Ending | None = None
+        self, item: Found, digest: str, units: list[NoteLine], chunks: Sequence[Chunk], ending: Ending | None = None
     ) -> int:
         """Replace everything the index knows about a note. With an `ending` it may grow: ids are kept free behind it."""
         self.drop(item.source, item.path)
@@ -44,7 +44,7 @@ class IndexWriter:
         self._chunks(item, chunks)
         return file
 
-    def extend_note(self, file: int, item: Found, digest: str, units: list[Unit], ending: Ending | None) -> bool:
+    def extend_note(self, file: int, item: Found, digest: str, units: list[NoteLine], ending: Ending | None) -> bool:
         """Add new lines behind the old ones; False, with nothing done, when the free ids are used up."""
         if not self._extend(file, item, units, ending):
             return False
@@ -59,16 +59,16 @@ class IndexWriter:
         numbered = enumerate(lines[first - 1 :], first)
         self._chunks(item, chunk_numbered(numbered, tokens=chunking.tokens, overlap=chunking.overlap))
 
-    def put_transcript(self, item: Found, units: list[Unit], tail: Tail) -> int:
+    def put_transcript(self, item: Found, units: list[NoteLine], tail: Tail) -> int:
         """Replace a transcript. Ids are kept free behind it, because it will grow."""
         self.drop(item.source, item.path)
         return self._file(item, tail.head, units, room=max(10_000, 3 * len(units)), state=tail)
 
-    def extend_transcript(self, file: int, item: Found, units: list[Unit], tail: Tail) -> bool:
+    def extend_transcript(self, file: int, item: Found, units: list[NoteLine], tail: Tail) -> bool:
         """Add new messages behind the old ones; False, with nothing done, when the free ids are used up."""
         return self._extend(file, item, units, tail)
 
-    def _extend(self, file: int, item: Found, units: list[Unit], state: Tail | Ending | None) -> bool:
+    def _extend(self, file: int, item: Found, units: list[NoteLine], state: Tail | Ending | None) -> bool:
         first, last, room = self.conn.execute(
             "SELECT first_id, last_id, room_id FROM files WHERE id = ?", (file,)
         ).fetchone()
@@ -165,7 +165,7 @@ class IndexWriter:
         self.next_id = GAP + 1
 
     def _file(
-        self, item: Found, digest: str, units: list[Unit], *, room: int = 0, state: Tail | Ending | None = None
+        self, item: Found, digest: str, units: list[NoteLine], *, room: int = 0, state: Tail | Ending | None = None
     ) -> int:
         """Store a file's row, its path as the root of all headings, and its lines."""
         day = note_day(item.path)
@@ -190,7 +190,7 @@ class IndexWriter:
         self._origins(file, units)
         return file
 
-    def _lines(self, file: int, units: list[Unit], *, at: int, first: int, before: Sequence[int] = ()) -> None:
+    def _lines(self, file: int, units: list[NoteLine], *, at: int, first: int, before: Sequence[int] = ()) -> None:
         """Store lines from id `at` on; `first` is the id of the file's path, `before` the sizes of the last lines so far."""
         sizes = [*before, *(unit.size for unit in units)]
         base = first + GAP
@@ -211,7 +211,7 @@ class IndexWriter:
         self.conn.executemany(f"INSERT INTO lines({_LINE_COLUMNS}) VALUES({marks})", rows)
         self.conn.executemany("INSERT INTO lines_fts(rowid, text) VALUES(?, ?)", [(r[0], r[14] or r[13]) for r in rows])
 
-    def _names(self, file: int, units: list[Unit]) -> None:
+    def _names(self, file: int, units: list[NoteLine]) -> None:
         counted = Counter((unit.speaker, "speaker") for unit in units if unit.speaker)
         counted.update((name, "entity") for unit in units for name in unit.entities)
         self.conn.executemany(
@@ -220,11 +220,11 @@ class IndexWriter:
             [(file, name, role, count) for (name, role), count in counted.items()],
         )
 
-    def _origins(self, file: int, units: list[Unit]) -> None:
+    def _origins(self, file: int, units: list[NoteLine]) -> None:
         rows = [(file, unit.line, source) for unit in units for source in unit.origin]
         self.conn.executemany("INSERT OR IGNORE INTO origins VALUES(?, ?, ?)", rows)
 
-    def _facts(self, file: int, path: str, units: list[Unit]) -> None:
+    def _facts(self, file: int, path: str, units: list[NoteLine]) -> None:
         facts: list[list[object]] = []
         links: set[tuple[int, str, str, str]] = set()
         previous = None
@@ -257,7 +257,6 @@ class IndexWriter:
         self.conn.executemany("INSERT OR IGNORE INTO fact_entities VALUES(?, ?, ?, ?)", sorted(links))
 
     def put_entity(self, file: int, name: str, kind: str, aliases: Iterable[str]) -> None:
-        """Remember the names that an entity page gives."""
         self.conn.execute(
             "INSERT OR REPLACE INTO entities(slug, name, kind, aliases, file) VALUES(?, ?, ?, ?, ?)",
             (slug(name) or name, name, kind, json.dumps(list(aliases), ensure_ascii=False), file),

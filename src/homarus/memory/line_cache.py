@@ -14,9 +14,7 @@ KEPT_CHARS = 4_000_000  # of their texts
 LEVELS = 6  # of headings, counted from a line
 
 
-class Row(Struct):
-    """One candidate line."""
-
+class LineRow(Struct):
     id: int
     file: int
     line: int
@@ -33,8 +31,6 @@ class Row(Struct):
 
 
 class FileRow(Struct, frozen=True):
-    """The file a line stands in."""
-
     id: int
     path: str
     source: str
@@ -42,37 +38,36 @@ class FileRow(Struct, frozen=True):
     mtime: float
 
 
-class Lines:
+class LineCache:
     """Lines of one state of an index. Those read before stay in memory while there is room; `clear` when the index changed."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, Row | None] = {}
+        self._rows: dict[int, LineRow | None] = {}
         self._files: dict[int, FileRow] = {}
         self._above: dict[int, tuple[int, ...]] = {}
         self._texts: dict[int, str] = {}
         self._chars = 0
 
     def clear(self) -> None:
-        """Forget everything: ids may mean other lines now."""
         self._rows.clear()
         self._files.clear()
         self._above.clear()
         self._texts.clear()
         self._chars = 0
 
-    def rows(self, conn: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
+    def rows(self, conn: sqlite3.Connection, ids: Sequence[int]) -> list[LineRow]:
         """Return the lines with these ids, in their order; ids without a line are skipped."""
         kept = self._rows
         missing = [number for number in ids if number not in kept]
         if len(kept) + len(missing) > KEPT:
             kept.clear()
             missing = list(ids)
-        found: dict[int, Row | None] = dict.fromkeys(missing)
+        found: dict[int, LineRow | None] = dict.fromkeys(missing)
         for start in range(0, len(missing), _STEP):
             part = missing[start : start + _STEP]
             marks = ",".join("?" * len(part))
             rows = conn.execute(f"SELECT {_COLUMNS} FROM lines WHERE id IN ({marks})", part)  # noqa: S608 - constants
-            found.update((row[0], Row(*row)) for row in rows)
+            found.update((row[0], LineRow(*row)) for row in rows)
         kept.update(found)
         return [row for number in ids if (row := kept[number]) is not None]
 
@@ -95,7 +90,6 @@ class Lines:
         return {head: kept[head] for head in heads}
 
     def texts(self, conn: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
-        """Return the text of lines by id."""
         kept = self._texts
         found = {number: kept[number] for number in ids if number in kept}
         if len(found) < len(ids):
@@ -109,7 +103,6 @@ class Lines:
         return found
 
     def files(self, conn: sqlite3.Connection, ids: set[int]) -> dict[int, FileRow]:
-        """Return files by id."""
         kept = self._files
         missing = ids.difference(kept)
         if len(kept) + len(missing) > KEPT:
@@ -121,7 +114,6 @@ class Lines:
 
 
 def read_texts(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
-    """Return the text of lines by id."""
     wanted = list(ids)
     texts: dict[int, str] = {}
     for start in range(0, len(wanted), _STEP):
@@ -132,7 +124,6 @@ def read_texts(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
 
 
 def read_files(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, FileRow]:
-    """Return files by id."""
     wanted = sorted(set(ids))
     files: dict[int, FileRow] = {}
     for start in range(0, len(wanted), _STEP):

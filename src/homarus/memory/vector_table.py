@@ -1,6 +1,6 @@
 """Vectors of one index in memory, and what they say about lines: nearness of lines, windows, words. Reads, never writes.
 
-Lines are kept in order of id, so the neighbours of a line are found by search. Words are kept once, and each line as a
+LineCache are kept in order of id, so the neighbours of a line are found by search. Words are kept once, and each line as a
 list of them. Of an index too large for memory only the lines in question are read. Sentences stay in the index and are read for candidates only: they would fill three times the memory.
 """
 
@@ -28,7 +28,7 @@ class Around(NamedTuple):
     known: Any
 
 
-class Meaning:
+class VectorTable:
     """The vectors of all lines (and of their words, where the embedder knows words)."""
 
     def __init__(self, ids: Any, rows: Any, base: tuple[float, float] | None = None) -> None:
@@ -44,7 +44,6 @@ class Meaning:
 
     @classmethod
     def read(cls, conn: sqlite3.Connection, dims: int) -> Self:
-        """Read every vector of the index."""
         found = conn.execute("SELECT id, substr(vec, 1, ?), words FROM line_vec ORDER BY id", (2 * dims,)).fetchall()
         meaning = cls._made(found, dims)
         highest = conn.execute("SELECT max(id) FROM word_vec").fetchone()[0]
@@ -88,7 +87,6 @@ class Meaning:
 
     @property
     def words(self) -> bool:
-        """Say whether lines can be compared word by word."""
         return self._table is not None
 
     def cosines(self, vector: Any) -> Any:
@@ -111,7 +109,6 @@ class Meaning:
         return chosen
 
     def around(self, ids: Any) -> Around:
-        """Find these lines and their neighbours."""
         import numpy as np
 
         wanted = ids[:, None] + np.array(REACH)
@@ -265,7 +262,6 @@ def best_sentences(conn: sqlite3.Connection, ids: Sequence[int], vector: Any, li
 
 
 def _select(conn: sqlite3.Connection, query: str, ids: Sequence[int], *given: object) -> list[Any]:
-    """Run a query that names ids, some hundred at a time."""
     found: list[Any] = []
     for start in range(0, len(ids), _STEP):
         part = ids[start : start + _STEP]
