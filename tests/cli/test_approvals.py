@@ -83,7 +83,7 @@ def test_always_is_not_always_possible(home: Path, capsys: pytest.CaptureFixture
     assert "deny" in output(capsys, "approvals", "deny", asked.id)
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 def test_the_sandbox_explained_and_probed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(output(capsys, "sandbox", "explain", "--json"))
     assert (facts["backend"], facts["network"], facts["access"]) == ("bwrap", False, "rw")

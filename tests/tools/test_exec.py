@@ -25,7 +25,10 @@ from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager, ProcessSe
 from homarus.tools.tool import Tool, ToolContext
 
 BACKENDS = [
-    pytest.param(backend, marks=() if available(backend) else pytest.mark.skip(f"{backend} does not work here"))
+    pytest.param(
+        backend,
+        marks=() if available(backend) else pytest.mark.skip(f"{backend} does not work here (apt install bubblewrap)"),
+    )
     for backend in (Backend.OFF, Backend.BWRAP, Backend.LANDLOCK)
 ]
 

@@ -164,7 +164,7 @@ async def test_what_changes_while_a_question_is_open_is_not_run(
     assert not list(ws.rglob("made"))
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 async def test_nothing_in_a_sandbox_changes_what_was_approved_for_the_host(tmp_path: Path) -> None:
     """A script that changes to and fro would be read at the right moment; one that grows is read while it runs."""
     place = Place(tmp_path)

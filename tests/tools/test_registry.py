@@ -137,7 +137,7 @@ async def test_good_calls(tmp_path: Any, name: str, arguments: dict[str, Any], e
         ("gateway", {"action": "config.patch"}, "needs patch"),
         ("gateway", {"action": "shell"}, "must be one of"),
         ("image", {"image": "f"}, "no image"),
-        ("image", {"image": "../x.png"}, "No such file"),
+        ("image", {"image": "../x.png"}, "does not exist"),
         ("image", {"image": "http://127.0.0.1/x.png"}, "private network"),
         ("image", {"image": "http://localhost/x.png"}, "local network"),
     ],
