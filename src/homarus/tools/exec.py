@@ -24,6 +24,7 @@ LOG_LINES = 200
 GIVE_SECONDS = 10.0
 _CLOSED_GIT = late(r"\.git/.*(?:Read-only file system|Permission denied)")
 _ALONE = "(Only git itself writes into a repository: run git add, commit and the like alone, joined by && and without expansions.)"
+_NOT_NOW = "(This turn follows words that are not the owner's: it changes no repository.)"
 _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
 EXEC = ToolSpec(
@@ -213,7 +214,9 @@ def _note(context: ToolContext, item: Running) -> None:
 def _hint(item: Running) -> str:
     """Say how to commit, where a command has failed to write into a repository."""
     failed = item.exit is not None and not item.exit.ok and item.plan.spec.enforced
-    return _ALONE if failed and _CLOSED_GIT.search(item.output.text()) else ""
+    if not failed or not _CLOSED_GIT.search(item.output.text()):
+        return ""
+    return _NOT_NOW if item.plan.spec.locked else _ALONE
 
 
 def _is_wider(item: Running, context: ToolContext) -> bool:
