@@ -237,13 +237,8 @@ class ProcessManager:
 
     def _tell(self, item: Running) -> None:
         settings = self._settings
-        if (
-            not item.background
-            or item.quiet
-            or not settings.notify_on_exit
-            or self._notify is None
-            or item.exit is None
-        ):
+        wanted = item.background and not item.quiet and settings.notify_on_exit
+        if not wanted or self._notify is None or item.exit is None:
             return
         tail = single_line(item.pending.text()[-400:], 400)
         if item.exit.ok and not tail and not settings.notify_on_exit_empty_success:
