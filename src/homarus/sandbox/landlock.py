@@ -108,7 +108,6 @@ def can_mount() -> bool:
 
 
 def _works(test: str, *more: str) -> bool:
-    """Run a test as a command and say whether it ended well."""
     spec = SandboxSpec(Backend.LANDLOCK, "/", Access.NONE)
     order = words(spec, ["/bin/sh", "-c", test], cwd="/", env={"PATH": "/usr/bin:/bin"})
     try:

@@ -212,7 +212,6 @@ def _note(context: ToolContext, item: Running) -> None:
 
 
 def _hint(item: Running) -> str:
-    """Say how to commit, where a command has failed to write into a repository."""
     failed = item.exit is not None and not item.exit.ok and item.plan.spec.enforced
     if not failed or not _CLOSED_GIT.search(item.output.text()):
         return ""

@@ -40,7 +40,6 @@ class FsSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> FsSettings:
-        """A block that cannot be read must not open anything."""
         return cls(workspace_only=True)
 
 

@@ -114,14 +114,12 @@ class Running:
 
     @property
     def status(self) -> str:
-        """Return running, completed, failed or killed, as a person would put it."""
         if self.exit is None:
             return "running"
         return "killed" if self.stopped else "completed" if self.exit.ok else "failed"
 
     @property
     def ending(self) -> str:
-        """Return in one sentence how it ended; nothing for a plain success."""
         if self.stopped:
             return f"(Command ended: {self.stopped})"
         if self.exit is None or self.exit.ok:
@@ -261,7 +259,6 @@ class ProcessManager:
         return item
 
     def plan_of(self, agent_id: str, ident: str) -> Plan | None:
-        """Return what an agent's command runs, None where it has no such command."""
         item = self._all.get(ident)
         return item.plan if item is not None and item.agent_id == agent_id else None
 
