@@ -43,10 +43,16 @@ class AnyGrant:
     def take(self, call_id: str, digest: str) -> Claim:
         return Claim()
 
+    def drop(self, call_id: str) -> None:
+        return None
+
 
 class NoGrant:
     def take(self, call_id: str, digest: str) -> Claim:
         raise Denied("nobody approved this")
+
+    def drop(self, call_id: str) -> None:
+        return None
 
 
 class Bench:

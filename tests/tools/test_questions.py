@@ -379,3 +379,24 @@ async def test_what_was_approved_is_what_runs_however_it_is_named(tmp_path: Path
     assert (ws / "sub" / "x.sh").read_text() == files["x.sh"]
     # Afterwards everything goes on.
     assert "Replaced" in await place.call("write", path="sub/x.sh", content="true\n")
+
+
+@pytest.mark.parametrize("answer", ["allow-once", "deny"])
+async def test_nothing_is_held_after_a_call_that_did_not_run(tmp_path: Path, answer: str) -> None:
+    """The program is gone when the answer comes: the call fails, and others go on."""
+    place = Place(tmp_path)
+    ws = place.context.workspace
+    (ws / "inner").mkdir()
+
+    class Removes:
+        def reachable(self, request: Request) -> bool:
+            return True
+
+        async def announce(self, request: Request) -> None:
+            (ws / "inner").rmdir()
+            place.book.decide(request.id, answer, "test")  # type: ignore[arg-type]
+
+    place.gate._approver = Removes()
+    await place.call("exec", command="sleep 0", workdir="inner")
+    assert (await place.call("write", path="g", content="x")).startswith("Created")
+    assert [file.name for file in (tmp_path / "homarus" / "claims").iterdir()] == [".lock"]

@@ -72,6 +72,10 @@ class Grants(Protocol):
         """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
         ...
 
+    def drop(self, call_id: str) -> None:
+        """Forget the grant of a call that will not run, and let go of what it held."""
+        ...
+
 
 def exec_tools(
     manager: ProcessManager, grants: Grants, outer: Mapping[str, str], settings: ProcessSettings | None = None
@@ -98,7 +102,11 @@ class _Kit:
     async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.tools.command import make_plan
 
-        plan = make_plan(context, arguments, self._outer)
+        try:
+            plan = make_plan(context, arguments, self._outer)
+        except BaseException:
+            self._grants.drop(context.call_id)
+            raise
         held = self._grants.take(context.call_id, plan.digest) if plan.on_host else Claim()
         background = arguments.get("background", False) and context.background
         tty = arguments.get("pty", False)

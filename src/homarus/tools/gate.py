@@ -240,6 +240,10 @@ class Granted:
             self._open.pop(next(iter(self._open)))[1].release()
         self._open[call_id] = (digest, held)
 
+    def drop(self, call_id: str) -> None:
+        """Forget the grant of a call that will not run."""
+        self._open.pop(call_id, ("", Claim()))[1].release()
+
     def take(self, call_id: str, digest: str) -> Claim:
         """Use the grant up; raises when there is none or when what would run is not what was granted."""
         granted, held = self._open.pop(call_id, ("", Claim()))
