@@ -37,7 +37,43 @@ def test_a_missing_or_empty_variable_unsets_that_key_alone() -> None:
 
 def test_dotenv() -> None:
     text = "# c\nA=1\nexport B = two words # note\r\nC=\"q # not\\n\"\nD='$x'\nbad line\nA=3\nE=\nF=a#b\n"
-    assert parse_dotenv(text) == {"A": "3", "B": "two words", "C": "q # not\n", "D": "$x", "E": "", "F": "a#b"}
+    assert parse_dotenv(text) == {"A": "3", "B": "two words", "C": "q # not\n", "D": "$x", "E": "", "F": "a"}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('A=`it\'s "both"`', 'it\'s "both"'),
+        ("A=`two\nlines`", "two\nlines"),
+        ('A="x # y" # z', "x # y"),
+        ("A='x' # z", "x"),
+        ("A=x # z", "x"),
+        ("A='a\\nb'", "a\\nb"),
+        ('A="tab\\tstays"', "tab\\tstays"),
+        ("A: yaml", "yaml"),
+        ('A="open', '"open'),
+        ("A=''", ""),
+        ("  export A = x  ", "x"),
+    ],
+)
+def test_forms_of_dotenv(line: str, value: str) -> None:
+    assert parse_dotenv(f"# c\r\n{line}\r\nB=1\r\n") == {"A": value, "B": "1"}
+
+
+def test_dotenv_as_node_reads_it() -> None:
+    text = 'A=`it\'s "so"` # ticks\nB=x # note\nC=x#note\nD=\'#1\'#c\nE="#2" # c\nF: yaml\nG.h-i=1\nJ=`two\nlines`\nK=""\nL=#\n'
+    assert parse_dotenv(text) == {
+        "A": 'it\'s "so"',
+        "B": "x",
+        "C": "x",
+        "D": "#1",
+        "E": "#2",
+        "F": "yaml",
+        "G.h-i": "1",
+        "J": "two\nlines",
+        "K": "",
+        "L": "",
+    }
 
 
 def test_layers_only_fill_gaps() -> None:

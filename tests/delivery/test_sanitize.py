@@ -1,12 +1,16 @@
 """What must never reach a person, in every dress it was seen in."""
 
+import json
+from pathlib import Path
+
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.delivery.directives import Directives, extract
-from homarus.delivery.sanitize import is_silent, shape, without_heartbeat, without_reasoning
-from homarus.delivery.stream import StreamFilter
+from homarus.delivery.markup import Directives
+from homarus.delivery.sanitize import Visible, is_silent, shape
+
+VECTORS = json.loads((Path(__file__).parent / "visible.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -68,23 +72,22 @@ def test_only_the_final_part_is_visible_when_the_model_was_told_so() -> None:
 def test_a_short_rest_beside_the_heartbeat_token_is_an_acknowledgement() -> None:
     assert shape("HEARTBEAT_OK all quiet", heartbeat=True).silent
     assert shape("x" * 301 + " HEARTBEAT_OK", heartbeat=True).text == "x" * 301
-    assert without_heartbeat("in the HEARTBEAT_OK middle") == ("in the HEARTBEAT_OK middle", False)
+    assert shape("in the HEARTBEAT_OK middle", heartbeat=True) == Visible("in the HEARTBEAT_OK middle")
 
 
 @pytest.mark.parametrize(
-    ("text", "clean", "found"),
+    ("text", "found"),
     [
-        ("[[reply_to_current]] Hi", "Hi", Directives(reply_to_current=True)),
-        ("Hi [[ reply_to : 42 ]]", "Hi", Directives(reply_to="42")),
-        ("[[audio_as_voice]]\nHi", "Hi", Directives(as_voice=True)),
-        ("Look\nMEDIA: /tmp/a.png\nend", "Look\nend", Directives(media=("/tmp/a.png",))),
-        ("MEDIA:`b.jpg`", "", Directives(media=("b.jpg",))),
-        ("```\nMEDIA: x\n[[reply_to_current]]\n```", "```\nMEDIA: x\n[[reply_to_current]]\n```", Directives()),
-        ("a [[link]] stays", "a [[link]] stays", Directives()),
+        ("[[reply_to_current]] Hi", Directives(reply_to_current=True)),
+        ("Hi [[ reply_to : 42 ]]", Directives(reply_to="42")),
+        ("[[audio_as_voice]]\nHi", Directives(as_voice=True)),
+        ("Hi\nMEDIA: /tmp/a.png", Directives(media=("/tmp/a.png",))),
+        ("Hi\nMEDIA:`b.jpg`\nMEDIA: c.mp3", Directives(media=("b.jpg", "c.mp3"))),
+        ("Hi", Directives()),
     ],
 )
-def test_directives_become_facts(text: str, clean: str, found: Directives) -> None:
-    assert extract(text) == (clean, found)
+def test_directives_become_facts(text: str, found: Directives) -> None:
+    assert shape(text) == Visible("Hi", found)
 
 
 def test_media_goes_out_with_a_silent_text() -> None:
@@ -95,46 +98,13 @@ def test_media_goes_out_with_a_silent_text() -> None:
 
 @given(st.text())
 def test_text_without_our_words_comes_back_as_it_was(text: str) -> None:
-    if not any(mark in text.upper() for mark in ("<", "[[", "MEDIA:", "NO_REPLY", "HEARTBEAT_OK")):
+    if not any(
+        mark in text.upper() for mark in ("<", "[", "\u25c1", "MEDIA:", "NO_REPLY", "HEARTBEAT_OK", "\U0001f6e0")
+    ):
         assert shape(text).text == text.strip()
-        assert without_reasoning(text) == text
         assert not is_silent(text)
 
 
-PIECES = st.sampled_from(
-    ["NO_REPLY", "NO", "_RE", "PLY", "HEARTBEAT_OK", "<think>", "</think>", "hm", " ", "\n", ".", "**", "Done", "[[", "]]",
-     "reply_to_current", "MEDIA: a.png", "`", "```\n", "NOTE: x", "<final>", "</final>", "é", "<", '{"action":"NO_REPLY"}']
-)  # fmt: skip
-
-
-@given(st.lists(PIECES, max_size=12))
-@example(["NO", "_RE", "PLY"])
-@example([".", "NO_REPLY"])
-def test_a_stream_shows_what_the_whole_shows(pieces: list[str]) -> None:
-    whole = "".join(pieces)
-    stream = StreamFilter()
-    shown = "".join(stream.feed(char) for char in whole)
-    rest, reply = stream.finish()
-    assert reply == shape(whole)
-    visible = shown + rest
-    if not any(mark in whole for mark in ("`", "final>", "MEDIA")):
-        assert visible == reply.text
-    # Code marks and stray tags can change what earlier text meant; even then no token is shown that the whole hides.
-    assert all(token in reply.text.upper() or token not in visible.upper() for token in ("NO_REPLY", "HEARTBEAT_OK"))
-
-
-@pytest.mark.parametrize(
-    "text", ["NO_REPLY", "**NO_REPLY**", "<think>long\nplan</think>NO_REPLY", '{"action":"NO_REPLY"}', "HEARTBEAT_OK"]
-)
-def test_not_a_letter_of_a_silent_message_is_streamed(text: str) -> None:
-    for size in (1, 2, 3, 7):
-        stream = StreamFilter()
-        shown = "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size))
-        assert shown + stream.finish()[0] == ""
-
-
-def test_ordinary_text_is_streamed_early_and_whole() -> None:
-    stream = StreamFilter()
-    shown = [stream.feed(piece) for piece in ("Note", ": the plan is", " good", ", and so on")]
-    assert "".join(shown).startswith("Note: the plan is")
-    assert "".join(shown) + stream.finish()[0] == "Note: the plan is good, and so on"
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['kind']}: {vector['text'][:40]!r}")
+def test_what_a_model_wrote_for_the_program_is_hidden_and_what_only_names_it_is_shown(vector: dict[str, str]) -> None:
+    assert shape(vector["text"]).text == vector["shown"]

@@ -253,3 +253,16 @@ async def test_what_other_schools_call_the_arguments(tmp_path: Path, names: tupl
     await say(TOOLS, "edit", ctx, file_path="f", **{names[0]: "a", names[1]: "b"})
     await say(TOOLS, "edit", ctx, filename="f", edits=[{names[0]: "b", names[1]: "c"}])
     assert (ctx.workspace / "f").read_text() == "c\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        ("one\ntwo\n", "one  ", "ONE  ", "ONE\ntwo\n"),
+        ("one\ntwo\n", "one\ntwo\t", "one\nTWO", "one\nTWO\n"),
+        ("one  \ntwo\n", "one\ntwo", "1\n2", "1\n2\n"),
+        ("one  two\n", "one  ", "1 ", "1 two\n"),
+    ],
+)
+def test_blanks_at_the_end_of_a_passage_need_not_be_in_the_file(before: str, old: str, new: str, after: str) -> None:
+    assert apply(before, [Edit(old, new)], "f") == after

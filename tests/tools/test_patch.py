@@ -222,3 +222,46 @@ def test_a_file_of_equal_lines_takes_no_longer_than_another() -> None:
 def test_what_models_wrap_a_patch_in(wrap: str) -> None:
     (operation,) = parse(wrap.format(patch("*** Add File: a\n+```\n+EOF")))
     assert operation.content == "```\nEOF\n"
+
+
+LENIENT = {
+    "an empty line before the end": ("a\nb\n", "*** Update File: f\n@@\n-a\n+A\n\n", "A\nb\n"),
+    "two empty lines before the end": ("a\nb\n", "*** Update File: f\n@@\n-b\n+B\n\n\n", "a\nB\n"),
+    "an empty line between hunks": ("a\nb\nc\n", "*** Update File: f\n@@\n-a\n+A\n\n@@\n-c\n+C", "A\nb\nC\n"),
+    "an empty line that is context": ("a\n\nc\na\nd\n", "*** Update File: f\n@@\n-a\n+A\n\n@@\n-c\n+C", "A\n\nC\na\nd\n"),
+    "an empty line after the head": ("a\n", "*** Update File: f\n\n@@\n-a\n+A", "A\n"),
+    "empty lines after the end of the file": ("a\nb\n", "*** Update File: f\n@@\n-b\n+B\n*** End of File\n\n\n", "a\nB\n"),
+    "empty lines between the end of the file and a hunk": ("a\nb\n", "*** Update File: f\n@@\n-a\n+A\n\n@@\n-b\n+B\n*** End of File\n", "A\nB\n"),
+    "an indented head": ("a\n", "  *** Update File: f\n@@\n-a\n+A", "A\n"),
+    "a head with blanks behind it": ("a\n", "*** Update File: f  \n@@\n-a\n+A", "A\n"),
+    "an addition before another hunk": ("a\nb\n", "*** Update File: f\n@@\n+end\n@@\n-a\n+A", "A\nb\nend\n"),
+    "two additions and a hunk": ("a\nb\n", "*** Update File: f\n@@\n+one\n@@\n-b\n+B\n@@\n+two", "a\nB\none\ntwo\n"),
+    "lines that end in a carriage return": ("a\rb\rc\r", "*** Update File: f\n@@\n a\n-b\n+B\n+B2", "a\rB\rB2\rc\r"),
+    "the same without one at the end": ("a\rb", "*** Update File: f\n@@\n-b\n+B", "a\rB"),
+    "a hunk without marks": ("a\nb\n", "*** Update File: f\n-a\n+A", "A\nb\n"),
+    "only deletions": ("a\nb\nc\n", "*** Update File: f\n@@\n a\n-b\n c", "a\nc\n"),
+    "mixed line endings": ("a\r\nb\nc\r\n", "*** Update File: f\n@@\n-b\n+B", "a\r\nB\r\nc\r\n"),
+    "blanks at the ends of lines": ("a  \nb\n", "*** Update File: f\n@@\n-a\n+A", "A\nb\n"),
+    "curly quotes": ("say \u201chi\u201d\n", '*** Update File: f\n@@\n-say "hi"\n+say "ho"', 'say "ho"\n'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "body", "after"), LENIENT.values(), ids=LENIENT)
+def test_patches_that_are_not_quite_in_form_are_understood(before: str, body: str, after: str) -> None:
+    (operation,) = parse(f"*** Begin Patch\n{body}\n*** End Patch\n")
+    assert patched(before, operation) == after
+
+
+def test_empty_lines_between_sections_are_no_part_of_them() -> None:
+    operations = parse(
+        "*** Begin Patch\n\n*** Add File: new\n+one\n\n  *** Delete File: old\n\n\n*** Update File: f\n@@\n-a\n+A\n\n*** Add File: x\n+y\n\n*** End Patch"
+    )
+    assert [(each.kind, each.path, each.content) for each in operations] == [
+        *[("add", "new", "one\n"), ("delete", "old", ""), ("update", "f", ""), ("add", "x", "y\n")]
+    ]
+
+
+@pytest.mark.parametrize("body", ["*** Update File: f\n@@\n\n", "*** Update File: f\n\n", "*** Add File: f\none", "\n"])
+def test_what_says_nothing_is_still_refused(body: str) -> None:
+    with pytest.raises(ToolError):
+        parse(f"*** Begin Patch\n{body}\n*** End Patch")

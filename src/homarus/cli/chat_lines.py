@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TextIO
 
+from homarus.cli.output import problem_line
 from homarus.cli.reply_stream import TextStream
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
-from homarus.core.text import single_line
 
 if TYPE_CHECKING:
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
 LEAVING = frozenset({"/exit", "/quit", "/bye"})
 
@@ -26,14 +26,14 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
             return int(failed)
         if not line.strip():
             continue
-        row = agent.runtime.store(agent.session.agent_id).find(agent.session)
-        shown = TextStream(out, row.entry.response_usage, row.entry.verbose_level) if row else TextStream(out)
         try:
+            row = await agent.client.row(agent.session)
+            shown = TextStream(out, row.response_usage, row.verbose_level)
             async for event in agent.run(line.rstrip("\n"), children="all"):
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":
                     failed = True
-                    print(f"homarus: {single_line(event.error or event.status, 2000)}", file=err)
+                    print(problem_line(event.error or event.status), file=err)
         except HomarusError as problem:
             failed = True
-            print(f"homarus: {problem}", file=err)
+            print(problem_line(str(problem)), file=err)

@@ -52,6 +52,6 @@ def _failure(problem: Exception) -> int:
 
 def say(line: str) -> None:
     """Print one line to standard error, whatever it holds."""
-    from homarus.core.text import single_line
+    from homarus.cli.output import problem_line
 
-    print(f"homarus: {single_line(line, 2000)}", file=sys.stderr)
+    print(problem_line(line), file=sys.stderr)

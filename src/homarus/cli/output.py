@@ -1,4 +1,8 @@
-"""How commands print: tables, JSON and colours, with colours only on a terminal that wants them."""
+"""How commands print: tables, JSON and colours, with colours only on a terminal that wants them.
+
+Nothing reaches a terminal by another way, because what commands print was often written by others: a transcript, a note, a
+model. Of all control characters only line breaks, tabs and our own colours pass; in JSON they are escaped.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from homarus.core.patterns import late
+from homarus.core.text import escaped_json, printable, single_line
 
 _STYLE = late(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _CODES = {
@@ -21,6 +26,7 @@ _CODES = {
     "magenta": "35",
     "cyan": "36",
 }
+_OURS = late(rf"(\x1b\[(?:0|(?:{'|'.join(_CODES.values())})(?:;(?:{'|'.join(_CODES.values())}))*)m)")
 
 
 class Output:
@@ -52,14 +58,15 @@ class Output:
     def _encoded(self, value: Any, indent: int | None = None) -> str:
         ascii_only = not self._whole
         try:
-            return json.dumps(value, ensure_ascii=ascii_only, indent=indent, default=str, allow_nan=False)
+            text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, default=str, allow_nan=False)
         except ValueError:
             # JSON5 has infinities; JSON has not, and programs that read this would stop at them.
-            return json.dumps(_finite(value), ensure_ascii=ascii_only, indent=indent, default=str)
+            text = json.dumps(_finite(value), ensure_ascii=ascii_only, indent=indent, default=str)
+        return escaped_json(text)
 
-    def _put(self, text: str) -> None:
+    def _put(self, text: str, end: str = "\n") -> None:
         try:
-            print(text, file=self.out)
+            print(text, file=self.out, end=end)
         except BrokenPipeError:
             raise
         except OSError as problem:
@@ -79,12 +86,26 @@ class Output:
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
 
     def line(self, text: str = "") -> None:
-        """Print one line."""
-        self._put(text)
+        """Print one line. Control characters of whoever wrote it are left out."""
+        self._put(self._harmless(text))
+
+    def pieces(self, parts: Iterable[str], *, as_json: bool = False) -> None:
+        """Print a long text as its pieces come."""
+        for part in parts:
+            self._put(escaped_json(part) if as_json else self._harmless(part), end="")
+
+    def _harmless(self, text: str) -> str:
+        if "\x1b" not in text or not self.color:
+            return printable(text)
+        return "".join(part if _OURS.fullmatch(part) else printable(part) for part in _OURS.split(text))
 
     def warn(self, text: str) -> None:
         """Print one line of warning to standard error."""
-        print(f"warning: {text}", file=self.err)
+        print(f"warning: {printable(text)}", file=self.err)
+
+    def problem(self, text: str) -> None:
+        """Say on standard error what went wrong."""
+        print(problem_line(text), file=self.err)
 
     def json(self, value: Any) -> None:
         """Print a value as JSON that both programs and people can read."""
@@ -103,6 +124,13 @@ class Output:
         self.line(self.style(_row(headers, widths, numeric), "bold"))
         for row in cells:
             self.line(_row(row, widths, numeric))
+
+
+def problem_line(text: str) -> str:
+    """Return what went wrong as one line for a person. Servers repeat keys in what they say, so it is redacted."""
+    from homarus.core.redact import redacted
+
+    return f"homarus: {single_line(redacted(text), 2000)}"
 
 
 def width(text: str) -> int:

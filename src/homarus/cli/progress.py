@@ -6,6 +6,8 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+from homarus.core.text import single_line
+
 WIDTH = 30
 PAUSE = 0.1  # seconds before the first drawing and between two, so that quick work shows no bar at all
 
@@ -28,7 +30,7 @@ class Bar:
         self._last = now
         filled = WIDTH * done // max(1, total)
         bar = "#" * filled + "-" * (WIDTH - filled)
-        self._stream.write(f"\r\x1b[K{self._label} [{bar}] {done:,}/{total:,} {what[:60]}")
+        self._stream.write(f"\r\x1b[K{self._label} [{bar}] {done:,}/{total:,} {single_line(what, 60)}")
         self._stream.flush()
         self._drawn = True
 

@@ -184,7 +184,7 @@ def export(app: App, session: str, agent: str, form: str | None, target: Path | 
         pieces = render(source.header, load_branch(source), chosen, title=session, zone=zone)  # type: ignore[arg-type]  # checked above
         content = (piece.encode("utf-8", "replace") for piece in pieces)
         if target is None:
-            app.out.out.writelines(pieces)
+            app.out.pieces(pieces, as_json=chosen == "json")
         elif force:
             write_atomic(target, content)
         elif not create_new(target, content):

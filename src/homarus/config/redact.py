@@ -1,5 +1,7 @@
 """What may be shown of a configuration: secrets become a marker, and the marker written back keeps the old value. Pure.
 
+What a key's name says about its value is decided here; secrets in free text are found by `core.redact`.
+
 When in doubt it hides: a hidden name costs a look into the file, a shown key costs the key.
 """
 
@@ -10,6 +12,7 @@ from typing import Any
 
 from homarus.core.errors import ConfigError
 from homarus.core.patterns import late
+from homarus.core.redact import redacted
 
 MARKER = "__OPENCLAW_REDACTED__"
 
@@ -27,17 +30,10 @@ _PLAIN_KEY = late(
 )
 # Objects whose every text may be one: request headers and variables.
 _SECRET_TABLE = late(r"^(?:headers|env|vars|environment)$", re.IGNORECASE)
-_SECRET_VALUE = late(
-    r"^(?:(?:sk|pk|rk|hf|gh[pousr]|github_pat|glpat|npm|tvly|gsk|nvapi|r8|xapp|xox[a-z])[-_](?=\S*\d)[-\w.]{12,}"
-    r"|(?:AKIA|ASIA|AIza|ya29\.)[-\w]{12,}|eyJ[-\w]{8,}\.[-\w.]{8,}|\d{6,}:[-\w]{30,}|bearer\s+\S{8,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----",
-    re.IGNORECASE,
-)
-_URL_PASSWORD = late(r"(\w[\w+.-]*://[^\s/@:]*:)[^\s/@]+(@)")
-_URL_QUERY = late(r"([?&](?:[\w-]*(?:token|key|secret|password|sig(?:nature)?))=)[^&#\s]+", re.IGNORECASE)
 # Arguments of programs: `--token VALUE` in two items of a list, and `--token=VALUE` in one.
 _FLAG = late(r"--?([\w-]+)")
 _FLAG_VALUE = late(r"(--?([\w-]+)=)\S.*", re.DOTALL)
+_BEARER = late(r"bearer\s+\S{8,}", re.IGNORECASE)
 _REFERENCE = late(r"\$(?:\{[A-Z_][A-Z0-9_]*\}|[A-Z][A-Z0-9_]{0,127})")
 
 
@@ -80,12 +76,10 @@ def _announces(flag: Any, value: Any) -> bool:
 
 def redact_text(text: str) -> str:
     """Return free text without what looks like a secret wherever it stands."""
-    if _SECRET_VALUE.search(text):
-        return MARKER
     flag = _FLAG_VALUE.fullmatch(text)
     if flag is not None and is_secret_key(flag[2]) and not is_reference(text[len(flag[1]) :]):
         return f"{flag[1]}{MARKER}"
-    return _URL_QUERY.sub(rf"\g<1>{MARKER}", _URL_PASSWORD.sub(rf"\g<1>{MARKER}\g<2>", text))
+    return MARKER if _BEARER.fullmatch(text) else redacted(text, MARKER)
 
 
 def restore(value: Any, old: Any, where: str) -> Any:

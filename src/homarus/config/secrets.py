@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import signal
+import stat
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from homarus.config.convert import reason
 from homarus.config.keypath import lookup
 from homarus.config.paths import Paths, expand
+from homarus.config.settings import SecretProvider
 from homarus.core.errors import ConfigError, StorageError
 from homarus.core.patterns import late
 from homarus.storage.boundary import Root
@@ -24,13 +31,12 @@ _VARIABLE = late(r"[A-Z][A-Z0-9_]{0,127}")
 _SHORTHAND = late(r"\$(?:\{([A-Z_][A-Z0-9_]{0,127})\}|([A-Z][A-Z0-9_]{0,127}))")
 _EXEC_ID = late(r"[A-Za-z0-9][A-Za-z0-9._:/#-]{0,255}")
 _DEFAULT_FILE = "secrets.json"
-MAX_BYTES = 1024 * 1024
 
 
 class SecretRef(msgspec.Struct, frozen=True):
     """Where a secret lies. `provider` names an entry of `secrets.providers`."""
 
-    source: str
+    source: Literal["env", "file", "exec"]
     id: str
     provider: str = ""
 
@@ -79,11 +85,9 @@ def resolve_secret(
         return _from_env(ref, provider, env)
     if ref.source == "file":
         return _from_file(ref, provider, paths)
-    from homarus.config.secret_exec import from_program
-
     if not _EXEC_ID.fullmatch(ref.id) or any(part in (".", "..") for part in ref.id.split("/")):
         raise ConfigError(f"secret {ref}: the id is not allowed", cure="use letters, digits and . _ : / # -")
-    return from_program(ref.provider or _alias(ref, settings or {}), ref.id, provider, env)
+    return _from_program(_alias(ref, settings or {}), ref.id, provider, env)
 
 
 def _alias(ref: SecretRef, settings: Mapping[str, Any]) -> str:
@@ -91,22 +95,27 @@ def _alias(ref: SecretRef, settings: Mapping[str, Any]) -> str:
     return ref.provider or (named if isinstance(named, str) else "default")
 
 
-def _provider(ref: SecretRef, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def _provider(ref: SecretRef, settings: Mapping[str, Any]) -> SecretProvider:
+    """Return the entry that a reference means; one that does not fit its class is refused, not used in part."""
     alias = _alias(ref, settings)
     found = lookup(dict(settings), ("providers", alias))
     if isinstance(found, Mapping) and found.get("source") == ref.source:
-        return found
+        try:
+            return msgspec.convert(found, SecretProvider)
+        except msgspec.ValidationError as problem:
+            key = str(problem).partition(" - at `$.")[2].rstrip("`") or "source"
+            why, cure = reason(problem, SecretProvider), f"correct secrets.providers.{alias}"
+            raise ConfigError(f"secret {ref}: {key} of its provider {why}", cure=cure) from None
     if ref.source == "exec" or (ref.provider not in ("", "default") and ref.provider == alias):
         raise ConfigError(
             f"secret {ref}: no provider '{alias}' of source '{ref.source}' is configured",
             cure=f"add secrets.providers.{alias} with source '{ref.source}'",
         )
-    return {}
+    return SecretProvider(ref.source)
 
 
-def _from_env(ref: SecretRef, provider: Mapping[str, Any], env: Mapping[str, str]) -> str:
-    allowed = provider.get("allowlist")
-    if isinstance(allowed, list) and ref.id not in allowed:
+def _from_env(ref: SecretRef, provider: SecretProvider, env: Mapping[str, str]) -> str:
+    if provider.allowlist is not None and ref.id not in provider.allowlist:
         raise ConfigError(f"secret {ref}: the provider's allowlist does not name it", cure="add it to the allowlist")
     found = env.get(ref.id, "") if re.fullmatch(r"[A-Z_][A-Z0-9_]*", ref.id) else ""
     if not found:
@@ -117,11 +126,10 @@ def _from_env(ref: SecretRef, provider: Mapping[str, Any], env: Mapping[str, str
     return found
 
 
-def _from_file(ref: SecretRef, provider: Mapping[str, Any], paths: Paths) -> str:
-    named = provider.get("path")
-    path = expand(named, paths.home) if isinstance(named, str) and named else paths.state_dir / _DEFAULT_FILE
-    data = read_private(path, allow_shared=provider.get("allowInsecurePath") is True, max_bytes=_limit(provider))
-    if provider.get("mode") == "singleValue":
+def _from_file(ref: SecretRef, provider: SecretProvider, paths: Paths) -> str:
+    path = expand(provider.path, paths.home) if provider.path else paths.state_dir / _DEFAULT_FILE
+    data = _read_private(path, allow_shared=provider.allow_insecure_path, max_bytes=provider.max_bytes)
+    if provider.mode == "singleValue":
         if ref.id != "value":
             raise ConfigError(f"secret {ref}: {path} holds one value", cure='use the id "value"')
         text = data.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
@@ -152,7 +160,7 @@ def _pointer(data: bytes, ref: SecretRef, path: Path) -> str:
     return here
 
 
-def read_private(path: Path, *, allow_shared: bool = False, max_bytes: int = MAX_BYTES) -> bytes:
+def _read_private(path: Path, *, allow_shared: bool, max_bytes: int) -> bytes:
     """Read a file that only its owner may read; refuse one that others could have read or replaced."""
     try:
         with Root(path.parent) as root:
@@ -174,6 +182,121 @@ def read_private(path: Path, *, allow_shared: bool = False, max_bytes: int = MAX
     return data
 
 
-def _limit(provider: Mapping[str, Any]) -> int:
-    asked = provider.get("maxBytes")
-    return asked if isinstance(asked, int) and 0 < asked <= 64 * MAX_BYTES else MAX_BYTES
+def _from_program(alias: str, name: str, provider: SecretProvider, env: Mapping[str, str]) -> str:
+    what = f"secret exec:{alias}:{name}"
+    command = _command(what, alias, provider)
+    request = msgspec.json.encode({"protocolVersion": 1, "provider": alias, "ids": [name]})
+    passed = {variable: env[variable] for variable in provider.pass_env if variable in env}
+    output = _run(what, command, request, passed | provider.env, provider)
+    return _answer(what, name, output, json_only=provider.json_only)
+
+
+def _command(what: str, alias: str, provider: SecretProvider) -> list[str]:
+    named = provider.command
+    if not Path(named).is_absolute():
+        raise ConfigError(
+            f"{what}: the command must be an absolute path", cure=f"set secrets.providers.{alias}.command"
+        )
+    path = os.path.realpath(named) if provider.allow_symlink_command else named
+    try:
+        facts = os.lstat(path)
+    except OSError as problem:
+        raise ConfigError(f"{what}: cannot find {named}: {problem.strerror}", cure="check the command's path") from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise ConfigError(f"{what}: {named} is no regular file", cure="name the program itself, not a link to it")
+    if not provider.allow_insecure_path and facts.st_mode & 0o022:
+        raise ConfigError(f"{what}: others may change {named}", cure=f"chmod go-w {named}")
+    if provider.trusted_dirs is not None and not any(map(Path(path).is_relative_to, provider.trusted_dirs)):
+        raise ConfigError(f"{what}: {named} lies outside trustedDirs", cure="add its folder, or move it")
+    return [path, *provider.args]
+
+
+def _run(what: str, command: list[str], request: bytes, env: dict[str, str], provider: SecretProvider) -> bytes:
+    timeout = provider.timeout_ms / 1000
+    silence = (provider.no_output_timeout_ms or provider.timeout_ms) / 1000
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as problem:
+        raise ConfigError(
+            f"{what}: cannot run {command[0]}: {problem.strerror}", cure="check that it is executable"
+        ) from None
+    try:
+        output = _collect(child, request, timeout, silence, provider.max_output_bytes)
+    finally:
+        _end(child)
+    if output is None:
+        raise ConfigError(
+            f"{what}: {command[0]} took too long or said too much", cure="raise timeoutMs or maxOutputBytes"
+        )
+    if child.returncode != 0:
+        raise ConfigError(f"{what}: {command[0]} ended with code {child.returncode}", cure="run it by hand to see why")
+    return output
+
+
+def _collect(
+    child: subprocess.Popen[bytes], request: bytes, timeout: float, silence: float, limit: int
+) -> bytes | None:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        child.stdin.write(request)
+        child.stdin.close()
+    except BrokenPipeError:
+        pass  # the program does not care for the request
+    deadline = time.monotonic() + timeout
+    output = b""
+    while len(output) <= limit:
+        left = min(deadline - time.monotonic(), silence)
+        if left <= 0 or not select.select([child.stdout], [], [], left)[0]:
+            return None
+        block = os.read(child.stdout.fileno(), 65536)
+        if not block:
+            try:
+                child.wait(max(0.05, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return None
+            return output
+        output += block
+    return None
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    child.wait()
+    for stream in (child.stdin, child.stdout):
+        if stream is not None:
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+
+
+def _answer(what: str, name: str, output: bytes, *, json_only: bool) -> str:
+    try:
+        found = msgspec.json.decode(output)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if json_only:
+            raise ConfigError(
+                f"{what}: the program did not answer JSON", cure="set jsonOnly: false for plain text"
+            ) from None
+        found = output.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+    if isinstance(found, dict) and isinstance(found.get("values"), dict):
+        found = found["values"].get(name)
+    elif json_only:
+        found = None
+    elif not isinstance(found, str):
+        found = output.decode("utf-8", "replace").strip()
+    if not isinstance(found, str) or not found:
+        raise ConfigError(f"{what}: the program has no such secret", cure="check the id")
+    return found

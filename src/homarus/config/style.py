@@ -31,7 +31,6 @@ class Style(msgspec.Struct, frozen=True):
 
 
 def detect(text: str, root: Node) -> Style:
-    """Read the handwriting off a file."""
     members = list(_members(root))
     named = [member for member in members if isinstance(member.key, str)]
     first = [text[member.key_start] for member in named]
@@ -49,7 +48,6 @@ def detect(text: str, root: Node) -> Style:
 
 
 def render_key(name: str, style: Style) -> str:
-    """Write a key."""
     return name if style.bare_keys and _BARE.fullmatch(name) else render_text(name, style.quote)
 
 
@@ -94,14 +92,12 @@ def render(value: Any, style: Style, margin: str = "", *, lines: bool = True) ->
 
 
 def margin_of(text: str, offset: int) -> str:
-    """Return the white space at the start of the line that holds an offset."""
     start = line_start(text, offset)
     match = re.compile(r"[ \t]*").match(text, start)
     return match.group() if match else ""
 
 
 def line_start(text: str, offset: int) -> int:
-    """Return where the line begins that holds an offset."""
     return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
 
 
@@ -120,17 +116,17 @@ def _indent(text: str, root: Node) -> str:
     for member in _members(root):
         for inner in member.node.members:
             outer, own = margin_of(text, member.key_start), margin_of(text, inner.key_start)
-            if own != outer and own.startswith(outer) and _starts_line(text, inner.key_start):
+            if own != outer and own.startswith(outer) and starts_line(text, inner.key_start):
                 return own[len(outer) :]
     for member in root.members:
         own = margin_of(text, member.key_start)
-        if own and _starts_line(text, member.key_start):
+        if own and starts_line(text, member.key_start):
             return own
     return "  "
 
 
-def _starts_line(text: str, offset: int) -> bool:
-    return not text[line_start(text, offset) : offset].strip()
+def starts_line(text: str, offset: int) -> bool:
+    return not text[line_start(text, offset) : offset].strip(" \t\ufeff")
 
 
 def _colon(text: str, named: list[Member]) -> str:

@@ -8,8 +8,11 @@ from zlib import crc32
 
 from homarus.core.patterns import late
 
-# C0 and C1 controls except tab and newline, the line and paragraph separators, and invisible direction marks.
-_CONTROLS = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+# C0 and C1 controls except tab and newline, the line and paragraph separators, marks that turn the direction of writing,
+# and the invisible letters of the tag block.
+_HIDDEN = "\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f"
+_CONTROLS = late(f"[\x00-\x08\x0b-\x1f{_HIDDEN}]")
+_UNESCAPED = late(f"[{_HIDDEN}]")
 _ASCII_CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 _SPACES = late(r"\s+")
 _CJK = late("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
@@ -53,6 +56,18 @@ def printable(text: str) -> str:
     elif text.replace("\n", "").replace("\t", "").isprintable():  # no control is, whatever else is not
         return text
     return _CONTROLS.sub("", text)
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON in which also those controls are escaped that JSON allows as they are: a terminal would obey them."""
+    return text if text.isascii() and "\x7f" not in text else _UNESCAPED.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD800 + ((code - 0x10000) >> 10):04x}\\u{0xDC00 + ((code - 0x10000) & 0x3FF):04x}"
 
 
 def escape_xml(text: str) -> str:
@@ -133,3 +148,12 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+# English words that say how a sentence is built, and nothing of what it is about. Users add their own.
+_STOP_WORDS = """
+a about again an and any are as at be been but by can could did do does for from had has have here how i if in is it
+its may me might my no not now of on or our shall should so some that the there these this those to us was we were
+what when where which who whom whose why will with would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())

@@ -1,7 +1,7 @@
 """The one sanitiser: what a model says to the program never reaches a person, on any path.
 
-It removes the silent token, the heartbeat token, reasoning tags and directives. All of it is pure; the streaming form
-of the same rules is `stream`.
+`markup` takes out what the text holds for the program; this module takes out the silent token and the heartbeat token.
+All of it is pure. `stream` applies the same rules to text that is still arriving.
 """
 
 from __future__ import annotations
@@ -12,29 +12,31 @@ import re
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.delivery.directives import Directives, extract
+from homarus.delivery.markup import Directives, scan
 
 SILENT = "NO_REPLY"
 HEARTBEAT = "HEARTBEAT_OK"
 ACK_CHARS = 300
 
 EDGE = r"[\s*_`~\"'.,;:!?()\[\]{}<>|#-]*"
-_HTML = r"(?:</?[A-Za-z][^>]{0,40}>|&nbsp;)*"
+HTML = r"</?(?:b|i|em|strong|code|span|div|p|br)(?: ?/)?>|&nbsp;"
+BEFORE, AFTER = rf"(?:[*_`~\"'(\[{{]|{HTML})*", rf"(?:[\s*_`~\"'.,;:!?)\]}}-]|{HTML})*"
+_SILENT = late(rf"(?ai:{SILENT})")
+_HEARTBEAT = late(rf"(?ai:{HEARTBEAT})")
+_TOKEN = late(rf"(?ai:{SILENT}|{HEARTBEAT})")
 _SILENT_ONLY = late(rf"(?i){EDGE}(?:{SILENT}{EDGE})+")
-_SILENT_TAIL = late(rf"(?i)(?<![A-Za-z0-9])[\s*_`~\"'(\[{{]*(?<![A-Za-z0-9_]){SILENT}[\s*_`~\"'.,;:!?)\]}}-]*$")
-_HEARTBEAT_HEAD = late(rf"(?i)^[\s*_`~\"'(\[]*{_HTML}[\s*_`~\"'(\[]*{HEARTBEAT}\b[*_`~\"')\]]*{_HTML}[.!,;:]*")
-_HEARTBEAT_TAIL = late(rf"(?i)[*_`~\"'(\[]*{_HTML}[*_`~\"'(\[]*\b{HEARTBEAT}[*_`~\"')\].!]*{_HTML}[\s*_`~.!]*$")
-_THINK_OPEN = late(r"<[ \t]*(think|thinking|thought)[ \t]*>", re.IGNORECASE)
-_THINK_BLOCK = late(
-    r"<[ \t]*(think|thinking|thought)[ \t]*>.*?<[ \t]*/[ \t]*\1[ \t]*>[ \t]*\n?", re.IGNORECASE | re.DOTALL
-)
-_STRAY_CLOSE = late(r"<\s*/\s*(?:think|thinking|thought)\s*>", re.IGNORECASE)
+# A token that the answer follows without a blank is a slip; one that a blank follows is what the sentence is about.
+_SILENT_HEAD = late(rf"(?i)^\s*{SILENT}(?=[^\W_])")
+# Some models name their reasoning in words; a paragraph of it that ends with the token is silence.
+_SILENT_THOUGHT = late(rf"(?is)\s*think[ \t]*\n(?:(?!\n\s*\n).)*{SILENT}{EDGE}")
+_HEARTBEAT_HEAD = late(rf"(?i)^\s*{BEFORE}{HEARTBEAT}\b(?:[*_`~\"')\]]|{HTML})*[.!,;:]*")
+_DRESS = late(rf"{BEFORE}\Z")
+_DRESSED = late(AFTER)
 _FINAL = late(r"<\s*final\s*>(.*?)(?:<\s*/\s*final\s*>|$)", re.IGNORECASE | re.DOTALL)
-_FINAL_TAG = late(r"<\s*/?\s*final\s*>", re.IGNORECASE)
-_CODE = late(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
+_MARKS = ("<", "[", "◁", "MEDIA:", "to=functions.", "🛠")
 
 
-class Reply(Struct, frozen=True):
+class Visible(Struct, frozen=True):
     """What is left for a person. Empty text with media still goes out; empty text alone is silence."""
 
     text: str
@@ -43,33 +45,38 @@ class Reply(Struct, frozen=True):
 
     @property
     def silent(self) -> bool:
-        """Say whether there is nothing to deliver."""
         return not self.text and not self.directives.media
 
 
-def shape(text: str, *, final_tags: bool = False, heartbeat: bool = False) -> Reply:
+def shape(text: str, *, final_tags: bool = False, heartbeat: bool = False) -> Visible:
     """Return what may be shown of a model's text.
 
     `final_tags`: the model was told to answer inside `<final>`, and only that is visible. `heartbeat`: the turn was a
     heartbeat, so a short rest beside its token is an acknowledgement and not a message.
     """
-    visible = without_reasoning(text, final_tags=final_tags)
-    if is_silent(visible):
-        return Reply("")
-    clean, directives = extract(visible)
-    clean = without_silent_tail(clean)
-    clean, acknowledged = without_heartbeat(clean)
-    if is_silent(clean) or (heartbeat and acknowledged and len(clean) <= ACK_CHARS):
+    if final_tags and (parts := _FINAL.findall(text)):
+        text = "\n".join(part.strip() for part in parts)
+    visible, directives = scan(text) if any(mark in text for mark in _MARKS) else (text, Directives())
+    clean, acknowledged = without_tokens(visible)
+    if heartbeat and acknowledged and len(clean) <= ACK_CHARS:
         clean = ""
-    return Reply(clean.strip(), directives, acknowledged)
+    return Visible(clean, directives, acknowledged)
+
+
+def without_tokens(text: str) -> tuple[str, bool]:
+    """Return text without the tokens at its edges, and whether one was a heartbeat's. In the middle they are ordinary text."""
+    if is_silent(text):
+        return "", False
+    clean = without_tail(_HEARTBEAT_HEAD.sub("", _SILENT_HEAD.sub("", text))).strip()
+    return clean, len(_HEARTBEAT.findall(clean)) < len(_HEARTBEAT.findall(text))
 
 
 def is_silent(text: str) -> bool:
     """Say whether a whole text is the silent token: bare, dressed in punctuation or Markdown, repeated, or as JSON."""
-    if SILENT not in text.upper():
+    if not _SILENT.search(text):
         return False
     bare = text.strip()
-    if _SILENT_ONLY.fullmatch(bare):
+    if _SILENT_ONLY.fullmatch(bare) or _SILENT_THOUGHT.fullmatch(bare):
         return True
     if bare[:1] in {"{", '"'}:
         try:
@@ -82,39 +89,14 @@ def is_silent(text: str) -> bool:
     return False
 
 
-def without_silent_tail(text: str) -> str:
-    """Return text without a silent token at its end."""
-    if SILENT not in text.upper():
-        return text
-    while True:
-        shorter = _SILENT_TAIL.sub("", text).rstrip()
-        if shorter == text.rstrip():
-            return text
-        text = shorter
-
-
-def without_heartbeat(text: str) -> tuple[str, bool]:
-    """Return text without a heartbeat token at its edges, and whether there was one; in the middle it is ordinary text."""
-    if HEARTBEAT not in text.upper():
-        return text, False
-    rest = _HEARTBEAT_TAIL.sub("", _HEARTBEAT_HEAD.sub("", text)).strip()
-    return (rest, True) if rest != text.strip() else (text, False)
-
-
-def without_reasoning(text: str, *, final_tags: bool = False) -> str:
-    """Return text without its reasoning blocks. Tags inside code are code.
-
-    A reply that is wholly inside one unclosed block is shown with the tag removed: it is all the person would get.
-    """
-    if "<" not in text:
-        return text
-    if final_tags and (parts := _FINAL.findall(text)):
-        return "\n".join(part.strip() for part in parts)
-    parts = _CODE.split(text)
-    masked = "".join(f"\x00{number}\x00" if number % 2 else part for number, part in enumerate(parts))
-    shown = _THINK_BLOCK.sub("", masked)
-    if opened := _THINK_OPEN.search(shown):
-        before = shown[: opened.start()]
-        shown = before.rstrip() if before.strip() else shown[opened.end() :].lstrip()
-    shown = _FINAL_TAG.sub("", _STRAY_CLOSE.sub("", shown))
-    return re.sub("\x00(\\d+)\x00", lambda match: parts[int(match[1])], shown)
+def without_tail(text: str) -> str:
+    """Return text without the tokens at its end and their dress. One that is glued to a word is part of that word."""
+    while found := list(_TOKEN.finditer(text)):
+        before = text[: found[-1].start()]
+        dress = _DRESS.search(before, max(0, len(before) - 100))
+        bare = before[: dress.start()] if dress else before
+        glued = bare[-1:].isalnum() and "*" not in before[len(bare) :]
+        if glued or not _DRESSED.fullmatch(text, found[-1].end()):
+            break
+        text = bare.rstrip()
+    return text

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
+from homarus.core.redact import redacted
 from homarus.memory.lines import Unit, line_flags
-from homarus.memory.redact import redact_line
 from homarus.memory.terms import measure
 
 MAX_MESSAGE = 8_000
@@ -126,7 +126,7 @@ def _turn(number: int, record: dict[str, Any]) -> Turn | None:
         id=str(record.get("id") or ""),
         parent=parent if isinstance(parent, str) else None,
         speaker=speaker,
-        text=redact_line(text[:MAX_MESSAGE]),
+        text=redacted(text[:MAX_MESSAGE]),
         day=_day(record.get("timestamp") or message.get("timestamp")),
     )
 

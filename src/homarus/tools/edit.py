@@ -7,19 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import ToolError
-from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import Root
 from homarus.tools.paths import Reach, Spot, locate, opened, put
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import diff as diffs
-    from homarus.tools import textedit
-else:
-    diffs = later("homarus.tools.diff")
-    textedit = later("homarus.tools.textedit")
-
+    from homarus.tools.textedit import Edit
 
 MAX_BYTES = 8 << 20
 MAX_EDITS, LARGE = 100, 200_000
@@ -30,6 +24,7 @@ _ALIASES = {**dict.fromkeys(("file_path", "filePath", "filename", "file"), "path
 
 EDIT = ToolSpec(
     name="edit",
+    order=30,
     summary="change parts of a file",
     description="Replace oldText, which must occur exactly once, by newText. For several places at once give edits.",
     parameters={
@@ -52,23 +47,23 @@ EDIT = ToolSpec(
 
 
 def edit_tool(reach: Reach) -> Tool:
-    """Return the edit tool."""
-
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        from homarus.tools.textedit import apply, compare
+
         edits = _edits(arguments)
         spot = locate(context, arguments["path"], reach, write=True)
         with opened(spot) as root:
             text = read_text(root, spot)
             # A large file takes a second; nobody else waits for it.
             large = len(text) > LARGE
-            work = partial(textedit.apply, text, edits, str(spot.path))
+            work = partial(apply, text, edits, str(spot.path))
             changed = await asyncio.to_thread(work) if large else work()
             try:
                 data = changed.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 raise ToolError("newText holds half a character (a lone surrogate)", cure="send plain text") from None
             put(root, spot, data)
-        change = await asyncio.to_thread(diffs.compare, text, changed) if large else diffs.compare(text, changed)
+        change = await asyncio.to_thread(compare, text, changed) if large else compare(text, changed)
         number = f"{len(edits)} edits" if len(edits) > 1 else "1 edit"
         return said(
             f"Changed {spot.path} ({number}, first at line {change.first_line}).\n{_shown(change.diff)}",
@@ -97,7 +92,9 @@ def _shown(diff: str) -> str:
     return diff.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _edits(arguments: dict[str, Any]) -> list[textedit.Edit]:
+def _edits(arguments: dict[str, Any]) -> list[Edit]:
+    from homarus.tools.textedit import Edit
+
     single = "oldText" in arguments or "newText" in arguments
     given = arguments.get("edits") or []
     if single and given:
@@ -113,5 +110,5 @@ def _edits(arguments: dict[str, Any]) -> list[textedit.Edit]:
         old, new = named.get("oldText"), named.get("newText")
         if not isinstance(old, str) or not isinstance(new, str):
             raise ToolError(f"edit {number + 1} needs oldText and newText", cure="give both as text")
-        edits.append(textedit.Edit(old, new))
+        edits.append(Edit(old, new))
     return edits

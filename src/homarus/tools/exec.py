@@ -29,6 +29,7 @@ _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kil
 
 EXEC = ToolSpec(
     name="exec",
+    order=80,
     summary="run a shell command",
     description="Run a shell command. What still runs after yieldMs goes on in the background: see process.",
     parameters={
@@ -48,6 +49,7 @@ EXEC = ToolSpec(
 )
 PROCESS = ToolSpec(
     name="process",
+    order=90,
     summary="look after running commands",
     description="Look after commands that exec left running: read new output (poll), give input, end them.",
     parameters={

@@ -190,11 +190,11 @@ def _identity(case: Case, _: Known) -> Objection | None:
 
 
 def _egress(case: Case, known: Known) -> Objection | None:
-    """A tainted turn reaches only hosts and people that the owner has chosen."""
+    """A tainted turn reaches only hosts, pages and people that the owner has chosen."""
     target = case.target
     if target is None or target.home or not case.tainted:
         return None
-    if known(target.kind, target.subject):
+    if known(target.kind, target.subject) or known("address", target.address):
         return None
     what = "a host" if target.kind == "host" else "somebody"
     return Ask(
@@ -341,9 +341,11 @@ class PolicyGate:
         return min((self._settings(agent).effective for agent in _line(context)), key=MODES.index)
 
     def _permitted(self, kind: str, subject: str, context: ToolContext) -> bool:
-        """Say whether the owner has chosen this: in a lasting answer, or by writing a host's address in this very turn."""
-        if kind == "host" and names(context.said, subject):
-            return True
+        """Say whether the owner has chosen this: in a lasting answer, or by naming in this very turn a page or one with a
+        link to it.
+        """
+        if kind == "address":
+            return names(context.said, subject) or subject in context.links
         return all(self._approvals.permitted(kind, subject, agent) for agent in _line(context))
 
     async def _ask(self, verdict: Ask, case: Case, arguments: dict[str, Any], context: ToolContext) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from homarus.core.errors import HomarusError, ToolError
-from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.edit import read_text
@@ -18,17 +17,14 @@ from homarus.tools.paths import Reach, Spot, locate, opened, put, remove
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
-    from homarus.tools import diff, patchtext
-else:
-    diff = later("homarus.tools.diff")
-    patchtext = later("homarus.tools.patchtext")
-
+    from homarus.tools.patchtext import Operation
 
 MAX_FILES = 200
 MAX_DIFF_CHARS = 6_000
 
 PATCH = ToolSpec(
     name="apply_patch",
+    order=40,
     summary="change several files in one step",
     description=(
         "Apply a patch to several files, all or none: '*** Begin Patch', then sections '*** Add File: p' (+lines), "
@@ -49,10 +45,10 @@ class Step(Struct, frozen=True):
 
 
 def patch_tool(reach: Reach) -> Tool:
-    """Return apply_patch."""
-
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        operations = patchtext.parse(arguments["input"])
+        from homarus.tools.patchtext import parse
+
+        operations = parse(arguments["input"])
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
         # Large files take a second; nobody else waits for it.
@@ -64,8 +60,10 @@ def patch_tool(reach: Reach) -> Tool:
     return Tool(spec=PATCH, risk=Risk.WRITE, run=run, group="fs", aliases=aliases, sequential=True)
 
 
-def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Reach) -> list[Step]:
+def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> list[Step]:
     """Return what would be written, with every hunk verified; raises before anything is changed."""
+    from homarus.tools.patchtext import patched
+
     steps: list[Step] = []
     taken: set[str] = set()
 
@@ -91,7 +89,7 @@ def plan(context: ToolContext, operations: list[patchtext.Operation], reach: Rea
         if operation.kind == "delete":
             steps.append(Step(spot, before, None, mode))
             continue
-        after = _bytes(patchtext.patched(text, operation))
+        after = _bytes(patched(text, operation))
         if operation.move_to:
             steps.append(Step(_absent(claim(operation.move_to)), None, after, mode))
             steps.append(Step(spot, before, None, mode))
@@ -158,7 +156,9 @@ def _bytes(text: str) -> bytes:
         raise ToolError("the patch holds half a character (a lone surrogate)", cure="send plain text") from None
 
 
-def _report(operations: list[patchtext.Operation], steps: list[Step]) -> str:
+def _report(operations: list[Operation], steps: list[Step]) -> str:
+    from homarus.tools.textedit import compare
+
     signs = {"add": "A", "update": "M", "delete": "D"}
     lines = [
         f"{signs[operation.kind]} {operation.path}" + (f" -> {operation.move_to}" if operation.move_to else "")
@@ -167,6 +167,6 @@ def _report(operations: list[patchtext.Operation], steps: list[Step]) -> str:
     text = "Done:\n" + "\n".join(lines)
     for step in steps:
         if step.before is not None and step.after is not None and len(text) < MAX_DIFF_CHARS:
-            change = diff.compare(step.before.decode("utf-8", "replace"), step.after.decode("utf-8", "replace"))
+            change = compare(step.before.decode("utf-8", "replace"), step.after.decode("utf-8", "replace"))
             text += f"\n\n{step.spot.path}\n{change.diff}"
     return text[: 2 * MAX_DIFF_CHARS]

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import ToolError
 from homarus.core.patterns import late
@@ -41,10 +42,12 @@ class Hunk(Struct, frozen=True):
     # Each line with its sign: a space for context, minus, plus.
     lines: tuple[tuple[str, str], ...]
     at_end: bool = False
+    # How many empty lines at its end may as well be the space between two parts of the patch.
+    blank: int = 0
 
     @property
     def old(self) -> list[str]:
-        """Return the lines as they must stand in the file."""
+        """The lines as they must stand in the file."""
         return [text for sign, text in self.lines if sign != "+"]
 
 
@@ -71,8 +74,8 @@ def parse(text: str) -> list[Operation]:
     rest = deque(lines[1:-1])
     operations = []
     while rest:
-        head = rest.popleft()
-        if not head.strip():
+        head = rest.popleft().strip()
+        if not head:
             continue
         kind, path = next(
             ((kind, head[len(mark) :].strip()) for mark, kind in _HEADS.items() if head.startswith(mark)), ("", "")
@@ -90,7 +93,7 @@ def _operation(kind: str, path: str, rest: deque[str]) -> Operation:
         return Operation("delete", path)
     if kind == "add":
         added = []
-        while rest and not rest[0].startswith("*** "):
+        while _skip_blanks(rest) and not rest[0].lstrip().startswith("*** "):
             line = rest.popleft()
             if not line.startswith("+"):
                 raise ToolError(f"a line of the new file {path} does not begin with '+': '{line[:80]}'", cure=_CURE)
@@ -98,11 +101,20 @@ def _operation(kind: str, path: str, rest: deque[str]) -> Operation:
         return Operation("add", path, content="".join(line + "\n" for line in added))
     move = rest.popleft()[len(_MOVE) :].strip() if rest and rest[0].startswith(_MOVE) else ""
     hunks = []
-    while rest and (not rest[0].startswith("*** ") or rest[0].strip() == AT_END):
+    while _skip_blanks(rest) and (not rest[0].startswith("*** ") or rest[0].strip() == AT_END):
         hunks.append(_hunk(path, rest))
     if not hunks and not move:
         raise ToolError(f"the update of {path} changes nothing", cure="add lines that begin with '-' or '+'")
     return Operation("update", path, move_to=move, hunks=tuple(hunks))
+
+
+def _skip_blanks(rest: deque[str]) -> bool:
+    """Pass empty lines before a new part of the patch, and say whether there is more."""
+    blank = next((number for number, line in enumerate(rest) if line.strip()), len(rest))
+    if blank == len(rest) or rest[blank].lstrip().startswith(("*** ", "@@")):
+        for _ in range(blank):
+            rest.popleft()
+    return bool(rest)
 
 
 def _hunk(path: str, rest: deque[str]) -> Hunk:
@@ -123,9 +135,10 @@ def _hunk(path: str, rest: deque[str]) -> Hunk:
     at_end = bool(rest) and rest[0].strip() == AT_END
     if at_end:
         rest.popleft()
-    if not lines:
+    blank = len(lines) - len([*dropwhile(lambda line: line == (" ", ""), reversed(lines))])
+    if blank == len(lines):
         raise ToolError(f"a hunk of {path} is empty", cure="give context, '-' and '+' lines after '@@'")
-    return Hunk(tuple(mark for mark in marks if mark), tuple(lines), at_end)
+    return Hunk(tuple(mark for mark in marks if mark), tuple(lines), at_end, blank)
 
 
 def patched(text: str, operation: Operation) -> str:
@@ -133,10 +146,16 @@ def patched(text: str, operation: Operation) -> str:
     mark, body = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     old = _split(body)
     seen = _Seen([text for text, _ in old])
-    new: list[tuple[str, str]] = []
+    found: list[tuple[int, Hunk]] = []
     cursor = 0
     for hunk in operation.hunks:
-        start = _find(seen, hunk, cursor, operation.path)
+        start, fitting = _place(seen, hunk, cursor, operation.path)
+        found.append((start, fitting))
+        # What is added without a place goes to the end; the next hunk may still stand anywhere before.
+        cursor = start + len(fitting.old) if fitting.old or fitting.marks else cursor
+    new: list[tuple[str, str]] = []
+    cursor = 0
+    for start, hunk in sorted(found, key=lambda item: item[0]):
         new += old[cursor:start]
         cursor = start
         for sign, line in hunk.lines:
@@ -150,18 +169,21 @@ def patched(text: str, operation: Operation) -> str:
 
 
 def _split(body: str) -> list[tuple[str, str]]:
-    lines = []
+    if "\n" not in body and "\r" in body:  # as on a Macintosh before the year 2001
+        *lines, last = body.split("\r")
+        return [*((line, "\r") for line in lines), *([(last, "")] if last else [])]
+    whole = []
     for line in body.split("\n")[:-1]:
-        lines.append((line[:-1], "\r\n") if line.endswith("\r") else (line, "\n"))
+        whole.append((line[:-1], "\r\n") if line.endswith("\r") else (line, "\n"))
     last = body.rpartition("\n")[2]
-    return [*lines, (last, "")] if last else lines
+    return [*whole, (last, "")] if last else whole
 
 
 def _joined(lines: list[tuple[str, str]], body: str) -> str:
     crlf = body.count("\r\n")
-    ending = "\r\n" if crlf and crlf * 2 >= body.count("\n") else "\n"
+    ending = "\r\n" if crlf and crlf * 2 >= body.count("\n") else "\r" if "\r" in body and "\n" not in body else "\n"
     whole = [(text, own or ending) for text, own in lines]
-    if whole and body and not body.endswith("\n"):
+    if whole and body and not body.endswith(("\n", "\r")):
         whole[-1] = (whole[-1][0], "")
     return "".join(text + own for text, own in whole)
 
@@ -177,6 +199,17 @@ class _Seen:
         if form not in self._forms:
             self._forms[form] = [form(line) for line in self.lines]
         return self._forms[form]
+
+
+def _place(seen: _Seen, hunk: Hunk, cursor: int, path: str) -> tuple[int, Hunk]:
+    """Return where a hunk begins, and the hunk: without the empty lines at its end if only so it fits."""
+    try:
+        return _find(seen, hunk, cursor, path), hunk
+    except ToolError:
+        if not hunk.blank:
+            raise
+        shorter = replace(hunk, lines=hunk.lines[: -hunk.blank], blank=0)
+        return _find(seen, shorter, cursor, path), shorter
 
 
 def _find(seen: _Seen, hunk: Hunk, cursor: int, path: str) -> int:

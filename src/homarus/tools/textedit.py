@@ -1,12 +1,14 @@
-"""Replace passages of a text and nothing else: every character outside of a matched passage stays as it is.
+"""Replace passages of a text and nothing else, and show what changed. What is outside of a matched passage stays as it is.
 
 A passage is looked for as it is written, then without regard to line endings, then without regard to what models
 mistype: quotes, dashes, exotic spaces, trailing spaces, Unicode forms. It must be unique in the first of these readings
-in which it occurs. Bytes that are no UTF-8 travel through as surrogates. No file is touched here.
+in which it occurs. Bytes that are no UTF-8 travel through as surrogates. `compare` shows what changed, short enough for
+a model and quick for a large file. No file is touched here.
 """
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 from array import array
 from collections.abc import Callable, Sequence
@@ -18,6 +20,9 @@ from msgspec import Struct
 from homarus.core.errors import ToolError
 
 BOM = "\ufeff"
+MAX_DIFF_CHARS = 6_000
+_CONTEXT = 3
+_MAX_LINES = 2_000
 _PLAIN = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
@@ -27,6 +32,10 @@ _PLAIN = {
 
 
 _TABLE = str.maketrans(_PLAIN)
+# How much of a difference is shown.
+MAX_CHARS = 6_000
+_CONTEXT = 3
+_MAX_LINES = 2_000
 
 
 class Edit(Struct, frozen=True):
@@ -103,6 +112,9 @@ def locate(text: str, edit: Edit, where: str, number: int, read: Callable[[Readi
             raise ToolError(f"{which}oldText occurs {len(places)} times in {where}", cure=cure)
         if places:
             return _narrowed(text, seen, places[0], edit=Edit(old, new), view=view)
+    if (bare := old.rstrip(" \t")) != old and bare:
+        # Blanks at the very end of the passage that the file does not have.
+        return locate(text, Edit(bare, new.rstrip(" \t")), where, number, read)
     cure = "read the file again and quote the passage exactly as it stands there"
     raise ToolError(f"{which}oldText does not occur in {where}", cure=cure)
 
@@ -231,3 +243,45 @@ def ending_at(text: str, start: int, end: int) -> str:
 
 def _with_endings(text: str, ending: str) -> str:
     return text if ending == "\n" else text.replace("\r\n", "\n").replace("\n", ending)
+
+
+class Change(Struct, frozen=True):
+    """A diff and the number of the first line that changed, from 1 (0 when nothing did)."""
+
+    diff: str
+    first_line: int
+
+
+def compare(old: str, new: str) -> Change:
+    """Return the difference. Equal ends are passed over first, so that the cost is that of the part which changed."""
+    before, after = old.split("\n"), new.split("\n")
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    if head == len(before) == len(after):
+        return Change("", 0)
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    start = max(0, head - _CONTEXT)
+    gone = before[start : len(before) - max(0, tail - _CONTEXT)]
+    came = after[start : len(after) - max(0, tail - _CONTEXT)]
+    if max(len(gone), len(came)) > _MAX_LINES:
+        return Change(f"@@ line {head + 1} @@ {len(gone):,} lines became {len(came):,}", head + 1)
+    lines = list(difflib.unified_diff(gone, came, n=_CONTEXT, lineterm=""))[2:]
+    text = "\n".join(_shifted(line, start) for line in lines)
+    if len(text) > MAX_DIFF_CHARS:
+        text = text[:MAX_DIFF_CHARS].rpartition("\n")[0] + "\n[… the diff goes on …]"
+    return Change(text, head + 1)
+
+
+def _shifted(line: str, by: int) -> str:
+    """Return a hunk's header with the line numbers of the whole file."""
+    if not line.startswith("@@ -"):
+        return line.removesuffix("\r")
+    parts = line.split(" ")
+    moved = []
+    for part in parts[1:3]:
+        number, comma, count = part[1:].partition(",")
+        moved.append(f"{part[0]}{int(number) + by}{comma}{count}")
+    return f"@@ {moved[0]} {moved[1]} @@"
