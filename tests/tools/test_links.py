@@ -132,16 +132,13 @@ async def test_the_whole_workspace_is_not_searched_for_others(
     assert "MEMORY" not in text
 
 
-@pytest.mark.parametrize("ripgrep", [None, ""])
 @pytest.mark.parametrize("trust", list(Trust))
-async def test_no_search_shows_the_notes_of_the_owner_to_others(
-    tmp_path: Path, trust: Trust, ripgrep: str | None
-) -> None:
+async def test_no_search_shows_the_notes_of_the_owner_to_others(tmp_path: Path, trust: Trust) -> None:
     ctx = context(tmp_path, trust=trust)
     for name in ("p/MEMORY.md", "p/memory/day.md", "p/bank/x/y.md", "p/q/User.md", "p/open.md"):
         (ctx.workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (ctx.workspace / name).write_text("word\n")
-    tools = search_tools(Reach(), ripgrep=ripgrep)
+    tools = search_tools(Reach())
     for tool, pattern in (("grep", "word"), ("find", "*.md")):
         text = text_of(await call(tools, tool, ctx, pattern=pattern, path="p"))
         assert "open.md" in text
