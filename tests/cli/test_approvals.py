@@ -83,7 +83,7 @@ def test_always_is_not_always_possible(home: Path, capsys: pytest.CaptureFixture
     assert "deny" in output(capsys, "approvals", "deny", asked.id)
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 def test_the_sandbox_explained_and_probed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(output(capsys, "sandbox", "explain", "--json"))
     assert (facts["backend"], facts["network"], facts["access"]) == ("bwrap", False, "rw")
@@ -91,3 +91,10 @@ def test_the_sandbox_explained_and_probed(home: Path, capsys: pytest.CaptureFixt
     (home / ".openclaw" / "openclaw.json").write_text('{agents: {defaults: {sandbox: {mode: "off"}}}}')
     assert "Nothing holds" in output(capsys, "sandbox", "explain")
     assert "switched off" in output(capsys, "sandbox", "probe", code=1)
+
+
+def test_a_sandbox_that_cannot_be_had_is_explained_as_such(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said here is what happens: see the scenarios of tools."""
+    (home / ".openclaw" / "openclaw.json").write_text('{agents: {defaults: {sandbox: {backend: "podman"}}}}')
+    assert "sandbox.backend 'podman' is not supported" in output(capsys, "sandbox", "explain", code=1)
+    assert "sandbox.backend 'podman' is not supported" in output(capsys, "sandbox", "probe", code=1)

@@ -14,7 +14,7 @@ from homarus.sandbox.bwrap import KEPT_SECONDS, remembered
 from homarus.sandbox.spec import Backend
 
 pytestmark = pytest.mark.skipif(
-    bwrap.program() is None, reason="bubblewrap is not installed: there is nothing to remember"
+    bwrap.program() is None, reason="needs bubblewrap (apt install bubblewrap): without it there is nothing to remember"
 )
 
 

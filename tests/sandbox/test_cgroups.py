@@ -11,7 +11,7 @@ from homarus.sandbox.process import Order, available, run
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 async def test_no_group_is_left_behind(tmp_path: Path) -> None:
     probe = cgroups.make("probe-" + os.urandom(4).hex(), Limits())
     if probe is None:

@@ -352,7 +352,7 @@ async def test_a_folder_that_becomes_a_link_while_commands_start(yard: Yard, bac
     assert not (yard.out / "made").exists()
 
 
-@pytest.mark.skipif(Backend.BWRAP not in BACKENDS, reason="needs bubblewrap")
+@pytest.mark.skipif(Backend.BWRAP not in BACKENDS, reason="needs bubblewrap (apt install bubblewrap)")
 async def test_memory_behind_tmp_is_bounded(yard: Yard) -> None:
     spec = SandboxSpec(Backend.BWRAP, str(yard.ws), limits=Limits(20, 256 << 20, 64))
     output = await yard.attempt(spec, "dd if=/dev/zero of=/tmp/x bs=1M count=200 2>&1; stat -c %s /tmp/x")

@@ -271,7 +271,7 @@ async def test_a_killed_runtime_and_the_first_command_of_the_next(tmp_path: Path
     end_orphans()
 
 
-@pytest.mark.skipif(Backend.BWRAP not in BACKENDS, reason="needs bubblewrap")
+@pytest.mark.skipif(Backend.BWRAP not in BACKENDS, reason="needs bubblewrap (apt install bubblewrap)")
 async def test_bubblewrap_dies_with_the_runtime(tmp_path: Path) -> None:
     pid, mark, _ = killed_runtime(tmp_path, Backend.BWRAP)
     while left(mark):  # without anybody's help

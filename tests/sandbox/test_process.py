@@ -16,7 +16,10 @@ from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 
 BACKENDS = [
-    pytest.param(backend, marks=() if available(backend) else pytest.mark.skip(f"{backend} does not work here"))
+    pytest.param(
+        backend,
+        marks=() if available(backend) else pytest.mark.skip(f"{backend} does not work here (apt install bubblewrap)"),
+    )
     for backend in (Backend.OFF, Backend.BWRAP, Backend.LANDLOCK)
 ]
 ENFORCED = BACKENDS[1:]

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,15 +19,18 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKind, named_session
-from homarus.sandbox.claims import Claim
+from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.exec import exec_tools
 from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager, ProcessSettings
-from homarus.tools.tool import Tool, ToolContext
+from homarus.tools.tool import Taint, Tool, ToolContext
 
 BACKENDS = [
-    pytest.param(backend, marks=() if available(backend) else pytest.mark.skip(f"{backend} does not work here"))
+    pytest.param(
+        backend,
+        marks=() if available(backend) else pytest.mark.skip(f"{backend} does not work here (apt install bubblewrap)"),
+    )
     for backend in (Backend.OFF, Backend.BWRAP, Backend.LANDLOCK)
 ]
 
@@ -38,10 +43,16 @@ class AnyGrant:
     def take(self, call_id: str, digest: str) -> Claim:
         return Claim()
 
+    def drop(self, call_id: str) -> None:
+        return None
+
 
 class NoGrant:
     def take(self, call_id: str, digest: str) -> Claim:
         raise Denied("nobody approved this")
+
+    def drop(self, call_id: str) -> None:
+        return None
 
 
 class Bench:
@@ -324,4 +335,31 @@ async def test_a_command_that_fills_the_disk_is_ended(tmp_path: Path, backend: B
         await call(tools, "exec", replace(ctx, sandbox=SandboxSpec(backend, str(tmp_path / "ws"))), command="sleep 30")
     )
     assert "more disk space" in text
+    await manager.aclose()
+
+
+@pytest.mark.parametrize("backend", [Backend.BWRAP, Backend.LANDLOCK])
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git (apt install git)")
+async def test_git_alone_commits_and_everything_else_is_told_how(tmp_path: Path, backend: Backend) -> None:
+    if not available(backend):
+        pytest.skip(f"{backend} cannot be used here (apt install bubblewrap)")
+    claims = Claims(tmp_path / "claims")
+    manager = ProcessManager(SystemClock(), SystemIds(), claims=claims)
+    tools = exec_tools(manager, AnyGrant(), {})
+    ctx = replace(at(tmp_path), sandbox=SandboxSpec(backend, str(tmp_path / "ws")))
+    subprocess.run(["git", "init", "-q", str(ctx.workspace)], check=True)
+    (ctx.workspace / "f").write_text("x")
+    told = text_of(await call(tools, "exec", ctx, command="true; git add f"))
+    assert "run git add, commit and the like alone" in told
+    who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "b"}
+    assert "one" in await say(tools, "exec", ctx, command="git add f && git commit -m one", env=who)
+    # What writes beside the repository does so alone.
+    running = await call(tools, "exec", ctx, command="sleep 30", background=True)
+    assert "could change" in await fail(tools, "exec", ctx, command="git checkout -b two")
+    assert "exited" not in await say(tools, "exec", ctx, command="git tag v1")
+    await call(tools, "process", ctx, action="kill", sessionId=(running.details or {})["sessionId"])
+    assert "exited" not in await say(tools, "exec", ctx, command="git checkout -b two")
+    # A turn that follows the words of others changes no repository.
+    told = text_of(await call(tools, "exec", replace(ctx, taint=Taint(("web_fetch",))), command="git tag v2"))
+    assert "changes no repository" in told
     await manager.aclose()

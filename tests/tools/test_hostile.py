@@ -122,7 +122,7 @@ async def test_nobody_but_the_owner_runs_anything_on_the_host(tmp_path: Path, tr
     assert place.owner.asked == []
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 @pytest.mark.parametrize(
     "arguments", [{"host": "host"}, {"host": "host", "background": True}, {"host": "host", "pty": True}]
 )
@@ -133,7 +133,7 @@ async def test_leaving_the_sandbox_asks(tmp_path: Path, arguments: dict[str, Any
     assert not (tmp_path / "ws" / "made").exists()
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 @pytest.mark.parametrize(
     "command",
     [
@@ -154,7 +154,7 @@ async def test_a_tainted_turn_cannot_change_the_agent_by_a_command(tmp_path: Pat
     assert not (tmp_path / "ws" / "skills").exists()
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 async def test_a_command_from_before_takes_no_words_from_a_tainted_turn(tmp_path: Path) -> None:
     place = Place(tmp_path, sandbox=SandboxSpec(Backend.BWRAP, str(tmp_path / "ws")))
     result = await execute(ToolCall("c", "exec", {"command": "sh", "background": True}), place.box, place.context)

@@ -164,7 +164,7 @@ async def test_what_changes_while_a_question_is_open_is_not_run(
     assert not list(ws.rglob("made"))
 
 
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
 async def test_nothing_in_a_sandbox_changes_what_was_approved_for_the_host(tmp_path: Path) -> None:
     """A script that changes to and fro would be read at the right moment; one that grows is read while it runs."""
     place = Place(tmp_path)
@@ -379,3 +379,24 @@ async def test_what_was_approved_is_what_runs_however_it_is_named(tmp_path: Path
     assert (ws / "sub" / "x.sh").read_text() == files["x.sh"]
     # Afterwards everything goes on.
     assert "Replaced" in await place.call("write", path="sub/x.sh", content="true\n")
+
+
+@pytest.mark.parametrize("answer", ["allow-once", "deny"])
+async def test_nothing_is_held_after_a_call_that_did_not_run(tmp_path: Path, answer: str) -> None:
+    """The program is gone when the answer comes: the call fails, and others go on."""
+    place = Place(tmp_path)
+    ws = place.context.workspace
+    (ws / "inner").mkdir()
+
+    class Removes:
+        def reachable(self, request: Request) -> bool:
+            return True
+
+        async def announce(self, request: Request) -> None:
+            (ws / "inner").rmdir()
+            place.book.decide(request.id, answer, "test")  # type: ignore[arg-type]
+
+    place.gate._approver = Removes()
+    await place.call("exec", command="sleep 0", workdir="inner")
+    assert (await place.call("write", path="g", content="x")).startswith("Created")
+    assert [file.name for file in (tmp_path / "homarus" / "claims").iterdir()] == [".lock"]

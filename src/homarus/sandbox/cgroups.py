@@ -29,7 +29,6 @@ class Cage:
 
     @property
     def entrances(self) -> tuple[str, ...]:
-        """Return the files into which a process writes its number to enter."""
         return tuple(f"{folder}/cgroup.procs" for folder in self._folders)
 
     def processes(self) -> list[int]:

@@ -100,7 +100,8 @@ def _held(file: str) -> _Entry | None:
     except BlockingIOError:
         return msgspec.json.decode(os.pread(fd, 1 << 20, 0), type=_Entry)
     else:
-        os.unlink(file)  # noqa: PTH108
+        with contextlib.suppress(FileNotFoundError):  # it was released just now
+            os.unlink(file)  # noqa: PTH108
         return None
     finally:
         os.close(fd)

@@ -40,7 +40,7 @@ def command(
     line += ["--memory", str(limits.memory_bytes)] if limits.memory_bytes else []
     line += ["--pids-limit", str(limits.processes)] if limits.processes else []
     line += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
-    for path, writable in layers(spec):
+    for path, writable in dict(layers(spec)).items():  # each place once, as it is shown last
         if any(char in path for char in ',"\n'):
             # The option is a list with commas; what stands behind one would be an option of its own.
             raise ToolError(f"{path} cannot be shown in a container", cure="use a folder without commas and quotes")

@@ -101,16 +101,32 @@ def repositories(root: str) -> list[str]:
     an error: what was not seen would be open.
     """
     found: set[str] = set()
-    for folder, names in _folders(root):
-        if names >= _BARE:
+    todo, seen = [root], 0
+    while todo:
+        folder = todo.pop()
+        seen += 1
+        inner, own, bare = [], [], 0
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if len(name) == len(GIT) and name.casefold() == GIT:
+                        own.append(folder if entry.is_symlink() else entry.path)
+                    elif entry.is_dir(follow_symlinks=False):
+                        inner.append(entry.path)
+                    bare += name in _BARE
+        except OSError:  # a file, gone, or not ours to read: then nobody of ours writes there either
+            continue
+        if bare == len(_BARE):
             found.add(folder)
-        for name in names:
-            if name.casefold() == GIT:
-                found.add(folder if Path(folder, name).is_symlink() else f"{folder}/{name}")
-        if GIT in names:
-            found |= {f"{folder}/{path}" for path in _expected(f"{folder}/{GIT}/index") if _lacks(f"{folder}/{path}")}
-        if len(found) > MAX_FOUND:
-            raise ToolError(f"there are more than {MAX_FOUND} repositories in {root}", cure="move some elsewhere")
+            continue
+        todo += inner
+        found.update(own)
+        if own:
+            found |= {path for path in _expected(folder) if _lacks(path)}
+        if seen > MAX_FOLDERS or len(found) > MAX_FOUND:
+            limit = f"{MAX_FOLDERS:,} folders" if seen > MAX_FOLDERS else f"{MAX_FOUND} repositories"
+            raise ToolError(f"{root} has more than {limit}", cure="work in a smaller folder")
     return sorted(found)
 
 
@@ -123,40 +139,21 @@ def _between(root: str, paths: list[str]) -> list[str]:
     return sorted(folders)
 
 
-def _folders(root: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield every folder with the names in it; what lies in a repository's own folder is passed over."""
-    todo, seen = [root], 0
-    while todo:
-        folder = todo.pop()
-        seen += 1
-        if seen > MAX_FOLDERS:
-            raise ToolError(f"{root} has more than {MAX_FOLDERS:,} folders", cure="work in a smaller folder")
-        try:
-            with os.scandir(folder) as entries:
-                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except OSError:  # a file, gone, or not ours to read: then nobody of ours writes there either
-            continue
-        names = {name for name, _ in found}
-        yield folder, names
-        if not names >= _BARE:
-            todo += [f"{folder}/{name}" for name, is_folder in found if is_folder and name.casefold() != GIT]
-
-
 def _lacks(folder: str) -> bool:
     """Say whether a folder is there without a repository in it: a command could make one, and git would look into it."""
     path = Path(folder)
     return path.is_dir() and not path.is_symlink() and not os.path.lexists(path / GIT)
 
 
-def _expected(index: str) -> list[str]:
-    """Return where an index expects repositories (submodules), as paths below its folder."""
+def _expected(folder: str) -> list[str]:
+    """Return where the index of a folder's repository expects others (submodules)."""
     try:
-        data = Path(index).read_bytes()
+        data = Path(folder, GIT, "index").read_bytes()
     except OSError:
         return []
     if struct.pack(">I", _GITLINK) not in data:
         return []
-    return [os.fsdecode(path) for mode, path in _entries(data) if mode == _GITLINK]
+    return [f"{folder}/{os.fsdecode(path)}" for mode, path in _entries(data) if mode == _GITLINK]
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -46,8 +46,9 @@ def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str,
     system = [shown for path in _READABLE for shown in without(path, spec.hidden)]
     readable = [*system, *_FILES, *(_NETWORK if spec.network else ()), *(path for path, _ in roots(spec))]
     order = [f"read={path}" for path in readable] + [f"write={path}" for path in _DEVICES]
-    order += _open(spec)
-    owns = os.getuid() == 0 or any(not writable for _, writable in layers(spec))
+    shown = layers(spec)
+    order += _open(spec, shown)
+    owns = os.getuid() == 0 or any(not writable for _, writable in shown)
     code = filter_code(network=spec.network, isolated=False, truncates=_version() >= _TRUNCATES, owns=owns)
     order += [f"filter={code.hex()}"]
     order += [f"env={name}={value}" for name, value in env.items()]
@@ -57,10 +58,10 @@ def words(spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str,
     return [*order, "--", *argv]
 
 
-def _open(spec: SandboxSpec) -> list[str]:
+def _open(spec: SandboxSpec, shown: list[tuple[str, bool]]) -> list[str]:
     """Return the words for what can be written: whole folders with read-only mounts in them, or else the parts around those."""
     own = [path for path, writable in roots(spec) if writable]
-    inner = [layer for layer in layers(spec) if layer not in roots(spec) or not layer[1]]
+    inner = [layer for layer in shown if layer not in roots(spec) or not layer[1]]
     inner = [layer for layer in inner if any(f"{layer[0]}/".startswith(f"{root}/") for root in own)]
     if spec.locked or (inner and not can_mount()):
         return [f"entry={path}" for path in open_parts(spec)]
@@ -107,7 +108,6 @@ def can_mount() -> bool:
 
 
 def _works(test: str, *more: str) -> bool:
-    """Run a test as a command and say whether it ended well."""
     spec = SandboxSpec(Backend.LANDLOCK, "/", Access.NONE)
     order = words(spec, ["/bin/sh", "-c", test], cwd="/", env={"PATH": "/usr/bin:/bin"})
     try:

@@ -1,7 +1,9 @@
-"""The launcher behind the Landlock sandbox: it waits for orders, and for each it bears a process that ties its own hands.
+"""The launcher behind the Landlock sandbox: it waits for orders, and starts one process per command.
+
+That process gives up its rights before it runs anything.
 
 It runs as a program of its own (`python -I -S -c "… landlock_run.main()" DESCRIPTOR`), imports nothing of homarus, and has
-no variables and no files of ours. What it bears becomes the command, or ends with a reason when any step fails. It is
+no variables and no files of ours. What it starts becomes the command, or ends with a reason when any step fails. It is
 started once and not for every command, because starting Python takes far longer than all the rest.
 
 An order is one byte on its socket with five descriptors: the words of the order, the private folder, the command's input and

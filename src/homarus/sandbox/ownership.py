@@ -41,7 +41,7 @@ def all_marked() -> list[tuple[int, str]]:
 
 
 def left_of(leader: int, mark: str, *, since: int, marked: bool) -> list[int]:
-    """Return what a command of ours has left: who lives in its leader's session and, where asked for, who bears its mark.
+    """Return what a command of ours has left: who lives in its leader's session and, where asked for, who carries its mark.
 
     Its leader is not among them. `since` is a process that nothing of it is older than, or zero.
     """

@@ -54,7 +54,7 @@ class Exit(Struct, frozen=True):
         return self.code == 0
 
 
-class Things(Struct):
+class Resources(Struct):
     """What belongs to one command on our side: where its output comes from and its input goes, and what is removed at its end."""
 
     source: int = -1  # a pipe, or the near end of its terminal
@@ -63,16 +63,12 @@ class Things(Struct):
     folder: scratch.Scratch | None = None
 
     def let_go(self) -> None:
-        source, self.source = self.source, -1
-        if source >= 0:
-            with contextlib.suppress(RuntimeError):  # no loop is running any more
-                asyncio.get_running_loop().remove_reader(source)
-            os.close(source)
-        stdin, self.stdin = self.stdin, -1
-        if stdin >= 0:
-            with contextlib.suppress(RuntimeError):
-                asyncio.get_running_loop().remove_writer(stdin)
-            os.close(stdin)
+        source, stdin, self.source, self.stdin = self.source, self.stdin, -1, -1
+        for fd, forget in ((source, "remove_reader"), (stdin, "remove_writer")):
+            if fd >= 0:
+                with contextlib.suppress(RuntimeError):  # no loop is running any more
+                    getattr(asyncio.get_running_loop(), forget)(fd)
+                os.close(fd)
 
     def remove(self) -> None:
         """Close the pipes and remove the rest, once nobody uses it any more."""
@@ -86,7 +82,7 @@ class Things(Struct):
 class Child:
     """A command that was started. Read `output` to its end, then `wait`; `kill` may come at any moment, `close` at the end."""
 
-    def __init__(self, process: Process, order: Order, spec: SandboxSpec, things: Things) -> None:
+    def __init__(self, process: Process, order: Order, spec: SandboxSpec, things: Resources) -> None:
         self._process = process
         self._order = order
         self._spec = spec
@@ -248,7 +244,7 @@ async def start(spec: SandboxSpec, order: Order) -> Child:
         raise ToolError("a variable holds a NUL byte", cure="leave it out")
     if spec.backend is Backend.DOCKER:
         await docker.end_orphans(spec)
-    things = Things()
+    things = Resources()
     with ExitStack() as lent:  # what only the command needs
         try:
             process = _begin(spec, order, things, lent)
@@ -263,7 +259,7 @@ async def start(spec: SandboxSpec, order: Order) -> Child:
     return Child(process, order, spec, things)
 
 
-def _begin(spec: SandboxSpec, order: Order, things: Things, lent: ExitStack) -> Process:
+def _begin(spec: SandboxSpec, order: Order, things: Resources, lent: ExitStack) -> Process:
     env = {**order.env, MARK: owned(order.mark)}
     things.source, sink = os.openpty() if order.tty else os.pipe()
     lent.callback(os.close, sink)

@@ -60,11 +60,8 @@ _IDLE = _table(
 _IDLE_TOO = {"fchmod": (91, 52), "fchown": (93, 55)}
 # Where a call names the mode of a file, by the number of the argument: a program that lends its owner's rights to whoever
 # starts it would do so outside, too. The second list makes files only if its flags (one argument before) say so.
-_MODES = {
-    "chmod": (1, 90, -1),
-    "fchmod": (1, 91, 52),
-    "fchmodat": (2, 268, 53),
-    "fchmodat2": (2, 452, 452),
+_MODES = {"chmod": (1, 90, -1), "fchmod": (1, 91, 52), "fchmodat": (2, 268, 53), "fchmodat2": (2, 452, 452)}
+_MODES |= {
     "creat": (1, 85, -1),
     "mkdir": (1, 83, -1),
     "mkdirat": (2, 258, 34),

@@ -18,9 +18,6 @@ class Backend(StrEnum):
     OFF = "off"
 
 
-_OFF = Backend.OFF  # Python 3.11 takes its time to find a member of an enumeration; every call asks for this one
-
-
 class Access(StrEnum):
     RW = "rw"
     RO = "ro"
@@ -84,7 +81,7 @@ class SandboxSpec(Struct, frozen=True):
 
     @property
     def enforced(self) -> bool:
-        return self.backend is not _OFF
+        return self.backend is not Backend.OFF
 
     @property
     def home_access(self) -> Access:

@@ -92,7 +92,6 @@ class Nobody:
     """The approver of a place without people: every question is answered no, at once."""
 
     def reachable(self, request: Request) -> bool:
-        """Nobody is here."""
         return False
 
     async def announce(self, request: Request) -> None:

@@ -24,6 +24,7 @@ LOG_LINES = 200
 GIVE_SECONDS = 10.0
 _CLOSED_GIT = late(r"\.git/.*(?:Read-only file system|Permission denied)")
 _ALONE = "(Only git itself writes into a repository: run git add, commit and the like alone, joined by && and without expansions.)"
+_NOT_NOW = "(This turn follows words that are not the owner's: it changes no repository.)"
 _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
 EXEC = ToolSpec(
@@ -73,6 +74,10 @@ class Grants(Protocol):
         """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
         ...
 
+    def drop(self, call_id: str) -> None:
+        """Forget the grant of a call that will not run, and let go of what it held."""
+        ...
+
 
 def exec_tools(
     manager: ProcessManager, grants: Grants, outer: Mapping[str, str], settings: ProcessSettings | None = None
@@ -99,7 +104,11 @@ class _Kit:
     async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.tools.command import make_plan
 
-        plan = make_plan(context, arguments, self._outer)
+        try:
+            plan = make_plan(context, arguments, self._outer)
+        except BaseException:
+            self._grants.drop(context.call_id)
+            raise
         held = self._grants.take(context.call_id, plan.digest) if plan.on_host else Claim()
         background = arguments.get("background", False) and context.background
         tty = arguments.get("pty", False)
@@ -213,9 +222,10 @@ def _note(context: ToolContext, item: Running) -> None:
 
 
 def _hint(item: Running) -> str:
-    """Say how to commit, where a command has failed to write into a repository."""
     failed = item.exit is not None and not item.exit.ok and item.plan.spec.enforced
-    return _ALONE if failed and _CLOSED_GIT.search(item.output.text()) else ""
+    if not failed or not _CLOSED_GIT.search(item.output.text()):
+        return ""
+    return _NOT_NOW if item.plan.spec.locked else _ALONE
 
 
 def _is_wider(item: Running, context: ToolContext) -> bool:

@@ -29,7 +29,6 @@ class ExecSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> ExecSettings:
-        """A block that cannot be read must not open anything."""
         return cls(mode="deny")
 
     @property
@@ -55,7 +54,6 @@ class ElevatedSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> ElevatedSettings:
-        """A block that cannot be read must not open anything."""
         return cls()
 
     def admits(self, channel: str, sender: str) -> bool:

@@ -225,11 +225,7 @@ def rule_subject(plan: command.Plan) -> str:
     """Return what a lasting rule for a command names: its program, exact arguments, folder, environment and files."""
     facts = (plan.argv, plan.cwd, sorted(plan.env.items()), plan.files)
     # Long enough that nobody finds a second command with the same words in front and the same number behind.
-    return f"{' '.join(map(_shown, plan.argv))} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
-
-
-def _shown(word: str) -> str:
-    return single_line(word, 80)
+    return f"{' '.join(single_line(word, 80) for word in plan.argv)} #{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
 
 
 class Granted:
@@ -243,6 +239,10 @@ class Granted:
         if len(self._open) >= MAX_GRANTS:
             self._open.pop(next(iter(self._open)))[1].release()
         self._open[call_id] = (digest, held)
+
+    def drop(self, call_id: str) -> None:
+        """Forget the grant of a call that will not run."""
+        self._open.pop(call_id, ("", Claim()))[1].release()
 
     def take(self, call_id: str, digest: str) -> Claim:
         """Use the grant up; raises when there is none or when what would run is not what was granted."""

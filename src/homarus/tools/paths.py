@@ -40,7 +40,6 @@ class FsSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> FsSettings:
-        """A block that cannot be read must not open anything."""
         return cls(workspace_only=True)
 
 
@@ -58,10 +57,6 @@ class Reach(Struct, frozen=True, dict=True):
     def beyond(self) -> tuple[str, ...]:
         """Return how every path begins that lies in one of the linked folders."""
         return tuple([f"{str(folder).rstrip('/')}/" for folder in self.linked])
-
-    @cached_property
-    def own(self) -> str:
-        return str(self.state or "")
 
 
 class Spot(Struct, frozen=True):
@@ -121,7 +116,7 @@ def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False
             if write and not writable:
                 raise Denied(f"{wanted} can only be read", cure=f"write below {context.workspace}")
             if not context.sandbox.enforced:
-                _check_open(wanted, place, reach.own)
+                _check_open(wanted, place, str(reach.state or ""))
             return Spot(root, name, writable, reach.state)
     raise Denied(
         f"{wanted} is outside of what this session may {'change' if write else 'read'}",

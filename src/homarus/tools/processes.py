@@ -114,14 +114,12 @@ class Running:
 
     @property
     def status(self) -> str:
-        """Return running, completed, failed or killed, as a person would put it."""
         if self.exit is None:
             return "running"
         return "killed" if self.stopped else "completed" if self.exit.ok else "failed"
 
     @property
     def ending(self) -> str:
-        """Return in one sentence how it ended; nothing for a plain success."""
         if self.stopped:
             return f"(Command ended: {self.stopped})"
         if self.exit is None or self.exit.ok:
@@ -237,13 +235,8 @@ class ProcessManager:
 
     def _tell(self, item: Running) -> None:
         settings = self._settings
-        if (
-            not item.background
-            or item.quiet
-            or not settings.notify_on_exit
-            or self._notify is None
-            or item.exit is None
-        ):
+        wanted = item.background and not item.quiet and settings.notify_on_exit
+        if not wanted or self._notify is None or item.exit is None:
             return
         tail = single_line(item.pending.text()[-400:], 400)
         if item.exit.ok and not tail and not settings.notify_on_exit_empty_success:
@@ -266,7 +259,6 @@ class ProcessManager:
         return item
 
     def plan_of(self, agent_id: str, ident: str) -> Plan | None:
-        """Return what an agent's command runs, None where it has no such command."""
         item = self._all.get(ident)
         return item.plan if item is not None and item.agent_id == agent_id else None
 

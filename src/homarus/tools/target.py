@@ -41,7 +41,6 @@ def full_url(text: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Say whether the place of an image is an address, and not a file."""
     return text.strip().lower().startswith(("http://", "https://"))
 
 
