@@ -137,6 +137,12 @@ class CallReader:
         if name in CALLS + RESULTS and rest[0] in "{[":
             ends = rf"</(?:{name}|tool_call)>" if name in RESULTS else rf"</{name}>"
             return self._hide_to(ends, payload, json=True)
+        if name in RESULTS:
+            # A result is any text; only a tag with a blank behind it, and no end, is one that a sentence names.
+            closed = re.compile(rf"</(?:{name}|tool_call)>", re.IGNORECASE).search(text, payload)
+            if not closed and not self._ended:
+                return WAIT
+            return self._hide_to(rf"</(?:{name}|tool_call)>", payload) if closed or payload == start or leads else None
         if rest[0] == "<" and not self._ended and re.fullmatch(r"<[^<>]{0,100}", rest):
             return WAIT
         if name in CALLS:

@@ -14,9 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
+from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.delivery.calls import BRACKETS, CALLS, QUOTED, RESPONSES, RESULTS, RETOLD, WAIT, CallReader, Found
 
-_REASONING = ("think", "thinking", "thought", "antthinking")
+_REASONING = ("think", "thinking", "thought", "antthinking", "reasoning")
 _MEMORIES = ("relevant-memories", "relevant_memories")
 _TURNS = ("start_of_turn", "end_of_turn")
 _NAMES = {*_REASONING, *CALLS, *RESULTS, *RESPONSES, *_MEMORIES, *_TURNS, "function", "invoke", "final"}
@@ -42,6 +43,10 @@ _DROPPED_LINE = late(
     r"|⚠️? ?🛠️? .*\bfailed\b.*|🛠️? `?run .*)[ \t]*"
 )
 _LINE_HEADS = ("MEDIA:", "analysis to=", "commentary to=", "assistant to=", "user to=", "⚠️ 🛠️", "⚠ 🛠", "🛠️", "🛠")
+_ECHOES = (
+    (CONTEXT_BEGIN, re.escape(CONTEXT_END)),
+    ("<<<EXTERNAL_UNTRUSTED_CONTENT", r"<<<END_EXTERNAL_UNTRUSTED_CONTENT[^>\n]*>>>"),
+)
 _STRAY_END = "\0"
 
 
@@ -108,7 +113,7 @@ class Scanner(CallReader):
                 case "`":
                     found = self._ticks()
                 case "<":
-                    found = self._angle()
+                    found = self._angle(starts_line)
                 case "[":
                     found = self._bracket(starts_line)
                 case "]":
@@ -179,8 +184,23 @@ class Scanner(CallReader):
             return at + len(line) + 1, f"{line}\n"
         return run.end(), run[0]
 
-    def _angle(self) -> Found | None:
+    def _echo(self) -> Found | None:
+        """Hide what the program wrote around its own words and those of strangers, when a model repeats it."""
         text, at = self._text, self._at
+        for opening, closing in _ECHOES:
+            if text.startswith(opening, at):
+                line, whole = self._rest_of_line()
+                if not whole:
+                    return WAIT
+                return self._hide_to(closing, at + len(line)) if line.rstrip().endswith(">>>") else None
+            if not self._ended and opening.startswith(text[at:]):
+                return WAIT
+        return None
+
+    def _angle(self, starts_line: bool) -> Found | None:
+        text, at = self._text, self._at
+        if starts_line and (echo := self._echo()):
+            return echo
         if (token := self._token()) is not None:
             return token
         head = _HEAD.match(text, at)
