@@ -15,7 +15,18 @@ from msgspec.structs import replace
 
 from homarus.core.patterns import late
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
-from homarus.delivery.calls import BRACKETS, CALLS, QUOTED, RESPONSES, RESULTS, RETOLD, WAIT, CallReader, Found
+from homarus.delivery.calls import (
+    BRACKETS,
+    CALLS,
+    QUOTED,
+    RESPONSES,
+    RESULTS,
+    RETOLD,
+    WAIT,
+    CallReader,
+    Found,
+    closing_tag,
+)
 
 _REASONING = ("think", "thinking", "thought", "antthinking", "reasoning")
 _MEMORIES = ("relevant-memories", "relevant_memories")
@@ -213,7 +224,7 @@ class Scanner(CallReader):
         closing = bool(head[1])
         if not (end := _TAG_END.match(text, head.end(), at + _TAG_LENGTH)):
             if name in CALLS + RESULTS and not closing and _UNFINISHED.match(text, head.end()):
-                return self._hide_to(rf"</{name}>", head.end(), json=True)
+                return self._hide_to(closing_tag(name), head.end(), json=True)
             return WAIT if not self._ended and len(text) < at + _TAG_LENGTH and self._may_end(head.end()) else None
         if name in _REASONING:
             return self._reasoning(end.end(), closing=closing, single=bool(end[1]))
@@ -222,9 +233,7 @@ class Scanner(CallReader):
         if name in _TURNS:
             return self._role(end.end()) if name == "start_of_turn" else (end.end(), "")
         if name in _MEMORIES:
-            return (
-                (end.end(), "") if closing or end[1] else self._hide_to(rf"<\s*/\s*{name}\s*>", end.end(), call=False)
-            )
+            return (end.end(), "") if closing or end[1] else self._hide_to(closing_tag(name), end.end(), call=False)
         if space == "minimax" and name == "tool_call":
             self._minimax = True
             return end.end(), ""
