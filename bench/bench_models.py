@@ -15,11 +15,11 @@ from homarus.core.clock import SystemClock
 from homarus.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.providers.anthropic import AnthropicProvider
 from homarus.models.providers.openai import OpenAIProvider
+from homarus.net.client import HttpClient
 
 SIZES = (10, 300, 1_000)
 END = b"0\r\n\r\n"
@@ -90,13 +90,13 @@ def _imports(ctx: Ctx) -> list[Row]:
     commands = {
         "floor": [sys.executable, "-c", base],
         "ours": [sys.executable, "-c", f"{base}; {ours}"],
-        "httpx2": [sys.executable, "-c", f"{base}; import httpx2; httpx2.AsyncClient(verify=False)"],
+        "wire": [sys.executable, "-c", f"{base}; {ours}; import homarus.net.transport"],
     }
     spent = ctx.programs(commands)
     label = "asyncio, msgspec and the configuration"
     return [
         against("import of the model layer", spent["ours"].cpu, label, spent["floor"].cpu, 1.25),
-        against("import with httpx2 instead", spent["httpx2"].cpu, label, spent["floor"].cpu),
+        against("import with what the first request needs", spent["wire"].cpu, label, spent["floor"].cpu),
     ]
 
 

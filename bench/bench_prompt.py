@@ -13,12 +13,13 @@ from collections import Counter
 from pathlib import Path
 
 from bench.measure import Ctx, Row, against
+from homarus.agent.compose import Composer, PromptRequest
+from homarus.agent.hook_events import load_registry
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
+from homarus.core.messages import Trust
 from homarus.core.tools import ToolSpec
-from homarus.gateway.compose import Composer, PromptRequest
-from homarus.gateway.hooking import load_registry
 from homarus.storage.boundary import Root
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.names import LOADED
@@ -42,15 +43,17 @@ def run(ctx: Ctx) -> list[Row]:
     reads: Counter[str] = Counter()
     settled = _composer(config, env, hooks, reads)
     plain = _composer(config, env, None, Counter())
-    settled.prompt_for(PromptRequest(tools=TOOLS))
+    settled.prompt_for(PromptRequest(tools=TOOLS, trust=Trust.OWNER, chat_type="direct"))
     cold_reads, again = dict(reads), Counter(reads)
-    settled.prompt_for(PromptRequest(tools=TOOLS))
+    settled.prompt_for(PromptRequest(tools=TOOLS, trust=Trust.OWNER, chat_type="direct"))
     warm_reads = Counter(reads) - again
     spent = ctx.calls(
         {
-            "cold": lambda: _composer(config, env, hooks, Counter()).prompt_for(PromptRequest(tools=TOOLS)),
-            "warm": lambda: settled.prompt_for(PromptRequest(tools=TOOLS)),
-            "no hook": lambda: plain.prompt_for(PromptRequest(tools=TOOLS)),
+            "cold": lambda: _composer(config, env, hooks, Counter()).prompt_for(
+                PromptRequest(tools=TOOLS, trust=Trust.OWNER, chat_type="direct")
+            ),
+            "warm": lambda: settled.prompt_for(PromptRequest(tools=TOOLS, trust=Trust.OWNER, chat_type="direct")),
+            "no hook": lambda: plain.prompt_for(PromptRequest(tools=TOOLS, trust=Trust.OWNER, chat_type="direct")),
             "floor": lambda: [_bare(path) for path in workspace],
         },
         number=5,

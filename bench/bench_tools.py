@@ -21,8 +21,9 @@ from bench.measure import Ctx, Row
 from bench.mock_model import serving
 from homarus.config.paths import resolve_paths
 from homarus.core.events import ToolEnded
-from homarus.gateway.app import Runtime
-from homarus.gateway.library import Agent
+from homarus.runtime.client import LocalClient
+from homarus.runtime.library import Agent
+from homarus.runtime.runtime import Runtime
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend
 
@@ -74,7 +75,7 @@ def _turns(ctx: Ctx, port: int, name: str, marker: str, defaults: dict[str, Any]
 async def _measured(env: dict[str, str], marker: str, runs: int) -> float:
     runtime = Runtime.open(resolve_paths(env), env)
     taken = []
-    agent = Agent(runtime, runtime.store("main").key("bench"))
+    agent = Agent(LocalClient(runtime), runtime.home.store("main").key("bench"))
     for number in range(runs + 1):
         before = _cpu()
         calls = [

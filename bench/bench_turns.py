@@ -15,13 +15,14 @@ from typing import Any
 from bench.measure import Ctx, Row
 from bench.mock_model import serving
 from homarus.config.paths import resolve_paths
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text, Usage
 from homarus.core.routes import main_session
-from homarus.gateway.app import Runtime
-from homarus.gateway.library import Agent
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.runtime.client import LocalClient
+from homarus.runtime.library import Agent
+from homarus.runtime.runtime import Runtime
 
 AT = (10, 300, 1_000)
 SAMPLE = 20
@@ -68,8 +69,8 @@ def home(folder: Path, provider: dict[str, Any] | None, *, compacted: bool = Fal
 def open_agent(env: dict[str, str], *, model: Instant | None = None) -> Agent:
     runtime = Runtime.open(resolve_paths(env), env)
     if model is not None:
-        runtime.models.registry.register("instant", lambda _ref, _key: model)
-    return Agent(runtime, main_session("main"))
+        runtime.home.models.registry.register("instant", lambda _ref, _key: model)
+    return Agent(LocalClient(runtime), main_session("main"))
 
 
 async def _turns(agent: Agent, at: tuple[int, ...]) -> tuple[dict[int, float], dict[int, float]]:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.measure import Ctx, Row, against
+from homarus.agent.compose import Composer, PromptRequest
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
-from homarus.gateway.compose import Composer, PromptRequest
 from homarus.storage.boundary import Guarded, Root
 from homarus.workspace.audience import Audience
-from homarus.workspace.bootstrap import Bootstrap, Run
+from homarus.workspace.bootstrap import Bootstrap, BootstrapRequest
 from homarus.workspace.loader import WorkspaceLoader
 
 NAMES = [
@@ -71,7 +72,7 @@ def _prompts(ctx: Ctx, home: Path, workspace: Path) -> list[Row]:
     env = {"HOME": str(home)}
     config = load_config(resolve_paths(env), env)
     clock = ManualClock(datetime(2026, 4, 15, 12, 0, tzinfo=UTC))
-    request = PromptRequest()
+    request = PromptRequest(trust=Trust.OWNER, chat_type="direct")
     warm = Composer(config, env, clock)
     edited = Composer(config, env, clock)
     cold = iter([Composer(config, env, clock) for _ in range(ctx.runs + 1)])
@@ -93,7 +94,7 @@ def _prompts(ctx: Ctx, home: Path, workspace: Path) -> list[Row]:
 
 
 def _share(ctx: Ctx, workspace: Path) -> list[Row]:
-    run_ = Run(workspace, audience=Audience(session=SessionKey.parse("main")))
+    run_ = BootstrapRequest(workspace, audience=Audience(session=SessionKey.parse("main")))
     warm = Bootstrap(WorkspaceLoader(), warn=lambda _: None)
     warm.build(run_)
 

@@ -1,4 +1,4 @@
-"""The size ratchet: files of at most 400 lines, functions of at most 60 lines and six parameters.
+"""The size ratchet: files of at most 500 lines, functions of at most 60 lines and six parameters.
 
 An exception stands below with its reason and its size today. It may shrink, never grow, and goes away when it fits.
 """
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 6
+MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 500, 60, 6
 
 # path or path:function -> (allowed, reason)
 EXCEPTIONS: dict[str, tuple[int, str]] = {}

@@ -20,7 +20,7 @@ from bench.memory.collect import Asked, collect
 from bench.memory.fit import left_out, measure
 from bench.memory.notes import notebooks
 from homarus.memory.evaluate import Notebook, load
-from homarus.memory.weights import FITTED, PRICE, table
+from homarus.memory.rank import FITTED, PRICE, table
 
 COLUMNS = ("500 tok", "1000 tok", "2000 tok", "first 10", "MRR")
 

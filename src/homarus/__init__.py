@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     if name in {"Agent", "Reply", "ask"}:
-        from homarus.gateway import library
+        from homarus.runtime import library
 
         return getattr(library, name)
     raise AttributeError(f"module 'homarus' has no attribute {name!r}")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from tests.context.test_compact import good
 
-from homarus.agent.cycle import Counts
-from homarus.agent.live import Live
+from homarus.agent.open_session import OpenSession
+from homarus.agent.window import CompactionState
 from homarus.context.budget import budget_for
 from homarus.context.compact import undo
 from homarus.context.engine import EngineCall
-from homarus.context.host import EngineHost
+from homarus.context.engine_host import EngineHost
 from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts
@@ -30,10 +30,10 @@ class Killed(BaseException):
     """The machine went away here."""
 
 
-class Mortal(Counts):
+class Mortal(CompactionState):
     """The real counts, with a place to die at."""
 
-    def __init__(self, live: Live, stage: "Stage") -> None:
+    def __init__(self, live: OpenSession, stage: "Stage") -> None:
         super().__init__(live, LoopGuard(LoopSettings()))
         self.stage = stage
 
@@ -59,8 +59,8 @@ class Stage:
         self.start()
 
     def start(self) -> None:
-        store = SessionStore(self.folder, "main", clock=self.clock, ids=self.ids)
-        self.live = Live(store, MAIN, "/w")
+        store = SessionStore(self.folder, "main", clock=self.clock, ids=self.ids, main_key="main")
+        self.live = OpenSession(store, MAIN, "/w")
 
     def restart(self) -> None:
         self.live.close()

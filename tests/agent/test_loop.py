@@ -13,7 +13,7 @@ from homarus.agent.outcome import Status
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import ToolEnded, ToolStarted, UserAccepted
 from homarus.core.messages import Usage
-from homarus.tools.tool import ToolContext, ToolOutput, said
+from homarus.tools.tool import Risk, ToolContext, ToolOutput, said
 
 
 async def test_a_plain_answer(tmp_path: Path) -> None:
@@ -90,6 +90,18 @@ async def test_a_steering_message_skips_what_has_not_begun(tmp_path: Path) -> No
     ended = [event.result.call_id for event in stage.events if isinstance(event, ToolEnded)]
     assert started == ended == ["c0.0", "c0.1", "c0.2"]
     assert [event.steered for event in stage.events if isinstance(event, UserAccepted)] == [True]
+
+
+async def test_a_person_is_heard_before_the_next_call_with_an_effect(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def act(_context: ToolContext, _arguments: dict[str, Any]) -> ToolOutput:
+        stage.mailbox.offer(Waiting("stop, wait", "k1"))
+        return said("acted")
+
+    stage.tools = {"exec": tool("exec", act, risk=Risk.EXEC)}
+    await stage.turn(Script(calls("exec", "exec", "exec"), "ok"))
+    assert stage.story[2:6] == ["exec: acted", f"exec!: {SKIPPED}", f"exec!: {SKIPPED}", "user: stop, wait"]
 
 
 async def test_calls_that_were_launched_together_are_not_recalled(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def test_an_interrupt_stops_cleanly_and_keeps_what_was_said(home: Path) ->
     assert (begun + out).decode().startswith("Once upon")
     assert err.decode() == "homarus: stopped\n"
     folder = home / ".openclaw/agents/main/sessions"
-    store = SessionStore(folder, "main", clock=SystemClock(), ids=SystemIds())
+    store = SessionStore(folder, "main", clock=SystemClock(), ids=SystemIds(), main_key="main")
     assert [finding for finding in check_store(store) if finding.severity == "error"] == []
     (transcript,) = folder.glob("*.jsonl")
     last = [json.loads(line) for line in transcript.read_text().splitlines()][-1]

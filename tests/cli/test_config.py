@@ -81,7 +81,7 @@ def test_what_stands_around_a_value_decides_whether_it_is_shown(config: Path, ca
 
 def test_get_says_when_something_else_stands_in(config: Path, capsys) -> None:
     config.write_text("{ broken")
-    config.with_name("openclaw.json.bak").write_text("{ a: 5 }")
+    config.with_name("openclaw.json.last-good").write_text("{ a: 5 }")
     assert run(["config", "get", "a"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "5\n"
@@ -158,7 +158,7 @@ def test_a_change_the_checks_refuse(config: Path, capsys) -> None:
 def test_validate(config: Path, capsys) -> None:
     assert run(["config", "validate"]) == 0
     assert "ok" in capsys.readouterr().out
-    config.write_text('{\n  env: { vars: 5 },\n  x: "${NOT_SET_ANYWHERE}",\n}')
+    config.write_text('{\n  env: { vars: 5 },\n  logging: { file: "${NOT_SET_ANYWHERE}" },\n}')
     assert run(["config", "validate"]) == 78
     out = capsys.readouterr().out
     assert "~/.openclaw/openclaw.json:2" in out
@@ -166,7 +166,7 @@ def test_validate(config: Path, capsys) -> None:
     assert "NOT_SET_ANYWHERE" in out
     assert run(["config", "validate", "--json"]) == 78
     found = json.loads(capsys.readouterr().out)
-    assert (found["ok"], [p["severity"] for p in found["problems"]]) == (False, ["error", "warning"])
+    assert (found["ok"], [p["severity"] for p in found["problems"]]) == (False, ["error", "warning", "info"])
     config.write_text("{ broken")
     assert run(["config", "validate"]) == 78
 
@@ -331,3 +331,21 @@ def test_an_editor_that_cannot_be_understood_is_a_usage_error(config: Path, caps
     monkeypatch.setenv("VISUAL", "vi 'unfinished")
     assert run(["config", "edit"]) == 2
     assert "EDITOR cannot be understood" in capsys.readouterr().err
+
+
+def test_twelve_changes_at_once_are_all_made(config: Path) -> None:
+    line = [sys.executable, "-m", "homarus", "config", "set"]
+    started = [
+        subprocess.Popen([*line, f"env.vars.K{number}", f"v{number}"], stdout=subprocess.DEVNULL)
+        for number in range(12)
+    ]
+    assert [process.wait(timeout=120) for process in started] == [0] * 12
+    assert run(["config", "validate"]) == 0
+    assert all(f"K{number}: " in config.read_text() for number in range(12))
+
+
+def test_a_change_that_looks_mistyped_is_made_and_said(config: Path, capsys) -> None:
+    assert run(["config", "set", "agents.default.model", "a/b"]) == 0
+    assert "did you mean 'defaults'" in capsys.readouterr().err
+    assert run(["config", "set", "tools.denny", '["exec"]']) == 78
+    assert "did you mean 'deny'" in capsys.readouterr().err

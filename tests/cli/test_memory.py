@@ -110,7 +110,11 @@ def test_looking_at_the_status_makes_nothing(home, capsys):
         ("search boat --min-score -5", 0),
         ("search boat --agent nobody", 1),
         ("search", 2),
-        ("explain boat garbage", 0),
+        ("explain boat garbage", 2),
+        ("explain MEMORY.md#L1 boat", 2),
+        ("recall boat --k 25", 0),
+        ("reflect --since 7d", 0),
+        ("reflect --since soon", 2),
         ("explain boat MEMORY.md#L99999999999999999999999", 0),
         ("bench --data /dev/null", 78),
     ],
@@ -142,3 +146,32 @@ def test_the_bar_is_drawn_only_for_people():
     assert quiet.getvalue() == ""
     assert "indexing [###############---------------] 1/2 note" in loud.getvalue()
     assert loud.getvalue().endswith("\r\x1b[K")
+
+
+def test_explain_says_which_argument_comes_first(home, capsys):
+    assert run(["memory", "explain", "MEMORY.md#L1", "boat", "--provider", "none"]) == 2
+    assert "the query comes first, then the place (they are the other way round)" in capsys.readouterr().err
+
+
+def test_reflect_since_a_day_writes_the_pages_of_whom_newer_facts_are_about(home, capsys):
+    memory = home / ".openclaw" / "workspace" / "memory"
+    (memory / "2020-01-01.md").write_text("## Retain\n- W @Old: Lives in Bonn since long ago.\n")
+    (memory / "2026-01-03.md").write_text("## Retain\n- W @New: Lives in Kiel by the sea.\n")
+    assert run(["memory", "reflect", "--provider", "none", "--json", "--since", "2026-01-01"]) == 0
+    assert [page["name"] for page in json.loads(capsys.readouterr().out)] == ["new"]
+
+
+def test_a_vault_without_notes_says_where_its_markdown_is(home, tmp_path, capsys):
+    vault = tmp_path / "vault"
+    for number in range(12):
+        (vault / f"topic{number}").mkdir(parents=True)
+        (vault / f"topic{number}" / "page.md").write_text(f"The lighthouse of harbour {number}.\n")
+    options = ["--provider", "none", "--workspace", str(vault)]
+    hint = "no notes, but 12 Markdown files outside memory/: name them with --extra"
+    for command in (["search", "lighthouse"], ["index"], ["doctor", "--no-canary"]):
+        run(["memory", *command, *options])
+        assert hint in "".join(capsys.readouterr())
+    assert run(["memory", "search", "lighthouse", *options, "--extra", "."]) == 0
+    out = "".join(capsys.readouterr())
+    assert "topic9/page.md#L1" in out and hint not in out
+    assert run(["memory", "search", "lighthouse", "--extra", "."]) == 2

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from homarus.admin.choices import NOTEBOOK, model_choices
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import SystemClock
-from homarus.gateway.choices import NOTEBOOK, model_choices
 
 
 def homarus(home: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -13,17 +13,18 @@ from tests.cli.helpers import configure
 from tests.fixtures.homes import HOMES, snapshot, unpack
 from tests.hooks.helpers import write_hook
 
+from homarus.agent.compose import Composer, PromptRequest
+from homarus.agent.toolkit import tool_specs
 from homarus.cli.main import run
 from homarus.cli.table import COMMANDS
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import ManualClock
+from homarus.core.messages import Trust
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
 from homarus.core.routes import SessionKey
-from homarus.gateway.compose import Composer, PromptRequest
-from homarus.gateway.toolkit import tool_specs
 from homarus.prompt.facts import StableFacts
-from homarus.prompt.modes import Mode
+from homarus.prompt.section import Mode
 from homarus.prompt.sections.tooling import command_line
 
 
@@ -45,7 +46,8 @@ def system_text(home, key: str = "main", **request) -> str:
     composer = Composer(config, env, ManualClock(datetime(2026, 3, 1, tzinfo=UTC)))
     if request.get("mode") is not Mode.NONE:
         request["tools"] = tool_specs(config, "main")
-    return composer.prompt_for(PromptRequest(session=SessionKey.parse(key), **request)).prompt.system.text
+    wanted = PromptRequest(session=SessionKey.parse(key), trust=Trust.OWNER, chat_type="direct", **request)
+    return composer.prompt_for(wanted).prompt.system.text
 
 
 def test_stdout_is_exactly_the_system_message(home, capsys):

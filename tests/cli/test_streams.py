@@ -129,7 +129,7 @@ def test_a_configuration_that_was_named_and_is_not_there_is_said(env: dict[str, 
     nowhere = str(tmp_path / "nowhere.json5")
     for extra, line in (({}, ["--config", nowhere]), ({"OPENCLAW_CONFIG_PATH": nowhere}, [])):
         done = call({**env, **extra}, *line, "agents", "list")
-        assert (done.returncode, b"there is no such file" in done.stderr) == (0, True)
+        assert (done.returncode, b"there is no such file" in done.stderr) == (78, True)
         assert call({**env, **extra}, *line, "config", "validate").returncode == 78
     assert call(env, "--config", nowhere, "config", "set", "session.reset.mode", "daily").returncode == 0
     assert call(env, "--config", nowhere, "config", "validate").returncode == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.config.load import Config, load_config
+from homarus.config.load import Config, inspect_config
 from homarus.config.paths import Paths, resolve_paths
 
 
@@ -32,7 +32,7 @@ class Home:
         if text is not None:
             self.write(text)
         self.env |= env
-        return load_config(self.paths, self.env)
+        return inspect_config(self.paths, self.env)
 
     def snapshot(self) -> dict[str, bytes]:
         return {

@@ -8,10 +8,9 @@ import pytest
 from tests.fixtures.homes import HOMES, unpack
 
 import homarus
-from homarus.config.blocks import BLOCKS, load_block, validate
+from homarus.config.blocks import BLOCKS, build_schema, load_block, validate
 from homarus.config.redact import MARKER
 from homarus.config.report import as_json, has_errors, ordered, table_rows
-from homarus.config.schema import build_schema
 from homarus.core.errors import HomarusError
 
 
@@ -37,27 +36,20 @@ def test_every_block_is_checked_and_problems_are_placed(load) -> None:
     assert has_errors(config.problems)
 
 
-def test_unknown_keys_are_silent_unless_nearly_known(load) -> None:
-    config = load("{ mine: 1, messages: { queue: { mine: 1, debounceMS: 5 } } }")
-    [problem] = validate(config)
-    assert (problem.severity, problem.key) == ("warning", "messages.queue.debounceMS")
-    assert "debounceMs" in problem.cure
-
-
 def test_a_marker_in_the_file_is_an_error(load) -> None:
-    [problem] = validate(load(f'{{ a: {{ b: ["{MARKER}"] }} }}'))
-    assert (problem.severity, problem.key) == ("error", "a.b[0]")
+    [problem] = [p for p in validate(load(f'{{ a: {{ b: ["{MARKER}"] }} }}')) if p.severity == "error"]
+    assert problem.key == "a.b[0]"
 
 
 @pytest.mark.parametrize("name", HOMES)
 def test_the_real_homes_are_valid(name: str, home, tmp_path) -> None:
     real = unpack(name, tmp_path)
     home.env = real.env
-    assert validate(home.load()) == []
+    assert {problem.severity for problem in validate(home.load())} <= {"info"}
 
 
 def test_problems_as_rows_and_as_data(load) -> None:
-    config = load('{\n messages: { queue: { cap: "many" } },\n a: "${NOT_SET}",\n}')
+    config = load('{\n messages: { queue: { cap: "many" } },\n logging: "${NOT_SET}",\n}')
     problems = validate(config)
     assert [p.severity for p in ordered(problems)] == ["error", "warning"]
     rows = table_rows(problems, home=str(config.paths.home))
@@ -81,8 +73,8 @@ def test_the_schema_of_everything_and_of_a_part() -> None:
 
 
 def test_a_key_written_twice_is_mentioned(load) -> None:
-    [problem] = validate(load("{\n a: { b: 1,\n  b: 2 } }"))
-    assert (problem.severity, problem.line, problem.key) == ("warning", 3, "a.b")
+    [problem] = validate(load("{\n env: { vars: 1,\n  vars: {} } }"))
+    assert (problem.severity, problem.line, problem.key) == ("warning", 3, "env.vars")
 
 
 def test_every_block_that_the_program_reads_is_in_the_table() -> None:

@@ -40,6 +40,26 @@ def test_dotenv() -> None:
     assert parse_dotenv(text) == {"A": "3", "B": "two words", "C": "q # not\n", "D": "$x", "E": "", "F": "a"}
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('A=`it\'s "both"`', 'it\'s "both"'),
+        ("A=`two\nlines`", "two\nlines"),
+        ('A="x # y" # z', "x # y"),
+        ("A='x' # z", "x"),
+        ("A=x # z", "x"),
+        ("A='a\\nb'", "a\\nb"),
+        ('A="tab\\tstays"', "tab\\tstays"),
+        ("A: yaml", "yaml"),
+        ('A="open', '"open'),
+        ("A=''", ""),
+        ("  export A = x  ", "x"),
+    ],
+)
+def test_forms_of_dotenv(line: str, value: str) -> None:
+    assert parse_dotenv(f"# c\r\n{line}\r\nB=1\r\n") == {"A": value, "B": "1"}
+
+
 def test_dotenv_as_node_reads_it() -> None:
     text = 'A=`it\'s "so"` # ticks\nB=x # note\nC=x#note\nD=\'#1\'#c\nE="#2" # c\nF: yaml\nG.h-i=1\nJ=`two\nlines`\nK=""\nL=#\n'
     assert parse_dotenv(text) == {

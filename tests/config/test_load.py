@@ -8,8 +8,10 @@ import msgspec
 import pytest
 from tests.fixtures.homes import HOMES, unpack
 
-from homarus.config.load import last_good_path, load_config, remember_good
+from homarus.config.load import last_good_path, load_config, refuse_lost, remember_good
 from homarus.config.paths import resolve_paths
+from homarus.config.write import Operation, change
+from homarus.core.errors import ConfigError
 
 
 class Inner(msgspec.Struct, frozen=True, rename="camel"):
@@ -106,55 +108,145 @@ def test_a_closed_folder_is_no_missing_file(home) -> None:
 def test_the_last_good_content_stands_in_for_a_broken_file(home) -> None:
     config = home.load('{ a: 1, b: { $include: "b.json5" } }')
     home.write("{ c: 2 }", "b.json5")
-    config = home.load('{ a: 1, b: { $include: "b.json5" }, secret: "${NAME}" }', NAME="x")
-    assert remember_good(config, home.env, explicit=True)
+    config = home.load('{ a: 1, b: { $include: "b.json5" }, name: "${NAME}" }', NAME="x")
+    assert remember_good(config, explicit=True)
     assert "${NAME}" in last_good_path(home.paths).read_text()
     config = home.load("{ a: 2")
-    assert (config.get("a"), config.get("b.c"), config.get("secret")) == (1, 2, "x")
+    assert (config.get("a"), config.get("b.c"), config.get("name")) == (1, 2, "x")
     assert config.fallback == last_good_path(home.paths)
     assert [p.severity for p in config.problems] == ["error", "warning"]
     assert config.problems[0].line == 1
-    assert not remember_good(config, home.env, explicit=True)
+    assert not remember_good(config, explicit=True)
     assert home.file.read_text() == "{ a: 2"
+
+
+def kept(home) -> object:
+    """The content that is kept, without the line that says whose it is."""
+    return json.loads(last_good_path(home.paths).read_text().partition("\n")[2])
 
 
 def test_the_copy_follows_the_file_and_what_it_includes(home) -> None:
     home.write("{ c: 2 }", "b.json5")
     text = '{ b: { $include: "b.json5" } }'
-    assert remember_good(home.load(text), home.env, explicit=True)
-    assert not remember_good(home.load(), home.env)
+    assert remember_good(home.load(text), explicit=True)
+    assert not remember_good(home.load())
     home.write("{ c: 3 }", "b.json5")
     os.utime(home.folder / "b.json5", (1, 1))  # as a copy from a backup has it
-    assert remember_good(home.load(), home.env)
-    assert json.loads(last_good_path(home.paths).read_text()) == {"b": {"c": 3}}
-    home.file.unlink()
-    assert remember_good(home.load("{ d: 4 }"), home.env)
-    assert json.loads(last_good_path(home.paths).read_text()) == {"d": 4}
+    assert remember_good(home.load())
+    assert kept(home) == {"b": {"c": 3}}
+    assert remember_good(home.load("{ d: 4 }"))
+    assert kept(home) == {"d": 4}
 
 
-@pytest.mark.parametrize("name", ["openclaw.json.last-good", "openclaw.json.bak"])
-def test_copies_beside_the_file_stand_in_too(home, name: str) -> None:
-    home.write("{ a: 1 }", name)
+def test_every_load_of_a_hand_written_file_is_remembered_once_homarus_works_here(home) -> None:
+    home.write('{ tools: { deny: ["exec"] } }')
+    load_config(home.paths, home.env)
+    assert list(home.snapshot()) == ["openclaw.json"]
+    home.paths.own_dir.mkdir()
+    load_config(home.paths, home.env)
+    assert kept(home) == {"tools": {"deny": ["exec"]}}
+    home.write('{ tools: { deny: ["exec", "web_fetch"] } }')
+    load_config(home.paths, home.env)
+    home.write('{ tools: { deny: ["exec", "web_fetch" } }')
+    heard = []
+    config = load_config(home.paths, home.env, notify=heard.append)
+    assert config.get("tools.deny") == ["exec", "web_fetch"]
+    assert [(p.severity, p.line) for p in heard] == [("error", 1), ("warning", 0)]
+    assert kept(home) == {"tools": {"deny": ["exec", "web_fetch"]}}
+
+
+def test_the_copy_of_another_file_stands_in_for_nothing(home) -> None:
+    assert remember_good(home.load("{ a: 1 }"), explicit=True)
+    home.write("{ a: ", "other.json")
+    home.env["OPENCLAW_CONFIG_PATH"] = str(home.folder / "other.json")
+    assert home.load().raw == {}
+    with pytest.raises(ConfigError, match=r"other.json:1: .*ends"):
+        load_config(home.paths, home.env)
+
+
+def test_a_backup_never_stands_in(home) -> None:
+    home.write("{ a: 1 }", "openclaw.json.bak")
+    assert home.load("{ a: ").raw == {}
+    with pytest.raises(ConfigError, match=r"openclaw.json:1: "):
+        load_config(home.paths, home.env)
+
+
+def test_the_copy_that_openclaw_kept_stands_in_where_there_is_none_of_ours(home) -> None:
+    home.write("{ a: 1 }", "openclaw.json.last-good")
     assert home.load("{ a: ").get("a") == 1
     assert home.load("").get("a") == 1
-    home.write("{ also broken", name)
+    home.paths.own_dir.mkdir()
+    last_good_path(home.paths).write_text("{ also broken")
+    assert home.load("{ a: ").raw == {}
+    last_good_path(home.paths).unlink()
+    home.write("{ also broken", "openclaw.json.last-good")
     assert home.load("{ a: ").raw == {}
 
 
-def test_a_missing_file_with_a_backup_is_mentioned(home) -> None:
-    home.write("{ a: 1 }", "openclaw.json.bak")
-    config = home.load()
-    assert config.raw == {}
-    assert "backup" in config.problems[0].message
+def test_a_file_that_went_missing_is_replaced_by_its_last_content_and_by_nothing_else(home) -> None:
+    assert remember_good(home.load("{ a: 1 }"), explicit=True)
+    home.file.unlink()
+    config = load_config(home.paths, home.env)
+    assert config.get("a") == 1
+    assert "is missing; the last good content stands in" in config.problems[0].message
+    for work in (
+        lambda: refuse_lost(home.paths, home.env),
+        lambda: change(config, home.env, [Operation("set", ("b",), 1)]),
+    ):
+        with pytest.raises(ConfigError, match=r"is missing, .*nothing was written"):
+            work()
+    assert not home.file.exists()
+
+
+def test_a_named_file_that_is_not_there_is_no_fresh_start(home) -> None:
+    home.env["OPENCLAW_CONFIG_PATH"] = str(home.folder / "typo.json")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_config(home.paths, home.env)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "// all gone",
+        b"{ a: '\xff' }",
+        "{ a: { $include: 'gone.json5' } }",
+        "{ tools: 5 }",
+        "{ agents: [] }",
+        "{ agents: { list: 5 } }",
+        "{ agents: { list: [ 5 ] } }",
+        "{ agents: { entries: { main: 'x' } } }",
+        "{ agents: { defaults: [] } }",
+        "{ channels: [] }",
+        '{ tools: { deny: ["${NOT_SET}"] } }',
+        '{ tools: { exec: { mode: "${NOT_SET}" } } }',
+        '{ agents: { list: [ { id: "main", sandbox: { mode: "${NOT_SET}" } } ] } }',
+        '{ channels: { telegram: { allowFrom: ["${NOT_SET}"] } } }',
+    ],
+)
+def test_nothing_runs_on_a_file_whose_rules_cannot_be_read(home, text: str | bytes) -> None:
+    home.write(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(home.paths, home.env)
+    assert "openclaw.json:1" in str(caught.value)
+    assert caught.value.cure
+
+
+def test_a_missing_variable_of_a_credential_stops_nothing(home) -> None:
+    home.write(
+        """{ gateway: { auth: { token: "${NONE}" } }, tools: { web: { search: { apiKey: "${NONE}" } } },
+            agents: { defaults: { sandbox: { docker: { env: { A: "${NONE}" } } } } } }"""
+    )
+    assert {p.severity for p in load_config(home.paths, home.env).problems} == {"warning"}
 
 
 def test_remembering_makes_nothing_in_a_home_that_is_not_ours(home) -> None:
     config = home.load("{ a: 1 }")
-    assert not remember_good(config, home.env)
+    assert not remember_good(config)
     assert list(home.snapshot()) == ["openclaw.json"]
     home.paths.own_dir.mkdir()
-    assert remember_good(config, home.env)
-    assert not remember_good(config, home.env)
+    assert remember_good(config)
+    assert not remember_good(config)
 
 
 @pytest.mark.parametrize("name", HOMES)
@@ -170,10 +262,9 @@ def test_a_real_home_is_read_without_changing_a_byte(name: str, tmp_path) -> Non
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_bytes_that_are_no_text_are_mentioned_and_survive(home) -> None:
+def test_bytes_that_are_no_text_are_an_error_at_their_line(home) -> None:
     config = home.load(b'{\n a: "caf\xe9", b: 1 }')
-    assert config.get("b") == 1
-    assert [(p.severity, p.line) for p in config.problems] == [("warning", 2)]
+    assert [(p.severity, p.line) for p in config.problems] == [("error", 2)]
 
 
 def test_problems_are_told_as_they_are_found(home) -> None:

@@ -43,7 +43,11 @@ from homarus.config.migrate import MIGRATIONS, canonical, migrate
         ({"agents": {"entries": {"a": {"memory": {"search": {"k": 1}}}}}}, "agents.entries.a.memorySearch.k", 1),
         # sessions
         ({"session": {"idleMinutes": 5}}, "session.reset.idleMinutes", 5),
+        ({"session": {"idleMinutes": 5}}, "session.reset.mode", "idle"),
+        ({"session": {"idleMinutes": 5, "reset": {"atHour": 6}}}, "session.reset.mode", None),
+        ({"session": {"reset": {"idleMinutes": 5}}}, "session.reset.mode", None),
         ({"session": {"idleMinutes": 5, "reset": {"idleMinutes": 7}}}, "session.reset.idleMinutes", 7),
+        ({"session": {"idleMinutes": 5, "reset": {"idleMinutes": 7}}}, "session.reset.mode", None),
         ({"session": {"resetByType": {"dm": {"mode": "idle"}}}}, "session.resetByType.direct.mode", "idle"),
         ({"session": {"maintenance": {"pruneDays": 30}}}, "session.maintenance.pruneAfter", "30d"),
         # streaming

@@ -8,7 +8,7 @@ import pytest
 
 from homarus.cli.main import run
 from homarus.config.blocks import validate
-from homarus.config.load import load_config
+from homarus.config.load import inspect_config
 from homarus.config.scan import parse
 from homarus.config.write import Operation, change
 from homarus.core.errors import HomarusError
@@ -75,7 +75,7 @@ def survive(home, count: int, seed: int) -> dict[str, int]:
     for _ in range(count):
         data = mutated(SEED.encode(), dice)
         home.write(data)
-        config = load_config(home.paths, home.env)
+        config = inspect_config(home.paths, home.env)
         validate(config)
         assert config.agents
         assert [agent.get("model") for agent in config.agents]

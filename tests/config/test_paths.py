@@ -34,6 +34,16 @@ def test_profile_that_would_leave_the_home_is_refused(tmp_path: Path, name: str)
         resolve_paths({"HOME": str(tmp_path)}, profile=name)
 
 
+def test_an_older_profile_shares_the_folder_and_its_configuration(tmp_path: Path):
+    for name in ("workspace", "workspace-work"):
+        (tmp_path / ".openclaw" / name).mkdir(parents=True)
+    paths = resolve_paths({"HOME": str(tmp_path)}, profile="work")
+    assert paths.config_path == tmp_path / ".openclaw" / "openclaw.json"
+    assert paths.default_workspace == tmp_path / ".openclaw" / "workspace-work"
+    (tmp_path / ".openclaw-work").mkdir()
+    assert resolve_paths({"HOME": str(tmp_path)}, profile="work").state_dir == tmp_path / ".openclaw-work"
+
+
 def test_profile_workspace_is_whichever_exists(tmp_path: Path):
     paths = resolve_paths({"HOME": str(tmp_path)}, profile="work")
     old, new = tmp_path / ".openclaw/workspace-work", tmp_path / ".openclaw-work/workspace"

@@ -6,25 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from homarus.config.load import last_good_path, load_config
+from homarus.config.load import inspect_config, last_good_path
 from homarus.config.redact import MARKER
 from homarus.config.write import FileChange, Operation, Planner, change, introduced, write
 from homarus.core.errors import ConfigError
 
 
 def plan(home, *operations: Operation) -> tuple[FileChange, ...]:
-    return Planner(load_config(home.paths, home.env), home.env).changes(operations)
+    return Planner(inspect_config(home.paths, home.env), home.env).changes(operations)
 
 
 def put(home, path: tuple, value: object) -> tuple[FileChange, ...]:
-    return change(load_config(home.paths, home.env), home.env, [Operation("set", path, value)])
+    return change(inspect_config(home.paths, home.env), home.env, [Operation("set", path, value)])
 
 
 def test_a_change_is_written_with_a_backup_and_remembered(home) -> None:
     home.write("{ a: 1 } // note\n").chmod(0o640)
     put(home, ("a",), 2)
     assert home.file.read_text() == "{ a: 2 } // note\n"
-    assert home.file.stat().st_mode & 0o777 == 0o640
+    assert home.file.stat().st_mode & 0o777 == 0o600
+    assert (home.folder / "openclaw.json.bak").stat().st_mode & 0o777 == 0o600
     assert (home.folder / "openclaw.json.bak").read_text() == "{ a: 1 } // note\n"
     assert '"a": 2' in last_good_path(home.paths).read_text()
     assert last_good_path(home.paths).stat().st_mode & 0o777 == 0o600
@@ -90,18 +91,12 @@ def test_a_broken_file_is_not_edited(home) -> None:
     assert home.snapshot() == before
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "// only a comment\n", "\ufeff"])
-def test_an_empty_file_can_be_filled(home, text: str) -> None:
+@pytest.mark.parametrize("text", [b"", b"  \n", b"// only a comment\n", b"\xef\xbb\xbf", b'{ a: "caf\xe9", b: 1 }'])
+def test_a_file_that_may_have_lost_its_content_is_not_filled(home, text: bytes) -> None:
     home.write(text)
-    put(home, ("a",), 1)
-    assert home.file.read_text().startswith(text)
-    assert home.load().get("a") == 1
-
-
-def test_bytes_that_are_no_text_survive(home) -> None:
-    home.write(b'{ a: "caf\xe9", b: 1 } // \xff\n')
-    put(home, ("b",), 2)
-    assert home.file.read_bytes() == b'{ a: "caf\xe9", b: 2 } // \xff\n'
+    with pytest.raises(ConfigError, match=r"openclaw.json:1: .*nothing was written"):
+        put(home, ("a",), 1)
+    assert home.file.read_bytes() == text
 
 
 def test_a_value_that_is_no_text_is_refused(home) -> None:
@@ -208,26 +203,50 @@ def test_an_old_error_does_not_stop_another_change(home) -> None:
     assert introduced(config, home.env, changes) == []
 
 
-def test_of_two_writers_at_once_nobody_loses_silently(home) -> None:
-    home.write("{ n: 0 }")
-    done, refused = [], []
+def test_of_many_writers_at_once_nobody_loses(home) -> None:
+    home.write("{ env: { vars: {} } }")
+    stale = inspect_config(home.paths, home.env)
 
     def work(number: int) -> None:
-        try:
-            put(home, (f"k{number}",), number)
-            done.append(number)
-        except ConfigError:
-            refused.append(number)
+        change(stale, home.env, [Operation("set", ("env", "vars", f"K{number}"), str(number))])
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     config = home.load()
     assert config.problems == []
-    assert sorted(done + refused) == [0, 1, 2, 3]
-    assert sorted(config.raw) == sorted(["n", *(f"k{number}" for number in done)])
+    assert config.get("env.vars") == {f"K{number}": str(number) for number in range(12)}
+
+
+def test_what_was_worked_out_from_an_older_list_is_refused(home) -> None:
+    home.write('{ bindings: [ { agentId: "a" } ] }')
+    stale = inspect_config(home.paths, home.env)
+    put(home, ("bindings",), [])
+    wish = Operation("set", ("bindings", 0, "agentId"), "b")
+    with pytest.raises(ConfigError, match="changed since it was read"):
+        change(stale, home.env, [wish])
+    with pytest.raises(ConfigError, match="changed since it was read"):
+        change(stale, home.env, [Operation("set", ("bindings",), [{"agentId": "c"}])])
+    change(stale, home.env, [Operation("set", ("bindings",), [{"agentId": "c"}])], literal=True)
+    assert home.load().get("bindings") == [{"agentId": "c"}]
+
+
+def test_old_copies_with_keys_become_private(home) -> None:
+    home.write("{ env: { vars: { A: 'x' } } }")
+    older = home.write("{}", "openclaw.json.bak.1")
+    older.chmod(0o644)
+    put(home, ("env", "vars", "A"), "y")
+    put(home, ("env", "vars", "A"), "z")
+    assert {path.stat().st_mode & 0o777 for path in home.folder.glob("openclaw.json*")} == {0o600}
+
+
+def test_a_warning_that_a_change_brings_is_told(home) -> None:
+    home.write("{ env: {} }")
+    heard = []
+    change(home.load(), home.env, [Operation("set", ("modles",), {})], notify=heard.append)
+    assert [(problem.key, problem.cure) for problem in heard] == [("modles", "did you mean 'models'?")]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from homarus.context.audit import HEADINGS
-from homarus.context.compact import Occasion, compact, undo
+from homarus.context.compact import Occasion, compact, messages_of, plan_for, undo
 from homarus.context.cut import Cut, plan
 from homarus.context.settings import CompactionSettings
-from homarus.context.summarize import Ask
+from homarus.context.summarize import HEADINGS, Ask
 from homarus.core.clock import CountingIds, ManualClock
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, User
 from homarus.sessions.writer import SessionWriter
 
-OCCASION = Occasion("threshold", window=32_768, reserve=8_192)
+OCCASION = Occasion(reason="threshold", window=32_768, reserve=8_192)
 KEEP_LITTLE = CompactionSettings(keep_recent_tokens=200)
 
 
@@ -168,7 +167,7 @@ async def test_nothing_to_summarise_is_a_reason_and_no_change(session: SessionWr
 async def test_a_history_larger_than_a_request_is_condensed_in_pieces(session: SessionWriter) -> None:
     talk(session, *[f"topic {number}" for number in range(30)], size=4_000)
     summaries = Summaries(good("topic"))
-    occasion = Occasion("threshold", window=20_000, reserve=5_000)
+    occasion = Occasion(reason="threshold", window=20_000, reserve=5_000)
     assert (await compact(session, KEEP_LITTLE, occasion, summaries)).ok
     assert len(summaries.asked) > 2
     assert all(len(ask.text) < 20_000 * 4 for ask in summaries.asked)
@@ -184,6 +183,45 @@ async def test_text_in_the_history_cannot_close_its_quotation(session: SessionWr
 async def test_the_wish_of_the_person_is_bounded_and_quoted(session: SessionWriter) -> None:
     talk(session, "one", "two", "three")
     summaries = Summaries(good("one two three"))
-    await compact(session, KEEP_LITTLE, Occasion("manual", 32_768, 8_192, focus="w" * 5_000), summaries)
+    await compact(
+        session, KEEP_LITTLE, Occasion(reason="manual", window=32_768, reserve=8_192, focus="w" * 5_000), summaries
+    )
     assert "w" * 800 in summaries.asked[0].text
     assert "w" * 801 not in summaries.asked[0].text
+
+
+async def test_a_person_who_asks_for_it_gets_a_short_history_compacted_too(session: SessionWriter) -> None:
+    talk(session, "one", "two", "three")
+    manual = Occasion(reason="manual", window=32_768, reserve=8_192)
+    assert isinstance(plan_for(session, CompactionSettings(), OCCASION), str)
+    done = await compact(session, CompactionSettings(), manual, Summaries(good("one two")))
+    assert done.ok
+    assert [message.text[:15] for message in messages_of(session.view.kept)] == ["three", "answer to three"]
+
+
+@pytest.mark.parametrize("texts", [(), ("only one",)])
+def test_one_turn_alone_is_nothing_to_compact(session: SessionWriter, texts: tuple[str, ...]) -> None:
+    talk(session, *texts)
+    manual = Occasion(reason="manual", window=32_768, reserve=8_192)
+    assert plan_for(session, CompactionSettings(), manual) == "there is nothing old enough to summarise"
+
+
+async def test_the_default_mode_asks_for_other_headings_and_audits_nothing(session: SessionWriter) -> None:
+    talk(session, "one", "two", "three")
+    summaries = Summaries("a few words")
+    plain = CompactionSettings(keep_recent_tokens=200, mode="default", recent_turns_preserve=5)
+    done = await compact(session, plain, OCCASION, summaries)
+    assert done.ok
+    assert len(summaries.asked) == 1
+    assert "## Next steps" in summaries.asked[0].text
+    assert "## Exact identifiers" not in summaries.asked[0].text
+    assert "Last exchanges" not in done.summary
+
+
+@pytest.mark.parametrize(("preserve", "quoted"), [(0, 0), (1, 1), (3, 3), (99, 12)])
+async def test_so_many_exchanges_are_quoted(session: SessionWriter, preserve: int, quoted: int) -> None:
+    talk(session, *[f"topic {number}" for number in range(20)])
+    settings = CompactionSettings(keep_recent_tokens=200, recent_turns_preserve=preserve)
+    done = await compact(session, settings, OCCASION, Summaries(good("topic")))
+    assert done.ok
+    assert done.summary.count("- Person: ") == quoted

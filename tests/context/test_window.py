@@ -17,10 +17,10 @@ from homarus.context.engine import (
     PassThrough,
     register_context_engine,
 )
-from homarus.context.host import EngineHost
-from homarus.context.media import MARK, fade_images
+from homarus.context.engine_host import EngineHost
 from homarus.context.pins import pinned
-from homarus.context.settings import CompactionSettings, PruningSettings
+from homarus.context.prune import FADED, fade_images
+from homarus.context.settings import CompactionSettings, FlushSettings, MidTurnPrecheck, PruningSettings
 from homarus.context.summarize import Ask
 from homarus.context.window import Ports, SessionWindow, WindowFacts
 from homarus.core.cancel import Cancel
@@ -63,6 +63,8 @@ class Stage:
         self.facts = facts
         self.additions: list[str] = []
         self.renewed = 0
+        self.rules = ""
+        self.more: dict[str, Any] = {}
 
     def renew(self) -> int | None:
         self.renewed += 1
@@ -75,6 +77,7 @@ class Stage:
             compaction=compaction,
             pruning=self.facts.get("pruning", PruningSettings()),
             call=EngineCall(session_id="s1", session_key="agent:main:main", session_file=self.session.path),
+            **self.more,
         )
         return SessionWindow(
             self.session,
@@ -87,6 +90,7 @@ class Stage:
                 emit=self.events.append,
                 clock=self.clock,
                 add=self.additions.append,
+                rules=lambda: self.rules,
                 renew=self.renew,
             ),
         )
@@ -365,7 +369,7 @@ def test_an_engine_whose_needs_are_not_met_fails_before_the_run() -> None:
 def test_images_fade_after_three_turns_and_only_when_a_turn_starts() -> None:
     messages = [User((Text(str(number)), Image("x", "image/png"))) for number in range(5)]
     faded = fade_images(messages)
-    assert [MARK in message.text for message in faded] == [True, False, False, False, False]
+    assert [FADED in message.text for message in faded] == [True, False, False, False, False]
     same = fade_images([*messages, Assistant((Text("a"),))])
     assert same[:5] == faded
 
@@ -407,3 +411,109 @@ async def test_what_is_shortened_after_an_overflow_stays_shortened(tmp_path: Pat
     short = await window.assemble(Cancel())
     assert len(short[-1].text) < 4_000
     assert await stage.window().assemble(Cancel()) == short
+
+
+async def test_a_compaction_that_cannot_be_costs_nothing_and_uses_nothing_up(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.fill(1, size=400)
+    done = await stage.window().compact_now("", Cancel())
+    assert (done.ok, done.reason) == (False, "there is nothing old enough to summarise")
+    assert stage.order == []
+    assert stage.events == []
+    assert stage.counts.flushed_at is None
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert stage.order == ["flush:tokens", "summarize"]
+
+
+async def test_no_memory_is_saved_where_nothing_can_be_written(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.more = {"writable": False}
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert stage.order == ["summarize"]
+    assert stage.counts.flushed_at is None
+
+
+@pytest.mark.parametrize(
+    ("verbose", "notify", "told"), [(False, False, False), (True, False, True), (False, True, True)]
+)
+async def test_the_end_of_a_compaction_is_told_to_those_who_want_it(
+    tmp_path: Path, verbose: bool, notify: bool, told: bool
+) -> None:
+    stage = Stage(tmp_path, compaction=CompactionSettings(keep_recent_tokens=500, notify_user=notify))
+    stage.more = {"verbose": verbose}
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert (Notice("🧹 Auto-compaction complete", "reply") in stage.events) is told
+    stage.fill(1)
+    assert (await stage.window().compact_now("", Cancel())).ok
+    assert sum(isinstance(event, Notice) for event in stage.events) == told
+
+
+async def test_the_rules_that_the_owner_names_are_said_again_behind_the_summary(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.rules = "## Red Lines\n- Ask before you send."
+    stage.fill(7)
+    messages = await stage.window().assemble(Cancel())
+    assert f"said again\n\n{stage.rules}\n" in messages[0].text
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_the_size_is_looked_at_within_a_turn_unless_that_is_switched_off(tmp_path: Path, enabled: bool) -> None:
+    precheck = MidTurnPrecheck(enabled=enabled)
+    stage = Stage(tmp_path, compaction=CompactionSettings(keep_recent_tokens=500, mid_turn_precheck=precheck))
+    stage.fill(1)
+    window = stage.window()
+    await window.assemble(Cancel())
+    stage.fill(7)
+    await window.assemble(Cancel())
+    assert stage.counts.compactions == enabled
+    await stage.window().assemble(Cancel())
+    assert stage.counts.compactions == 1
+
+
+async def test_a_prompt_that_fills_the_window_is_named_against_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.more = {"fixed_tokens": 8_340}
+    stage.fill(1)
+    with pytest.raises(ConfigError, match="about 8,340 tokens, and the model's window has 8,000"):
+        await stage.window().assemble(Cancel())
+
+
+async def test_a_model_that_cannot_be_had_for_saving_memory_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def refuse(_reason: str, _shown: tuple[Message, ...]) -> bool:
+        raise ConfigError("there is no model 'x'", cure="name another")
+
+    stage.flush = refuse  # type: ignore[method-assign]
+    stage.fill(7)
+    await stage.window().assemble(Cancel())
+    assert stage.counts.compactions == 1
+    assert any("memory was not saved: there is no model 'x'" in str(event) for event in stage.events)
+
+
+@pytest.mark.parametrize(
+    ("fill", "change", "reason"),
+    [
+        (6, {}, "tokens"),
+        (1, {}, ""),
+        (1, {"memory_flush": FlushSettings(force_flush_transcript_bytes=1)}, "bytes"),
+        (6, {"memory_flush": FlushSettings(enabled=False)}, ""),
+        (6, {"flushed_at": 0}, ""),
+        (6, {"flush_failures": 3}, ""),
+        (6, {"flush_failures": 2}, "tokens"),
+        (6, {"heartbeat": True}, ""),
+        (6, {"writable": False}, ""),
+    ],
+)
+async def test_memory_is_saved_when_it_is_due(tmp_path: Path, fill: int, change: dict[str, Any], reason: str) -> None:
+    flush = change.get("memory_flush", FlushSettings())
+    stage = Stage(tmp_path, compaction=CompactionSettings(enabled=False, reserve_tokens=10, memory_flush=flush))
+    stage.counts.flushed_at = change.get("flushed_at")
+    stage.counts.flush_failures = change.get("flush_failures", 0)
+    stage.more = {name: value for name, value in change.items() if name in {"heartbeat", "writable"}}
+    stage.fill(fill)
+    await stage.window().assemble(Cancel())
+    assert stage.order == ([f"flush:{reason}"] if reason else [])

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from homarus.core import frontmatter
-from homarus.core.frontmatter import json5, parse, split
+from homarus.core.frontmatter import json5, parse, split, without_header
 
 KEYS = st.text(string.ascii_lowercase + "-_", min_size=1, max_size=8).filter(lambda k: k[0] != "-")
 WORDS = st.text(string.ascii_letters + string.digits + " .,;!?'\"#:-/()äß你", max_size=30)
@@ -144,7 +144,7 @@ def test_what_yaml_wrote_is_read_back(values, flow, indent):
     )
 )
 @settings(max_examples=400, deadline=None)
-def test_the_cheap_reader_never_disagrees_with_yaml(lines):
+def test_a_header_is_what_yaml_says(lines):
     header = "\n".join("  " * depth + text for depth, text in lines)
     try:
         expected = yaml.safe_load(header)
@@ -155,3 +155,41 @@ def test_the_cheap_reader_never_disagrees_with_yaml(lines):
         assert parse(header) == (frontmatter.plain(expected), "")
     elif expected is not None:
         assert parse(header).problem
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\ntitle: x\n---\n# Body\n", "# Body\n"),
+        ("---\ntitle: x\n---\n\n\nBody", "Body"),
+        ("---\r\ntitle: x\r\n---\r\nBody", "Body"),
+        ("---\ntags:\n  - a\n  - b\n# note\nother: >\n  text\n---\nBody", "Body"),
+        ("---\ntags:\n- a\n---\nBody", "Body"),
+        ("---\na: 1\n---", ""),
+    ],
+)
+def test_a_block_of_keys_is_stripped(text, expected):
+    assert without_header(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Title\n---\na: b\n---\n",
+        "---\nA paragraph between two rules.\n---\nBody",
+        "---\n---\nBody",
+        "---\ntitle: never closed\n",
+        "----\na: b\n----\n",
+        " ---\na: b\n---\n",
+        "---\nhttp://example.org\n---\nBody",
+        "---\na: b\nthen prose follows here\n---\nBody",
+        "",
+    ],
+)
+def test_anything_else_stays_whole(text):
+    assert without_header(text) == text
+
+
+@given(st.text(alphabet="-:a \n#", max_size=60))
+def test_what_is_left_is_always_an_end_of_the_text(text):
+    assert text.endswith(without_header(text))

@@ -148,6 +148,9 @@ def test_who_reads_along():
 
 
 def test_an_id_from_outside_cannot_forge_a_marker():
+    mixed = SessionKey.parse("agent:main:slack:channel:c01:Thread:17.5")
+    assert mixed == SessionKey.parse(str(mixed)) == SessionKey.parse("agent:main:slack:channel:c01:thread:17.5")
+    assert chat_session("main", "irc", K.CHANNEL, "#a:Thread:b").thread == ""
     hostile = chat_session("main", "irc", K.CHANNEL, "#a:thread:main\nagent:main:main")
     assert hostile.thread == ""
     assert "\n" not in str(hostile)
@@ -168,7 +171,7 @@ def test_account_ids_default():
 
 
 text = st.text(max_size=20) | st.sampled_from(
-    ["direct", "group", "main", "a:thread:b", ":run:", "matrix", "signal", "::", "A:B"]
+    ["direct", "group", "main", "a:thread:b", "a:Thread:b", ":run:", ":Run:", "matrix", "signal", "::", "A:B"]
 )
 
 
@@ -198,7 +201,7 @@ def test_parse_of_text_gives_the_same_key(agent, channel, peer, suffix, scope, c
 
 @given(
     st.text(max_size=40)
-    | st.from_regex(r"(agent:)?(\w{1,3}:){0,5}(thread|direct|group|cron|run)?:?\w{0,3}", fullmatch=True)
+    | st.from_regex(r"(agent:)?(\w{1,3}:){0,5}(thread|Thread|TOPIC|direct|group|cron|run)?:?\w{0,3}", fullmatch=True)
 )
 def test_any_text_parses_to_a_fixed_point_or_is_refused(raw):
     try:

@@ -15,9 +15,8 @@ from homarus.core.messages import Assistant, Text, ToolResult, User
 from homarus.hooks.bundled.bootstrap_extra_files.handler import Search
 from homarus.hooks.discover import find_hooks, standard_roots
 from homarus.hooks.events import HookEvent, event
-from homarus.hooks.load import load_hooks
+from homarus.hooks.load import HookSettings, load_hooks
 from homarus.hooks.registry import HookRegistry
-from homarus.hooks.settings import HookSettings
 
 
 def hooks(name: str, state: Path = Path("/nowhere"), **options: Any) -> HookRegistry:

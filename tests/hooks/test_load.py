@@ -9,9 +9,8 @@ from tests.hooks.helpers import NOW, facts, write_hook
 
 from homarus.hooks.discover import find_hooks, standard_roots
 from homarus.hooks.events import event
-from homarus.hooks.load import judge, load_handler, load_hooks
+from homarus.hooks.load import HookSettings, judge, load_handler, load_hooks
 from homarus.hooks.registry import HookRegistry
-from homarus.hooks.settings import HookSettings
 
 
 def settings(*names: str) -> HookSettings:

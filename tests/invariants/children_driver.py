@@ -15,17 +15,17 @@ from typing import Any
 
 from tests.invariants.kill_driver import serve, step
 
-from homarus.agent.subagents import TASK_HEAD
 from homarus.config.paths import resolve_paths
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
 from homarus.core.events import ChildStarted, RunEvent
 from homarus.core.messages import Assistant, Inbound, StopReason, Text, ToolCall, ToolResult, Trust, Usage, User
 from homarus.core.routes import main_session
-from homarus.gateway.app import Runtime
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
+from homarus.runtime.runtime import Runtime
+from homarus.subagents.child import TASK_HEAD
 
 WIDTH = 50
 CONFIG = json.dumps(
@@ -110,7 +110,7 @@ def open_runtime(home: Path) -> Runtime:
     def scripted(_ref: ModelRef, _credential: Credential) -> Scripted:
         return Scripted(home)
 
-    runtime.models.registry.register("script", scripted)  # type: ignore[arg-type]
+    runtime.home.models.registry.register("script", scripted)  # type: ignore[arg-type]
     return runtime
 
 

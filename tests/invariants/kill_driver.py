@@ -20,12 +20,12 @@ from homarus.core.events import TextDelta
 from homarus.core.messages import Assistant, Inbound, StopReason, Text, ToolCall, Trust, Usage, User
 from homarus.core.routes import main_session
 from homarus.core.tools import Risk, ToolSpec
-from homarus.gateway.app import Runtime
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
 from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
+from homarus.runtime.runtime import Runtime
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 CONFIG = '{"agents": {"defaults": {"model": {"primary": "script/one"}}}, "messages": {"queue": {"debounceMs": 0}}}'
@@ -93,8 +93,8 @@ def open_runtime(home: Path) -> Runtime:
     def scripted(_ref: ModelRef, _credential: Credential) -> Scripted:
         return Scripted()
 
-    runtime.models.registry.register("script", scripted)  # type: ignore[arg-type]
-    runtime.toolkit.add(*tools(home / "ledger").values())
+    runtime.home.models.registry.register("script", scripted)  # type: ignore[arg-type]
+    runtime.home.toolkit.add(*tools(home / "ledger").values())
     return runtime
 
 

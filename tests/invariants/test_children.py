@@ -46,7 +46,7 @@ def left_running(home: Path) -> list[str]:
 def verify(home: Path) -> Counter[str]:
     """Check a home in which everything has ended; return how the children ended."""
     runtime = children_driver.open_runtime(home)
-    info = runtime.store("main").find(MAIN)
+    info = runtime.home.store("main").find(MAIN)
     assert info is not None
     entries = [entry for entry in read_entries(identify(info.place.path)) if isinstance(entry, MessageEntry)]
     messages = [entry.message for entry in entries]
@@ -64,9 +64,9 @@ def verify(home: Path) -> Counter[str]:
     calls = Counter(call.id for message in messages if isinstance(message, Assistant) for call in message.calls)
     assert calls == Counter(message.call_id for message in messages if isinstance(message, ToolResult))
     assert runtime.children.books.count(MAIN) == 0
-    for path in (runtime.config.paths.own_dir / "inbox").glob("*.jsonl"):
+    for path in (runtime.home.config.paths.own_dir / "inbox").glob("*.jsonl"):
         assert not [item for item in Inbox(path).pending if item.route.session_key == MAIN]
-    with runtime.store("main").open_writer(MAIN) as writer:
+    with runtime.home.store("main").open_writer(MAIN) as writer:
         check_openai(writer.history())
         check_anthropic(writer.history())
     deadline = time.monotonic() + 5

@@ -106,9 +106,9 @@ def verify(home: Path) -> dict[str, int]:
     finished = {m.call_id for m in messages if isinstance(m, ToolResult) and m.text.startswith("did ")}
     assert finished <= set(ran)
     runtime = kill_driver.open_runtime(home)
-    (inbox,) = (runtime.config.paths.own_dir / "inbox").glob("*.jsonl")
+    (inbox,) = (runtime.home.config.paths.own_dir / "inbox").glob("*.jsonl")
     assert Inbox(inbox).pending == (), "the inbox did not settle"
-    store = runtime.store("main")
+    store = runtime.home.store("main")
     with store.open_writer(main_session("main")) as writer:
         history = writer.history()
         assert writer.open_calls == ()

@@ -15,8 +15,8 @@ from homarus.config.paths import resolve_paths
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Inbound, StopReason, Text, ToolCall, ToolResult, Trust, Usage
 from homarus.core.routes import SessionKey, SessionKind, named_session
-from homarus.gateway.app import Runtime
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.runtime.runtime import Runtime
 
 
 class Chatty:
@@ -40,7 +40,7 @@ class Soak:
         (folder / ".openclaw" / "openclaw.json").write_text('{"agents": {"defaults": {"model": "s/m"}}}')
         env = {"HOME": str(folder), "PATH": os.environ["PATH"], "TZ": "UTC"}
         self.runtime = Runtime.open(resolve_paths(env), env)
-        self.runtime.models.registry.register("s", lambda _ref, _key: Chatty())
+        self.runtime.home.models.registry.register("s", lambda _ref, _key: Chatty())
         self.keys: list[SessionKey] = [
             named_session("main", SessionKind.EXPLICIT, f"talk-{number}") for number in range(sessions)
         ]

@@ -16,8 +16,8 @@ from tests.prompt import samples
 from homarus.core.messages import Text, User
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN
 from homarus.prompt.build import PrefixCache, build
+from homarus.prompt.carrier import render_volatile, said_in
 from homarus.prompt.facts import TurnFacts
-from homarus.prompt.volatile import render_volatile, said_in
 
 TURNS = 200
 
@@ -37,12 +37,9 @@ def a_turn(dice: random.Random, now: datetime) -> TurnFacts:
         reactions=dice.choice(["", "minimal", "extensive"]),
         heartbeat_prompt=dice.choice(["", "Anything due?"]),
         provider_suffix=dice.choice(["", "Be brief."]),
-        runtime=replace(
-            samples.RUNTIME,
-            channel=dice.choice(["", "telegram", "irc"]),
-            model=dice.choice(["a/b", "c/d"]),
-            thinking=dice.choice(["off", "low", "high"]),
-        ),
+        channel=dice.choice(["", "telegram", "irc"]),
+        model=dice.choice(["a/b", "c/d"]),
+        thinking=dice.choice(["off", "low", "high"]),
         reasoning=dice.choice(["off", "on", "stream"]),
         elevated=dice.choice(["off", "ask", "full"]),
     )

@@ -59,7 +59,7 @@ async def test_a_turn_with_a_tool_call_and_a_streamed_reply(tmp_path: Path):
     (state / "openclaw.json").write_text(json.dumps(document))
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TZ": "UTC"}
     async with Agent.open(env=env) as agent:
-        registry = agent.runtime.models.registry
+        registry = agent.client.runtime.home.models.registry
         eager = Eager(open_gguf(str(weights), None, clock=registry.clock))
         registry.register("local", lambda _ref, _credential: eager)
         events = [event async for event in agent.run("Which files are here?")]

@@ -6,9 +6,9 @@ import importlib.util
 
 import pytest
 
+from homarus.memory.embed.base import package_folder, read_tensors
 from homarus.memory.embed.export import CURE, PACKAGE, _Builder, export
 from homarus.memory.embed.minilm import MODEL, TOKENIZER, MiniLM
-from homarus.memory.embed.tensors import package_folder, read_tensors
 
 pytestmark = [
     pytest.mark.live,

@@ -7,8 +7,7 @@ import sqlite3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.candidates import OPEN, _by_words
-from homarus.memory.postings import Posting, Postings, idf
+from homarus.memory.candidates import OPEN, Posting, Postings, _by_words, idf
 
 LINES = 240
 

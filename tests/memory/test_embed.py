@@ -7,12 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.base import EmbedError, read_tensors, unit_rows
 from homarus.memory.embed.gguf import Gguf
 from homarus.memory.embed.remote import SERVICES, RemoteEmbedder
-from homarus.memory.embed.resolve import choose
-from homarus.memory.embed.tensors import read_tensors, unit_rows
-from homarus.memory.settings import Batch, Local, MemorySettings, Remote
+from homarus.memory.embed.resolve import Embedders, Means, choose
+from homarus.memory.settings import Batch, Local, MemorySettings, Remote, keys_in
 
 np = pytest.importorskip("numpy")
 
@@ -29,7 +28,7 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                owner.asked.append((self.path, data, dict(self.headers)))
+                owner.asked.append((self.path, data, {name.lower(): value for name, value in self.headers.items()}))
                 status = owner.statuses.pop(0) if owner.statuses else 200
                 out = owner.body if owner.body is not None else json.dumps(owner.answer(self.path, data)).encode()
                 self.send_response(status)
@@ -84,7 +83,7 @@ def test_every_service_is_asked_in_its_own_way(server, name):
     assert rows[1][0] > rows[0][0]
     path, body, headers = server.asked[0]
     assert path == SERVICES[name].path.format(model="some-model")
-    assert "topsecret" in headers.get("x-goog-api-key", headers.get("Authorization", ""))
+    assert "topsecret" in headers.get("x-goog-api-key", headers.get("authorization", ""))
     assert "topsecret" not in json.dumps(body)
     embedder.encode(["q"], query=True)
     if name == "voyage":
@@ -169,6 +168,62 @@ def test_fallbacks(server):
     assert "modelPath" in choice.degraded
     both = MemorySettings(provider="local", fallback="gemini")
     assert "words alone" in choose(both).degraded
+
+
+def test_a_fallback_never_gets_what_belongs_to_another_service():
+    keys = {"openai": "openai-key", "gemini": "gemini-env"}
+    remote = Remote(base_url="http://gemini.test", api_key="gemini-key", headers={"x-team": "a"}, timeout_seconds=7)
+    first = MemorySettings(provider="gemini", model="gemini-model", fallback="openai", remote=remote)
+    gemini, openai = first.for_service("gemini", keys), first.for_service("openai", keys)
+    assert (gemini.remote.api_key, gemini.remote.base_url, gemini.model) == (
+        "gemini-key",
+        "http://gemini.test",
+        "gemini-model",
+    )
+    assert (openai.remote.api_key, openai.remote.base_url, openai.model) == ("openai-key", "", "")
+    assert openai.remote.headers == {} and openai.remote.timeout_seconds == 7
+    assert first.for_service("voyage", keys).remote.api_key == ""
+
+    # Where the provider is none of the services, what is said about a service is said about the fallback.
+    local = MemorySettings(provider="local", fallback="openai", model="big", remote=Remote(base_url="http://own.test"))
+    assert (local.for_service("openai", keys).remote.api_key, local.for_service("openai", keys).model) == (
+        "openai-key",
+        "big",
+    )
+    choice = Embedders(local, keys=keys).choice
+    assert (choice.embedder.provider, choice.embedder.model, choice.fallback) == ("openai", "big", "local")
+
+
+@pytest.mark.parametrize(
+    ("before", "chosen", "kept"),
+    [
+        (("gemini", "none"), "openai", False),
+        (("gemini", "openai"), "wordllama", False),  # the fallback would get Gemini's key
+        (("gemini", "openai"), "gemini", True),
+        (("auto", "none"), "openai", True),
+        (("local", "openai"), "openai", True),
+    ],
+)
+def test_another_provider_by_option_never_gets_what_belongs_to_the_first(before, chosen, kept):
+    remote = Remote(base_url="http://first.test", api_key="first-key")
+    settings = MemorySettings(provider=before[0], fallback=before[1], model="m", remote=remote).with_provider(chosen)
+    assert settings.provider == chosen
+    assert (settings.remote.api_key, settings.remote.base_url, settings.model) == (
+        ("first-key", "http://first.test", "m") if kept else ("", "", "")
+    )
+
+
+def test_keys_come_from_the_environment_by_service():
+    found = keys_in({"GOOGLE_API_KEY": "g", "OPENAI_API_KEY": "o", "VOYAGE_API_KEY": ""})
+    assert found == {"gemini": "g", "openai": "o"}
+
+
+def test_model_files_are_looked_for_in_the_configured_folder(tmp_path):
+    (tmp_path / "small.gguf").write_bytes(b"x")
+    local = Local(model_path="small.gguf", model_cache_dir=str(tmp_path))
+    assert choose(MemorySettings(provider="local", local=local)).embedder.model == "small.gguf"
+    other = Means(models=tmp_path / "elsewhere")
+    assert choose(MemorySettings(provider="local", local=local), other).embedder.model == "small.gguf"
 
 
 def test_vectors_can_be_switched_off():

@@ -145,8 +145,8 @@ def test_weights_are_quantised_per_channel(exported):
 def test_one_scale_for_all_channels_would_be_worse(exported, tmp_path):
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    from homarus.memory.embed.base import read_tensors
     from homarus.memory.embed.export import _Builder
-    from homarus.memory.embed.tensors import read_tensors
 
     source, target, wanted = exported
     full = tmp_path / "full.onnx"

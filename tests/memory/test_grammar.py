@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.memory.bank.grammar import Bullet, entities_in, fact_id, format_bullet, lint, parse_bullet
-from homarus.memory.flags import KINDS
+from homarus.memory.schema import KINDS
 
 
 def test_a_full_bullet():

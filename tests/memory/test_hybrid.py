@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.memory.fakes import FakeEmbedder
 
-from homarus.memory.hybrid import Scored, decay, mmr
+from homarus.memory.chunk_ranking import Scored, decay, mmr
 from homarus.memory.settings import MemorySettings
 
 

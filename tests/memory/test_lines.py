@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.memory.chunk import split_lines
-from homarus.memory.flags import CODE, NUMBER, PROPER, QUESTION, TIME
 from homarus.memory.lines import body_of, note_day, parse_note, speaker_of
+from homarus.memory.schema import CODE, NUMBER, PROPER, QUESTION, TIME
 
 NOTE = """---
 name: x

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from homarus.memory import Memory
+from homarus.memory.memory import NoDay
 from homarus.memory.results import parse_citation
 from homarus.memory.settings import MemorySettings, QuerySettings
 from homarus.storage.sqlite import transaction
@@ -468,7 +469,7 @@ def test_settings_read_the_seeds_names():
     settings = msgspec.json.decode(text, type=MemorySettings)
     assert settings.query.max_results == 3
     assert settings.query.hybrid.mmr.lambda_ == 0.5
-    assert settings.query.min_score == QuerySettings().min_score == 0.35
+    assert settings.query.min_score is QuerySettings().min_score is None
 
 
 def test_tables_keep_the_seeds_names(notes):
@@ -552,3 +553,74 @@ def test_no_line_in_a_note_can_break_a_search(notes, line):
 )
 def test_citations_are_read_whatever_they_say(given, found):
     assert parse_citation(given) == found
+
+
+@pytest.mark.parametrize("given", ["soon", "2026-13-01", "²d", "9" * 5000 + "x", "d"])
+def test_only_a_day_is_blamed_for_being_no_day(notes, given):
+    with pytest.raises(NoDay, match="is no day; write YYYY-MM-DD"):
+        notes.open().recall("rent", since=given)
+    assert len(notes.open().recall("rent", since="9" * 5000 + "d")) == 0
+
+
+def weak(notes):
+    notes.write("memory/a.md", "".join(f"- the harbour master wrote letter {n} about the pier\n" for n in range(8)))
+    notes.write("memory/b.md", "- Sam took the drill\n- the toolbox stands in the shed\n")
+
+
+def test_a_score_that_the_settings_name_is_a_floor(notes):
+    weak(notes)
+    query = "zebra quagga okapi harbour"
+    assert 0 < notes.open().search(query)[0].score < 0.35
+    settings = MemorySettings(query=QuerySettings(min_score=0.35))
+    assert not notes.open(settings=settings).search(query)
+    assert notes.open(settings=settings).search(query, min_score=0.0)
+    assert notes.open(settings=settings).search("harbour pier letter 3")
+
+
+def test_a_weak_match_is_returned_rather_than_nothing(notes):
+    pytest.importorskip("numpy")
+    from tests.memory.fakes import FakeEmbedder
+
+    weak(notes)
+    far = FakeEmbedder(dims=64)
+    answer = notes.open(provider=far).search("Who has my power tool?")
+    assert answer and answer[0].score < 0.35
+    assert not notes.open(provider=far).search("Who has my power tool?", min_score=0.9)
+    by_words = notes.open().search("Who has my power tool?")
+    assert [hit.text for hit in by_words] == ["the toolbox stands in the shed"]
+    assert not notes.open().search("zebra quagga")
+
+
+def test_sources_of_the_settings_are_the_only_ones_searched(notes, tmp_path):
+    notes.write("MEMORY.md", "The boat is called Marlene.\n")
+    sessions = tmp_path / "sessions"
+    sessions.mkdir()
+    said = '{"type":"message","id":"1","message":{"role":"user","content":"Our boat is called Marlene."}}\n'
+    (sessions / "s1.jsonl").write_text(said)
+    for sources, paths in (
+        (("sessions",), {"sessions/s1.jsonl"}),
+        (("memory",), {"MEMORY.md", "sessions/s1.jsonl"}),  # a transcript folder that is given is searched
+        (("memory", "sessions"), {"MEMORY.md", "sessions/s1.jsonl"}),
+    ):
+        memory = notes.open(settings=MemorySettings(sources=sources), sessions=sessions)
+        assert {hit.path for hit in memory.search("boat Marlene")} == paths
+        assert {hit.path for hit in memory.recall("boat Marlene")} == paths
+    assert notes.open(settings=MemorySettings(sources=("sessions",))).get("MEMORY.md").status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("query", "chunks"),
+    [
+        ({}, False),
+        ({"hybrid": {"enabled": True, "vectorWeight": 0.7, "textWeight": 0.3}}, False),  # OpenClaw's defaults: no wish
+        ({"hybrid": {"mmr": {"enabled": True}}}, True),
+        ({"hybrid": {"temporalDecay": {"enabled": True}}}, True),
+        ({"hybrid": {"vectorWeight": 0.5}}, True),
+        ({"hybrid": {"vectorWeight": 0.5}, "ranking": "fused"}, False),
+        ({"ranking": "hybrid"}, True),
+    ],
+)
+def test_a_knob_that_only_chunk_ranking_has_chooses_it(notes, query, chunks):
+    notes.write("memory/a.md", "The boat is called Marlene.\n")
+    settings = msgspec.convert({"query": query}, MemorySettings)
+    assert (notes.open(settings=settings).search("boat")[0].kind == "chunk") is chunks

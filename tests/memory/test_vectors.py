@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import date
 
 import pytest
 from tests.memory.fakes import FakeEmbedder, FakeModel, FakeWords
 
+from homarus.memory.database import empty_index
+from homarus.memory.embed.resolve import Embedders
+from homarus.memory.engine import Engine, Request
+from homarus.memory.line_vectors import SENTENCES, Vectors, sentences
 from homarus.memory.settings import EmbeddingCache, MemorySettings
-from homarus.memory.store import empty_index
-from homarus.memory.vectors import SENTENCES, Vectors, sentences
 
 
 def fill(notes):
@@ -218,3 +221,49 @@ def test_long_texts_are_cut_into_few_sentences():
     assert len(many) == SENTENCES
     assert many[-1].endswith("Number 49.")
     assert sentences("") == [""]
+
+
+@pytest.mark.parametrize("kind", [FakeEmbedder, FakeWords, FakeModel])
+def test_vectors_of_an_index_too_large_for_memory_rank_what_words_find_and_it_is_said(notes, kind):
+    fill(notes)
+    notes.write("memory/c.md", "Anna at the doctor\nAnna sold the old yacht for cash\nAnna slept\nThe cat of Anna\n")
+    embedder = kind()
+    notes.open(provider=embedder).sync()
+    settings = MemorySettings()
+    conn = sqlite3.connect(notes.root / ".memory" / "index.sqlite")
+    request = Request(text="which vessel did Anna sell for money", today=date(2026, 6, 15), limit=5)
+    small = Engine(settings, Embedders(settings, None, embedder))
+    large = Engine(settings, Embedders(settings, None, embedder), resident=10)
+    held, read = small.rank(conn, request), large.rank(conn, request)
+    assert held.columns["vector"] and large.ranking(conn, request)[0].citation == "memory/c.md#L2"
+    place = {row.id: at for at, row in enumerate(held.rows)}
+    for at, row in enumerate(read.rows):
+        assert read.columns["cosine"][at] == pytest.approx(held.columns["cosine"][place[row.id]], abs=1e-4)
+    assert set(read.columns) == set(held.columns)
+    assert small.answer(conn, request).degraded == ""
+    assert "above 10 lines vectors compare only what words, names and days find" in large.answer(conn, request).degraded
+    conn.close()
+
+
+def test_a_search_embeds_the_newest_lines_and_says_how_many_are_left(notes):
+    notes.write("memory/a.md", "".join(f"line {n} of the harbour\n" for n in range(60)))
+    notes.write("memory/b.md", "Bob drives an automobile\n")
+    embedder = FakeEmbedder()
+    memory = notes.open(provider=embedder)
+    answer = memory.search("vehicle")
+    assert answer[0].citation == "memory/b.md#L1"  # indexed last, so embedded first
+    assert "13 passages have no vectors yet" in answer.degraded
+    for opened in notes.opened:
+        opened.close()
+    again = notes.open(provider=embedder)
+    assert "13 passages have no vectors yet" in again.status().degraded
+    assert again.search("vehicle").degraded == ""  # one-shot programs catch up
+    assert again.status().degraded == ""
+
+
+def test_vectors_of_another_model_do_not_count_in_the_status(notes):
+    fill(notes)
+    notes.open(provider=FakeEmbedder()).sync()
+    other = notes.open(provider=FakeEmbedder(model="m2"))
+    assert "43 passages have no vectors yet" in other.status().degraded
+    assert notes.open().status().degraded == ""

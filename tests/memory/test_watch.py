@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
-from homarus.memory.freshness import Freshness
+import pytest
+
+from homarus.memory.changes import Freshness
 from homarus.memory.watch import watch
 
 
@@ -85,5 +87,19 @@ def test_time_makes_it_look_again(notes):
     for _ in range(3):
         fresh.maybe_changed()
     now[0] = 1.5
+    assert fresh.maybe_changed()
+    fresh.close()
+
+
+def test_more_folders_than_anybody_has_are_watched_as_well(notes):
+    for number in range(4_200):
+        (notes.root / "memory" / f"{number % 70}" / f"{number}").mkdir(parents=True)
+    fresh = Freshness(notes.open().notes, None, lambda: 0.0)
+    for _ in range(3):  # the first question, the start of the watch, and what happened before it
+        fresh.maybe_changed()
+    if fresh.blind:
+        pytest.skip("this kernel watches fewer folders")
+    assert not fresh.maybe_changed()
+    notes.write("memory/7/77/a.md", "one\n")
     assert fresh.maybe_changed()
     fresh.close()

@@ -22,7 +22,6 @@ from homarus.core.messages import Text, User
 from homarus.core.prompt import SystemPrompt
 from homarus.models.access import Models
 from homarus.models.discover import Served, discover, probe
-from homarus.models.http import HttpClient
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.providers.anthropic import AnthropicProvider
 from homarus.models.providers.notebook import NotebookProvider
@@ -31,6 +30,7 @@ from homarus.models.providers.pydantic_ai import LibraryProvider
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
 from homarus.models.select import Override
+from homarus.net.client import HttpClient
 
 # Nothing listens on port 9 here, so that a test machine's own servers are not found.
 NOWHERE = {name: {"baseUrl": "http://127.0.0.1:9/v1"} for name in ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")}

@@ -14,8 +14,18 @@ import pytest
 from homarus.core.clock import ManualClock, epoch_ms
 from homarus.core.errors import ModelFailure as F
 from homarus.models.auth import AuthStore, candidates, env_credentials
-from homarus.models.cooldown import DAY, HOUR, MINUTE, SECOND, Stats, after_failure, after_success
-from homarus.models.rotation import Credential, Pin, ordered
+from homarus.models.rotation import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    Credential,
+    Pin,
+    Stats,
+    after_failure,
+    after_success,
+    ordered,
+)
 from homarus.models.settings import AuthSettings
 
 START = datetime(2026, 11, 15, 8, tzinfo=UTC)
@@ -81,7 +91,7 @@ def test_failures_are_forgotten_after_a_day_and_by_success():
     stats = after_failure(Stats(), F.SERVER, "m", NOW)
     later = after_failure(stats, F.SERVER, "m", NOW + DAY + MINUTE)
     assert later.resting_until("m", NOW + DAY + MINUTE) == NOW + DAY + MINUTE + 30 * SECOND
-    assert after_success(stats, NOW) == Stats(last_used=NOW)
+    assert after_success(NOW) == Stats(last_used=NOW)
 
 
 # --- order -----------------------------------------------------------------------------------------------------------
@@ -340,4 +350,8 @@ def test_profiles_come_before_bare_keys(tmp_path: Path, clock: ManualClock):
 
     assert order() == ["acme:other", "acme:default", "env:ACME_API_KEY"]
     assert order(order={"acme": ["acme:default"]}) == ["acme:default", "env:ACME_API_KEY"]
+    assert order(order={"ACME": ["acme:default"]}) == ["acme:default", "env:ACME_API_KEY"], "by any spelling"
+    assert order(order={"acme": ["acme:gone"]}) == order(), "an order of missing profiles is none"
     assert order(profiles={"acme:default": {"provider": "acme"}}) == ["acme:default", "env:ACME_API_KEY"]
+    both = {"acme:default": {"provider": "Acme"}, "acme:other": {"provider": "acme"}}
+    assert order(profiles=both) == order(), "naming profiles gives them no order of their own"

@@ -14,18 +14,18 @@ from homarus.core.clock import ManualClock, epoch_ms
 from homarus.core.errors import ModelError
 from homarus.core.errors import ModelFailure as F
 from homarus.core.events import ModelCalled, Notice, TextDelta
-from homarus.core.messages import Assistant, StopReason, Text, User
+from homarus.core.messages import Assistant, Message, StopReason, Text, Thinking, User
 from homarus.core.prompt import SystemPrompt
 from homarus.models.auth import AuthStore
 from homarus.models.catalog import Catalog
 from homarus.models.client import ClientEvent, ModelClient
-from homarus.models.http import HttpClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
 from homarus.models.registry import Registry
 from homarus.models.rotation import Credential, Pin
 from homarus.models.select import Chain
 from homarus.models.settings import AuthSettings
+from homarus.net.client import HttpClient
 
 START = datetime(2026, 11, 15, 8, tzinfo=UTC)
 OK = "ok"
@@ -37,6 +37,7 @@ class Script:
     def __init__(self, **outcomes: list[object]) -> None:
         self.outcomes = {name.replace("__", "/"): list(value) for name, value in outcomes.items()}
         self.asked: list[tuple[str, str, str]] = []
+        self.messages: list[tuple[Message, ...]] = []
 
     def open(self, ref: ModelRef, credential: Credential) -> Script.Provider:
         return Script.Provider(self, ref, credential)
@@ -46,6 +47,7 @@ class Script:
             self.script, self.ref, self.credential = script, ref, credential
 
         async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+            self.script.messages.append(request.messages)
             self.script.asked.append((self.ref.key, self.credential.id, request.thinking))
             waiting = self.script.outcomes[self.ref.key]
             outcome = waiting.pop(0) if len(waiting) > 1 else waiting[0]
@@ -87,9 +89,15 @@ class World:
             dice=lambda: 0.0,
         )
 
-    async def ask(self, *models: str, thinking: str = "", **options: object) -> tuple[list[ClientEvent], Stop]:
+    async def ask(
+        self,
+        *models: str,
+        thinking: str = "",
+        messages: tuple[Message, ...] = (User((Text("hi"),)),),
+        **options: object,
+    ) -> tuple[list[ClientEvent], Stop]:
         refs = tuple(ModelRef(*name.split("/", 1)) for name in models)
-        request = ModelRequest("", SystemPrompt("s"), (User((Text("hi"),)),), thinking=thinking, session_id="s1")
+        request = ModelRequest("", SystemPrompt("s"), messages, thinking=thinking, session_id="s1")
         options.setdefault("cancel", Cancel())
         events = [event async for event in self.client.stream(request, Chain(refs, "config"), **options)]  # type: ignore[arg-type]
         assert sum(isinstance(event, Stop) for event in events) == 1
@@ -155,13 +163,22 @@ async def test_everything_failed(tmp_path: Path):
     assert stop.message.error == stop.error.message
 
 
-@pytest.mark.parametrize("kind", [F.FORMAT, F.REFUSAL, F.REQUEST_TOO_LARGE, F.CONTEXT_OVERFLOW])
+@pytest.mark.parametrize("kind", [F.REFUSAL, F.REQUEST_TOO_LARGE, F.CONTEXT_OVERFLOW])
 async def test_what_no_other_model_can_cure_stops_at_once(tmp_path: Path, kind: F):
     world = World(tmp_path, Script(a__m=[kind], b__n=[OK]))
     _, stop = await world.ask("a/m", "b/n")
     assert stop.error is not None
     assert stop.error.kind is kind
     assert len(world.script.asked) == 1
+
+
+@pytest.mark.parametrize("kind", [F.FORMAT, F.UNREACHABLE, F.MODEL_NOT_FOUND])
+async def test_what_fails_here_again_in_the_same_way_is_asked_of_the_next_model_at_once(tmp_path: Path, kind: F):
+    world = World(tmp_path, Script(a__m=[kind], b__n=[OK]))
+    events, stop = await world.ask("a/m", "b/n")
+    assert stop.error is None
+    assert len(world.script.asked) == 2
+    assert kind.value.replace("_", " ") in notices(events, "fallback")[0]
 
 
 async def test_a_model_that_a_person_chose_has_no_fallback(tmp_path: Path):
@@ -179,6 +196,17 @@ async def test_a_level_that_the_model_refuses_is_lowered_and_remembered(tmp_path
     assert [level for _, _, level in world.script.asked] == ["high", "off", ""]
     await world.ask("a/m", thinking="high")
     assert world.script.asked[-1][2] == "", "asked once, known from then on"
+
+
+async def test_reasoning_that_a_server_does_not_take_back_is_left_out_and_the_level_stays(tmp_path: Path):
+    stale = ModelError(F.THINKING_LEVEL, "a/m: messages.1.content.0: Invalid `signature` in `thinking` block")
+    world = World(tmp_path, Script(a__m=[stale, OK]))
+    history = (User((Text("hi"),)), Assistant((Thinking("hm", "old"), Text("yes"))), User((Text("and?"),)))
+    _, stop = await world.ask("a/m", thinking="high", messages=history)
+    assert stop.error is None
+    assert [level for _, _, level in world.script.asked] == ["high", "high"]
+    assert world.script.messages[0] == history
+    assert world.script.messages[1] == (history[0], Assistant((Text("yes"),)), history[2])
 
 
 async def test_levels_are_fitted_to_the_model(tmp_path: Path):

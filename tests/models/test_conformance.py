@@ -16,11 +16,12 @@ from homarus.core.errors import ModelFailure
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import StopReason, Text, Thinking, ToolCall, User
 from homarus.core.prompt import SystemPrompt
-from homarus.models.http import HttpClient
 from homarus.models.info import Endpoint, ModelInfo, Price
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.providers.anthropic import AnthropicProvider
 from homarus.models.providers.openai import OpenAIProvider
+from homarus.net.client import HttpClient
+from homarus.net.proxy import Proxies
 
 CLOCK = ManualClock(datetime(2026, 11, 15, tzinfo=UTC))
 PRICE = Price(input=1.0, output=2.0, cache_read=0.1, cache_write=1.25)
@@ -331,3 +332,26 @@ async def drained(server: Server) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("a connection stayed open")
+
+
+async def test_a_key_that_the_server_repeats_is_neither_shown_nor_stored(dialect: str, http: HttpClient):
+    body = b'{"error":{"message":"bad key sk-test for you","type":"authentication_error"}}'
+    for status in (400, 401):
+        answer = Answer([body], status=status, headers={"content-type": "application/json"})
+        _, stop, _ = await play(dialect, http, answer)
+        assert stop.error is not None
+        assert "sk-test" not in f"{stop.error!r} {stop.error} {stop.message}"
+        assert "bad key" in stop.message.error
+        assert stop.error.kind is ModelFailure.AUTH
+
+
+async def test_a_proxy_or_certificate_that_says_no_is_told_at_once_with_its_cure(dialect: str, http: HttpClient):
+    async with serving(Answer([b"x"], status=407)) as server:
+        refusing = HttpClient(proxies=Proxies(http=server.url.removesuffix("/v1")))
+        model = provider(dialect, "http://models.example.invalid/v1", refusing)
+        _, stop = await collect(model.stream(ask(), cancel=Cancel()))
+        await refusing.aclose()
+    assert stop.error is not None
+    assert stop.error.kind is ModelFailure.UNREACHABLE
+    assert "407" in stop.error.message
+    assert "user and password" in stop.error.cure

@@ -2,101 +2,57 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from homarus.core.errors import ModelFailure as F
-from homarus.models.errors import body_text, classify, failure, retry_after
+from homarus.models.errors import body_text, classify, failure, hidden, retry_after
 
-TABLE = [
-    # A request that no waiting can make fit is terminal; one that merely came too soon is a rate limit.
-    (F.REQUEST_TOO_LARGE, 429, "request too large for this model: limit 30000, requested 45000 tokens per min"),
-    (F.REQUEST_TOO_LARGE, 413, "Request too large for model `llama-3.3-70b` on tokens per minute (TPM): Limit 6000, Requested 9000, please reduce your message size"),
-    (F.RATE_LIMIT, 429, "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000, Used 25000, Requested 8000. Please try again in 6s."),
-    (F.RATE_LIMIT, 429, "tokens per minute"),
-    (F.RATE_LIMIT, 413, "tokens per minute quota"),
-    # Reasoning settings that a model does not know.
-    (F.THINKING_LEVEL, 400, "Unsupported value: 'reasoning_effort' does not support 'xhigh' with this model."),
-    (F.THINKING_LEVEL, 400, '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort"'),
-    (F.THINKING_LEVEL, 400, "Reasoning is mandatory for this endpoint and cannot be disabled."),
-    (F.THINKING_LEVEL, 400, "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`"),
-    (F.THINKING_LEVEL, 400, "messages.5.content.0: Invalid `signature` in `thinking` block"),
-    (F.THINKING_LEVEL, 422, "output_config.effort: Extra inputs are not permitted"),
-    # Money.
-    (F.BILLING, 402, "Insufficient credits. Add more using https://example.invalid/credits"),
-    (F.BILLING, 402, "This request requires more credits, or fewer max_tokens. You requested up to 64000 tokens, but can only afford 1200"),
-    (F.BILLING, 429, "You exceeded your current quota, please check your plan and billing details. · insufficient_quota"),
-    (F.BILLING, 400, "Your credit balance is too low to access the API. Please go to Plans & Billing to upgrade"),
-    (F.BILLING, 402, "Insufficient Balance"),
-    (F.BILLING, 400, "账户余额不足"),
-    # A used-up window of time is a rate limit even when it comes with a payment status.
-    (F.RATE_LIMIT, 402, "You have reached your weekly usage limit"),
-    (F.RATE_LIMIT, 429, "Daily limit exceeded: 50 requests per day"),
-    (F.RATE_LIMIT, 403, "monthly quota reached"),
-    (F.RATE_LIMIT, 429, "You exceeded your current quota, please check your plan and billing details. * Quota exceeded for metric: generate_content_free_tier_requests, limit: 5 Please retry in 8.9s."),
-    # Rate limits.
-    (F.RATE_LIMIT, 429, ""),
-    (F.RATE_LIMIT, 400, "ThrottlingException: Too many tokens, please wait before trying again."),
-    (F.RATE_LIMIT, None, "Too many tokens, please wait"),
-    (F.RATE_LIMIT, 200, "rate_limit_error: Number of request tokens has exceeded your rate limit"),
-    (F.RATE_LIMIT, 503, "Resource_exhausted: try later"),
-    # The conversation does not fit.
-    (F.CONTEXT_OVERFLOW, 400, "prompt is too long: 210000 tokens > 200000 maximum"),
-    (F.CONTEXT_OVERFLOW, 400, "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens. · context_length_exceeded"),
-    (F.CONTEXT_OVERFLOW, 400, "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)."),
-    (F.CONTEXT_OVERFLOW, 400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
-    (F.CONTEXT_OVERFLOW, 400, "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
-    (F.CONTEXT_OVERFLOW, 400, "the request exceeds the available context size. try increasing the context size or enable context shift"),
-    (F.CONTEXT_OVERFLOW, 400, "Invalid request: Your request exceeded model token limit: 65536 (requested: 70001)"),
-    (F.CONTEXT_OVERFLOW, 413, ""),
-    (F.CONTEXT_OVERFLOW, 413, "request_too_large: Request exceeds the maximum size"),
-    (F.CONTEXT_OVERFLOW, 400, "Too many tokens in the prompt"),
-    (F.CONTEXT_OVERFLOW, 400, "Please reduce the length of the messages or completion."),
-    (F.CONTEXT_OVERFLOW, 500, "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with 4096"),
-    (F.CONTEXT_OVERFLOW, 400, "输入内容过长"),
-    (F.UNKNOWN, 400, "context window too small"),
-    (F.UNKNOWN, None, "The context window of 4096 is below the minimum of 16000"),
-    # Keys and accounts.
-    (F.AUTH_PERMANENT, 401, "This API key has been revoked"),
-    (F.AUTH_PERMANENT, 403, "This organization has been disabled."),
-    (F.AUTH_PERMANENT, 401, "account_deactivated"),
-    (F.AUTH, 401, "Incorrect API key provided: sk-12***. · invalid_api_key"),
-    (F.AUTH, 403, "Forbidden"),
-    (F.AUTH, 400, "API key not valid. Please pass a valid API key. · INVALID_ARGUMENT"),
-    (F.AUTH, 401, "invalid x-api-key · authentication_error"),
-    (F.REFUSAL, 403, "Your chosen model requires moderation and your input was flagged for violence"),
-    (F.REFUSAL, 400, "The response was filtered due to the prompt triggering the content_filter policy"),
-    # Servers in trouble.
-    (F.OVERLOADED, 529, "Overloaded · overloaded_error"),
-    (F.OVERLOADED, 200, "Overloaded · overloaded_error"),
-    (F.OVERLOADED, 503, "The model is overloaded. Please try again later."),
-    (F.OVERLOADED, 503, "Loading model · unavailable_error"),
-    (F.SERVER, 500, "Internal server error"),
-    (F.SERVER, 502, "<html>Bad gateway</html>"),
-    (F.TIMEOUT, 504, "Gateway timeout"),
-    (F.TIMEOUT, 524, ""),
-    (F.TIMEOUT, 408, "Request timeout"),
-    (F.TIMEOUT, None, "Connection reset by peer"),
-    (F.TIMEOUT, None, "read timed out"),
-    # Models that are not there, and requests that were wrong.
-    (F.MODEL_NOT_FOUND, 404, "model: claude-nope · not_found_error"),
-    (F.MODEL_NOT_FOUND, 400, "openai/gpt-99 is not a valid model ID"),
-    (F.MODEL_NOT_FOUND, 404, "No endpoints found that support tool use"),
-    (F.MODEL_NOT_FOUND, 400, "The model `x` has been decommissioned and is no longer supported."),
-    (F.MODEL_NOT_FOUND, 404, "model 'qwen9' not found, try pulling it first"),
-    (F.FORMAT, 400, "messages.2: `tool_use` ids were found without `tool_result` blocks immediately after"),
-    (F.FORMAT, 400, "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"),
-    (F.FORMAT, 400, "This model does not support assistant message prefill. The conversation must end with a user message."),
-    (F.FORMAT, 422, "unexpected field"),
-    (F.UNKNOWN, 418, "teapot"),
-    (F.UNKNOWN, None, "something odd"),
-]  # fmt: skip
+VECTORS = json.loads((Path(__file__).parent / "failures.json").read_text())
 
 
-@pytest.mark.parametrize(("kind", "status", "text"), TABLE)
-def test_classification(kind: F, status: int | None, text: str):
-    assert classify(status, text) is kind
+@pytest.mark.parametrize("kind", list(VECTORS))
+def test_what_providers_say(kind: str):
+    """Messages out of providers' documentation and public bug reports, with the status they came with, if any."""
+    wrong = [(*row, found) for row in VECTORS[kind] if (found := classify(*row).value) != kind]
+    assert wrong == []
+
+
+def test_every_kind_that_a_server_can_cause_has_messages():
+    assert set(VECTORS) == {kind.value for kind in F} - {F.ABORTED.value}
+    assert sum(map(len, VECTORS.values())) >= 400
+
+
+def test_a_web_page_is_judged_by_its_status_alone():
+    page = "<!doctype html><html><head><title>Busy</title></head><body>Rate limit exceeded. Forbidden.</body></html>"
+    assert failure(503, page, where="x/y").kind is F.SERVER
+    assert failure(403, page, where="x/y").kind is F.AUTH
+    assert failure(429, page, where="x/y").kind is F.RATE_LIMIT
+    assert failure(503, page, where="x/y").message == "x/y: Busy (HTTP 503)"
+
+
+def test_a_400_without_a_word_is_an_overflow_only_where_that_is_how_it_is_said():
+    assert failure(400, "", where="cerebras/zai-glm").kind is F.CONTEXT_OVERFLOW
+    assert failure(400, "", where="openai/gpt-5").kind is F.UNKNOWN
+
+
+@pytest.mark.parametrize("said", ["{}", "key '{}' is wrong", "Bearer {}", "x-api-key: {},", '{{"k":"{}"}}'])
+@pytest.mark.parametrize("form", ["as it is", "quoted", "base64"])
+def test_a_key_that_a_server_repeats_is_hidden(said: str, form: str):
+    key = "s3cret/key with+odd"
+    sent = {"as it is": key, "quoted": quote(key, safe=""), "base64": base64.b64encode(key.encode()).decode()}[form]
+    assert sent not in hidden(said.format(sent), ["", "ab", key])
+    assert "plain words" in hidden(f"plain words {sent}", [key])
+
+
+def test_what_looks_like_a_key_is_hidden_too():
+    for said in ('"sk-proj-1234567890abcdef".', "sk-proj-1234567890abcdef,", "https://x.example/?key=1234567890abcdef"):
+        assert "1234567890abcdef" not in hidden(f"Incorrect API key provided: {said}", [])
 
 
 @pytest.mark.parametrize(
@@ -128,7 +84,7 @@ def test_retry_after(headers: dict[str, str], text: str, seconds: float | None):
         (b'{"error":"model \'x\' not found"}', "model 'x' not found"),
         (b'{"detail":"Not authenticated"}', "Not authenticated"),
         (b'{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"upstream is rate-limited"}}}', "Provider returned error · 429 · upstream is rate-limited"),
-        (b"<html><h1>502</h1></html>", "502"),
+        (b"<html><h1>502</h1></html>", "<html><h1>502</h1></html>"),
         (b"", ""),
         (b"[]", "{}"),
     ],

@@ -127,14 +127,16 @@ async def test_abort():
 
 
 def test_conversation_in_the_librarys_types():
+    own = {"api": "bedrock-converse-stream", "provider": INFO.provider, "model": INFO.id}
     history = (
         User((Text("look"), Image("aGk=", "image/png"))),
-        Assistant((Thinking("t", "sig"), Text("ok"), ToolCall("c", "read", {"path": "A"})), provider="vertex"),
+        Assistant((Thinking("t", "sig"), Text("ok"), ToolCall("c", "read", {"path": "A"})), **own),
         ToolResult("c", "read", (Text("body"), Image("aGk=", "image/png"))),
         User((Text("steer"),)),
         Assistant(()),
     )
-    found = messages(ModelRequest("m", SystemPrompt("sys"), history))
+    asked = ModelRequest("m", SystemPrompt("sys"), history)
+    found = messages(asked, own["api"], INFO)
     assert [type(message) for message in found] == [Asked, ModelResponse, Asked]
     assert [type(part).__name__ for part in found[0].parts] == ["SystemPromptPart", "UserPromptPart"]
     assert [type(part).__name__ for part in found[1].parts] == ["ThinkingPart", "TextPart", "ToolCallPart"]
@@ -144,6 +146,8 @@ def test_conversation_in_the_librarys_types():
     assert isinstance(image, UserPromptPart)
     assert isinstance(steer, UserPromptPart)
     assert steer.content == "steer"
+    foreign = messages(asked, "google-vertex", INFO)
+    assert [type(part).__name__ for part in foreign[1].parts] == ["TextPart", "ToolCallPart"]
 
 
 def test_settings():

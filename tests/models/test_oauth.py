@@ -20,12 +20,12 @@ from homarus.core.prompt import SystemPrompt
 from homarus.models.auth import AuthStore
 from homarus.models.catalog import Catalog
 from homarus.models.client import ModelClient
-from homarus.models.http import HttpClient
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.ref import ModelRef
 from homarus.models.registry import Registry
 from homarus.models.select import Chain
 from homarus.models.settings import AuthSettings, ModelsSettings, OAuthClient, ProviderSettings
+from homarus.net.client import HttpClient
 
 NOW = datetime(2026, 11, 15, 8, tzinfo=UTC)
 PROFILE = "acme:me@example.com"

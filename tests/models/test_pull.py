@@ -11,8 +11,8 @@ from tests.models.servers import Answer, serving
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled, ConfigError, StorageError
-from homarus.models.http import HttpClient
 from homarus.models.pull import Puller, PullFailed, Source, find_source, known
+from homarus.net.client import HttpClient
 
 DATA = b"GGUF" + bytes(range(256)) * 40
 DIGEST = hashlib.sha256(DATA).hexdigest()

@@ -44,6 +44,31 @@ NAMES = build_names(MODELS, ("mock/mock-model", "other/shared", "third/shared"))
         ("x/y@me@example.com", "x", "y", "me@example.com", "ref"),
         ("vertex/claude-3@20240620", "vertex", "claude-3@20240620", "", "ref"),
         ("vertex/claude-3@20240620@work", "vertex", "claude-3@20240620", "work", "ref"),
+        ("openrouter/@preset/kimi", "openrouter", "@preset/kimi", "", "ref"),
+        ("openrouter/@preset/kimi@work", "openrouter", "@preset/kimi", "work", "ref"),
+        ("openai/@cf/openai/gpt-oss-20b", "openai", "@cf/openai/gpt-oss-20b", "", "ref"),
+        ("openai/@cf/openai/gpt-oss-20b@cf:default", "openai", "@cf/openai/gpt-oss-20b", "cf:default", "ref"),
+        ("x/foo@bar/baz", "x", "foo@bar/baz", "", "ref"),
+        ("lmstudio/qwen3.6-27b@iq3_xxs", "lmstudio", "qwen3.6-27b@iq3_xxs", "", "ref"),
+        ("lmstudio/qwen3.6-27b@Q4_K_M@work", "lmstudio", "qwen3.6-27b@Q4_K_M", "work", "ref"),
+        ("lmstudio/qwen3.6-27b@8bit", "lmstudio", "qwen3.6-27b@8bit", "", "ref"),
+        ("lmstudio/qwen3.6-27b@bf16", "lmstudio", "qwen3.6-27b@bf16", "", "ref"),
+        ("litellm/claude-haiku@20251001", "litellm", "claude-haiku@20251001", "", "ref"),
+        ("x/y@v1.2.3", "x", "y@v1.2.3", "", "ref"),
+        ("x/y@1.0.0-beta.1", "x", "y@1.0.0-beta.1", "", "ref"),
+        ("claude-haiku@20251001", "anthropic", "claude-haiku@20251001", "", "default"),
+        (
+            "sonnet@google-gemini-cli:me@example.com",
+            "anthropic",
+            "claude-sonnet-5-5",
+            "google-gemini-cli:me@example.com",
+            "alias",
+        ),
+        ("openrouter:auto", "openrouter", "auto", "", "alias"),
+        ("OpenRouter:Auto@work", "openrouter", "auto", "work", "alias"),
+        ("openrouter:free", "openrouter", "free", "", "alias"),
+        ("openrouter/openrouter/auto", "openrouter", "auto", "", "ref"),
+        ("MOCK-model", "mock", "mock-model", "", "unique"),
     ],
 )
 def test_what_a_text_means(text: str, provider: str, model: str, profile: str, how: str):
@@ -57,6 +82,11 @@ def test_what_a_text_means(text: str, provider: str, model: str, profile: str, h
 def test_what_means_nothing(text: str):
     with pytest.raises(ConfigError, match="no model"):
         NAMES.resolve(text)
+
+
+def test_openrouters_free_name_means_a_configured_free_model_where_there_is_one():
+    names = build_names({"openrouter/acme/big": {}, "openrouter/acme/small:free": {}}, ())
+    assert names.resolve("openrouter:free").ref.key == "openrouter/acme/small:free"
 
 
 def test_a_built_in_alias_yields_to_a_configured_one():

@@ -9,20 +9,27 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from homarus.core.clock import SystemClock
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.carrier import Carrier
+from homarus.models.catalog import Catalog
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
 from homarus.models.providers import anthropic_wire, openai_wire
-from homarus.models.providers.openai_thread import MAX_PIECES, ChatThread
-from homarus.models.wire import Threads
+from homarus.models.providers.anthropic import AnthropicProvider
+from homarus.models.providers.base import HttpProvider
+from homarus.models.providers.openai import OpenAIProvider
+from homarus.models.reasoning_state import ReasoningState
+from homarus.models.ref import Names
+from homarus.net.client import HttpClient
 
 SYSTEM = SystemPrompt("Stable part.", "Session part.")
 TOOLS = (
@@ -72,11 +79,15 @@ def openai_body(
     messages: tuple[Message, ...], quirks: Quirks = PLAIN, info: ModelInfo = SEER, **changes: object
 ) -> bytes:
     endpoint = Endpoint(provider="acme", api="openai-completions", base_url="http://x/v1", quirks=quirks)
-    return b"".join(ChatThread(endpoint, info).body(request(messages, **changes)))
+    return sent(OpenAIProvider, endpoint, info, request(messages, **changes))
 
 
 def anthropic_body(messages: tuple[Message, ...], info: ModelInfo = SEER, **changes: object) -> bytes:
-    return b"".join(anthropic_wire.MessagesThread(info).body(request(messages, **changes)))
+    return sent(AnthropicProvider, ENDPOINT, info, request(messages, **changes))
+
+
+def sent(kind: type[HttpProvider[Any]], endpoint: Endpoint, info: ModelInfo, asked: ModelRequest) -> bytes:
+    return b"".join(kind(endpoint, info, http=HttpClient(), clock=SystemClock()).call(asked).body)
 
 
 def opened(body: bytes) -> bytes:
@@ -129,55 +140,49 @@ def test_the_bytes_are_the_same_in_another_process():
         assert found.stdout == openai_body(session()[-1]) + anthropic_body(session()[-1])
 
 
-class Counted(ChatThread):
-    """A thread that says what it encoded."""
+class Counted(OpenAIProvider):
+    """A provider that says what it encoded."""
 
     def __init__(self) -> None:
-        super().__init__(ENDPOINT, SEER)
+        super().__init__(ENDPOINT, SEER, http=HttpClient(), clock=SystemClock())
         self.made: list[Message] = []
 
     def encode(self, message: Message) -> openai_wire.Fragment:
         self.made.append(message)
         return super().encode(message)
 
+    def sent(self, asked: ModelRequest) -> bytes:
+        return b"".join(self.call(asked).body)
+
 
 def test_history_is_encoded_once():
-    thread, requests = Counted(), session()
-    threads = Threads(lambda: thread)
+    counted, requests = Counted(), session()
     for messages in requests:
-        assert b"".join(threads.body(request(messages))) == openai_body(messages)
-    made = thread.made
+        assert counted.sent(request(messages)) == openai_body(messages)
+    made = counted.made
     assert len(made) == len(requests[-1])
     # Equal messages that were read from disk again cost nothing either; a changed one is made again, with what follows it.
-    threads.body(request(session()[-1]))
+    counted.sent(request(session()[-1]))
     assert len(made) == len(requests[-1])
     changed = (*requests[-1][:5], said("edited"), *requests[-1][6:])
-    assert b"".join(threads.body(request(changed))) == openai_body(changed)
+    assert counted.sent(request(changed)) == openai_body(changed)
     assert len(made) == 2 * len(requests[-1]) - 5
-    # A shorter history (after a compaction) is right too, and its size is what is left.
-    assert b"".join(threads.body(request(changed[:3]))) == openai_body(changed[:3])
-    assert thread.size == sum(map(thread.size_of, thread.fragments))
-    assert len(thread.fragments) == 3
+    # A shorter history (after a compaction) is right too.
+    assert counted.sent(request(changed[:3])) == openai_body(changed[:3])
 
 
 def test_sessions_do_not_share_their_bytes_and_a_single_question_leaves_none():
-    made: list[ChatThread] = []
-
-    def new() -> ChatThread:
-        made.append(ChatThread(ENDPOINT, SEER))
-        return made[-1]
-
-    threads, messages = Threads(new), session()[-1]
+    counted, messages = Counted(), session()[-1]
     for name in ("a", "b", "a", "", "", "b"):
         asked = ModelRequest("m1", SYSTEM, messages, TOOLS, session_id=name)
-        assert b"".join(threads.body(asked)) == openai_body(messages)
-    assert len(made) == 4, "one for each session, and one for each question without a session"
+        assert counted.sent(asked) == openai_body(messages)
+    assert len(counted.made) == 4 * len(messages), "once for each session and for each question without a session"
 
 
 def test_what_was_asked_before_stands_around_the_messages_no_longer():
-    thread, messages = ChatThread(ENDPOINT, SEER), session()[3]
+    counted, messages = Counted(), session()[3]
     for changes in [*LEVELS, {"cache": False}, {"max_tokens": 7}, {"params": {"seed": 1}}, {}]:
-        assert b"".join(thread.body(request(messages, **changes))) == openai_body(messages, **changes)
+        assert counted.sent(request(messages, **changes)) == openai_body(messages, **changes)
 
 
 def test_openai_shape():
@@ -271,16 +276,18 @@ def test_how_a_level_travels(form: str, level: str, expected: dict[str, object])
 
 
 def test_reasoning_goes_back_only_where_it_is_wanted():
-    thought = Assistant((Thinking("hmm"), Text("ok")), provider="acme", model="m1")
+    chat = "openai-completions"
+    thought = Assistant((Thinking("hmm"), Text("ok")), api=chat, provider="acme", model="m1")
     assert b"hmm" not in openai_body((said("x"), thought))
     wanted = json.loads(openai_body((said("x"), thought), Quirks(replay_reasoning="reasoning_content")))
     assert wanted["messages"][2]["reasoning_content"] == "hmm"
-    foreign = Assistant((Thinking("hmm"), Text("ok")), provider="other", model="m1")
-    assert b"hmm" not in openai_body((said("x"), foreign), Quirks(replay_reasoning="reasoning_content"))
+    for api, provider in ((chat, "other"), ("anthropic-messages", "acme"), ("", "acme")):
+        foreign = Assistant((Thinking("hmm"), Text("ok")), api=api, provider=provider, model="m1")
+        assert b"hmm" not in openai_body((said("x"), foreign), Quirks(replay_reasoning="reasoning_content"))
 
 
 def test_opaque_reasoning_travels_in_the_signature():
-    carrier = Carrier()
+    carrier = ReasoningState()
     carrier.details(
         [
             {"type": "reasoning.text", "index": 0, "text": "a"},
@@ -289,13 +296,36 @@ def test_opaque_reasoning_travels_in_the_signature():
     )
     carrier.hang(0, {"google": {"thought_signature": "sig"}})
     reply = Assistant(
-        (Thinking("ab", carrier.signature({0: "c1"})), ToolCall("c1", "ls", {})), provider="acme", model="m1"
+        (Thinking("ab", carrier.signature({0: "c1"})), ToolCall("c1", "ls", {})),
+        api="openai-completions",
+        provider="acme",
+        model="m1",
     )
     wire = json.loads(openai_body((said("x"), reply, result("c1", "ok"))))["messages"][2]
     assert wire["reasoning_details"] == [{"type": "reasoning.text", "index": 0, "text": "ab", "signature": "s"}]
     assert wire["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "sig"}}
-    other = Assistant(reply.parts, provider="acme", model="m2")
-    assert b"sig" not in openai_body((said("x"), other, result("c1", "ok")))
+    for other in ({"model": "m2"}, {"provider": "other"}, {"api": "openai-responses"}):
+        assert b"sig" not in openai_body((said("x"), replace(reply, **other), result("c1", "ok")))
+
+
+@pytest.mark.parametrize(
+    ("typed", "wire"),
+    [
+        ("openrouter/auto", "openrouter/auto"),
+        ("openrouter/openrouter/auto", "openrouter/auto"),
+        ("openrouter/free", "openrouter/free"),
+        ("openrouter/moonshotai/kimi-k2", "moonshotai/kimi-k2"),
+        ("openrouter/@preset/kimi", "@preset/kimi"),
+        ("groq/llama-3", "llama-3"),
+    ],
+)
+def test_a_servers_own_models_carry_its_name_on_the_wire(typed: str, wire: str):
+    ref, catalog = Names().resolve(typed).ref, Catalog()
+    endpoint = Endpoint(
+        provider=ref.provider, api="openai-completions", base_url="http://x", quirks=catalog.quirks(ref)
+    )
+    request = ModelRequest(ref.model, SystemPrompt(""), (said("x"),))
+    assert json.loads(sent(OpenAIProvider, endpoint, catalog.model(ref), request))["model"] == wire
 
 
 def test_anthropic_shape_and_marks():
@@ -330,10 +360,10 @@ def test_signed_thinking_goes_back_and_unsigned_does_not():
         {"type": "redacted_thinking", "data": "blob"},
         {"type": "text", "text": "ok"},
     ]
-    foreign = Assistant(parts, api="openai-completions", provider="acme", model="m1")
-    assert json.loads(anthropic_body((said("x"), foreign)))["messages"][1]["content"] == [
-        {"type": "text", "text": "ok"}
-    ]
+    # MiniMax speaks the same protocol and signs its thinking; Claude would refuse that signature in every later turn.
+    for other in ({"api": "openai-completions"}, {"provider": "minimax"}, {"model": "m2"}):
+        body = json.loads(anthropic_body((said("x"), replace(own, **other))))
+        assert body["messages"][1]["content"] == [{"type": "text", "text": "ok"}]
 
 
 @pytest.mark.parametrize(
@@ -393,16 +423,6 @@ def test_user_messages_in_a_row_go_out_as_one_where_a_template_insists():
     assert joined[1]["content"].endswith("two")
 
 
-def test_a_long_history_is_joined_the_same_at_every_step() -> None:
-    history: list[Message] = [said("go")]
-    thread = ChatThread(ENDPOINT, SEER)
-    for number in range(80):
-        body = thread.body(request(tuple(history)))
-        assert len(body) <= MAX_PIECES + 3
-        assert b"".join(body) == openai_body(tuple(history))
-        history += [answered("", ToolCall(f"c{number}", "ls", {})), result(f"c{number}", "ok")]
-
-
 KINDS: dict[str, Callable[[int], Message]] = {
     "user": lambda n: said(f"words {n}"),
     "assistant": lambda n: answered(f"reply {n}"),
@@ -420,14 +440,14 @@ def test_joining_what_grew_gives_the_same_bytes_as_joining_everything(
 ) -> None:
     endpoint = Endpoint(provider="acme", api="openai-completions", base_url="http://x/v1", quirks=quirks)
     steps = st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=6)
-    kept, history = ChatThread(endpoint, SEER), ()
+    kept, history = OpenAIProvider(endpoint, SEER, http=HttpClient(), clock=SystemClock()), ()
     for number in range(data.draw(st.integers(1, 12))):
         # History grows; now and then it is shortened or changed first, as by a compaction or an edit.
         history = history[: data.draw(st.integers(0, len(history)))] if data.draw(st.booleans()) else history
         history += tuple(KINDS[kind](10 * number + at) for at, kind in enumerate(data.draw(steps)))
         asked = ModelRequest("m1", system, history, TOOLS, session_id="s1")
-        body = b"".join(kept.body(asked))
-        assert body == b"".join(ChatThread(endpoint, SEER).body(asked))
+        body = b"".join(kept.call(asked).body)
+        assert body == sent(OpenAIProvider, endpoint, SEER, asked)
         texts = openai_wire.join_messages([kept.encode(message) for message in history], quirks)
         if not quirks.cache_markers_for:
             assert body.endswith(b",".join(texts) + b"]}")

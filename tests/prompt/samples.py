@@ -7,14 +7,13 @@ from msgspec.structs import replace
 from homarus.core.tools import ToolSpec
 from homarus.prompt.facts import (
     PromptFacts,
-    RuntimeFacts,
-    SandboxFacts,
     SessionFacts,
     StableFacts,
     TurnFacts,
 )
+from homarus.prompt.gather import Machine
 from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections.tooling import tool_notes
+from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 from homarus.workspace.inject import ContextFile, prompt_text
 
 SUMMARIES = {
@@ -45,7 +44,10 @@ SUMMARIES = {
     "memory_search": "Search memory",
     "memory_get": "Read lines of a memory file",
 }
-TOOLS = tuple(ToolSpec(name, f"{text}.", {"type": "object"}, summary=text) for name, text in SUMMARIES.items())
+TOOLS = tuple(
+    ToolSpec(name, f"{text}.", {"type": "object"}, text, order if not name.startswith("memory_") else 1_000)
+    for order, (name, text) in enumerate(SUMMARIES.items())
+)
 
 SKILLS = """<available_skills>
   <skill>
@@ -74,30 +76,23 @@ ALL_FILES = (AGENTS, SOUL, IDENTITY, USER, LOCAL, MEMORY)
 
 STABLE = StableFacts(
     workspace=HOME,
-    tools=tool_notes(TOOLS),
+    tools=TOOLS,
     docs="/usr/lib/python3/site-packages/homarus/docs",
     skills=SKILLS,
     aliases=(("sonnet", "anthropic/claude-sonnet"), ("fast", "groq/llama-small")),
     files=ALL_FILES,
-)
-RUNTIME = RuntimeFacts(
-    agent="main",
-    host="lovelace",
-    repo=HOME,
-    os="Linux",
-    arch="x86_64",
-    python="3.12.3",
-    model="anthropic/claude-sonnet",
-    default_model="anthropic/claude-sonnet",
-    shell="bash",
-    thinking="low",
 )
 HEARTBEAT_PROMPT = "Read HEARTBEAT.md and do what is due. If nothing is, answer HEARTBEAT_OK."
 TURN = TurnFacts(
     today="Sunday 2026-03-01",
     zone="Europe/Berlin",
     heartbeat_prompt=HEARTBEAT_PROMPT,
-    runtime=RUNTIME,
+    agent="main",
+    machine=Machine("lovelace", "Linux", "x86_64", "3.12.3", "bash"),
+    repo=HOME,
+    model="anthropic/claude-sonnet",
+    default_model="anthropic/claude-sonnet",
+    thinking="low",
 )
 
 
@@ -108,7 +103,6 @@ def main() -> PromptFacts:
 
 def group() -> PromptFacts:
     """Return a group chat: no MEMORY.md, silent replies, owners known."""
-    runtime = replace(RUNTIME, channel="telegram", capabilities=("inlineButtons", "reactions", "InlineButtons"))
     return PromptFacts(
         replace(STABLE, files=ALL_FILES[:-1]),
         SessionFacts(
@@ -122,7 +116,8 @@ def group() -> PromptFacts:
             media=True,
             owners=("telegram:4711", "+49 151 1234"),
             reactions="minimal",
-            runtime=runtime,
+            channel="telegram",
+            capabilities=("inlineButtons", "reactions", "InlineButtons"),
         ),
     )
 
@@ -154,7 +149,8 @@ def sandboxed() -> PromptFacts:
     stable = replace(
         STABLE,
         cwd="/home/ada/project",
-        sandbox=SandboxFacts("docker", "/workspace", access="ro", elevated=True, notes=("Browser: not available.",)),
+        sandbox=SandboxSpec(Backend.DOCKER, "/workspace", Access.RO, mounts=(Mount("/srv/photos"),)),
+        elevated=True,
         files_cut=True,
         citations="on",
     )

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from tests.prompt import samples
 
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
+from homarus.core.tools import ToolSpec
 from homarus.prompt.build import PrefixCache, build
-from homarus.prompt.facts import PromptFacts, SandboxFacts, SessionFacts, StableFacts, ToolNote, TurnFacts
-from homarus.prompt.guard import TITLES
-from homarus.prompt.modes import Mode
-from homarus.prompt.section import Tier
+from homarus.prompt.escape import TITLES
+from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFacts
+from homarus.prompt.section import Mode, Tier
+from homarus.sandbox.spec import Backend, Mount, SandboxSpec
 
 ORDER = [
     "Identity",
@@ -67,7 +68,9 @@ def names(prompt):
 def everything() -> PromptFacts:
     """Return facts that switch every section on."""
     facts = samples.ritual()
-    stable = replace(facts.stable, files_cut=True, sandbox=SandboxFacts("docker", "/workspace"), skills_in_minimal=True)
+    stable = replace(
+        facts.stable, files_cut=True, sandbox=SandboxSpec(Backend.DOCKER, "/workspace"), skills_in_minimal=True
+    )
     turn = replace(
         facts.turn,
         heartbeat_file=samples.note("HEARTBEAT.md", "- water"),
@@ -134,7 +137,7 @@ def test_bare_facts_leave_no_trace_of_absent_sections():
     ],
 )
 def test_sections_that_hang_on_a_tool(tools, present, absent):
-    stable = replace(samples.STABLE, tools=tuple(ToolNote(name) for name in tools))
+    stable = replace(samples.STABLE, tools=tuple(ToolSpec(name, "", {}) for name in tools))
     found = names(build(PromptFacts(stable)))
     assert present in found
     assert absent not in found
@@ -170,7 +173,9 @@ def test_our_own_words_stay_within_their_budget():
 
 
 def test_tool_lines_stay_short():
-    long = tuple(ToolNote(name, "word " * 100) for name in ("read", "an_extension_with_a_very_long_name_" + "x" * 60))
+    long = tuple(
+        ToolSpec(name, "", {}, "word " * 100) for name in ("read", "an_extension_with_a_very_long_name_" + "x" * 60)
+    )
     lines = build(PromptFacts(replace(samples.STABLE, tools=long))).system.stable.splitlines()
     assert all(len(line) <= 80 for line in lines if line.startswith(("- read", "- an_")))
 
@@ -185,14 +190,6 @@ def test_the_list_of_guarded_titles_is_complete():
 
 def turns() -> st.SearchStrategy[TurnFacts]:
     texts = st.text(max_size=40)
-    runtime = st.builds(
-        samples.RuntimeFacts,
-        agent=texts,
-        model=texts,
-        channel=texts,
-        thinking=texts,
-        capabilities=st.tuples(texts, texts),
-    )
     return st.builds(
         TurnFacts,
         heartbeat_file=st.none() | texts.map(lambda text: samples.note("HEARTBEAT.md", text)),
@@ -207,7 +204,11 @@ def turns() -> st.SearchStrategy[TurnFacts]:
         reactions=st.sampled_from(["", "minimal", "extensive"]),
         heartbeat_prompt=texts,
         provider_suffix=texts,
-        runtime=runtime,
+        agent=texts,
+        model=texts,
+        channel=texts,
+        thinking=texts,
+        capabilities=st.tuples(texts, texts),
         reasoning=st.sampled_from(["off", "on", "stream"]),
         elevated=st.sampled_from(["off", "on", "ask", "full"]),
     )
@@ -252,8 +253,8 @@ def test_interpolated_text_cannot_break_its_line():
         docs=evil,
         workspace_notes=(evil,),
         aliases=((evil, evil),),
-        tools=(ToolNote("x" + evil, evil),),
-        sandbox=SandboxFacts(evil, evil, notes=(evil,)),
+        tools=(ToolSpec("x" + evil, "", {}, evil),),
+        sandbox=SandboxSpec(Backend.BWRAP, evil, mounts=(Mount(evil),)),
         files=(samples.ContextFile("a.md", evil, "text"),),
     )
     text = build(PromptFacts(stable, SessionFacts(messaging_hints=(evil,)))).system.text
@@ -284,8 +285,8 @@ class TestPrefixCache:
         texts = {build(PromptFacts(stable), mode, cache=cache).system.stable for stable, mode in product(changed, Mode)}
         assert cache.hits == 0
         assert len(cache) == len(changed) * len(Mode)
-        # `none` is one line for all, and the ritual does not show in `minimal`.
-        assert len(texts) == 2 * len(changed)
+        # `none` is one line for all, the ritual does not show in `minimal`, nor the list of tools in `lean`.
+        assert len(texts) == 3 * len(changed) - 1
 
     def test_it_is_bounded_and_forgets_the_oldest(self):
         cache = PrefixCache(max_entries=3)

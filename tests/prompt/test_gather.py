@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from homarus.prompt.gather import docs_path, machine, repo_root, text_path, today, zone_name
+from homarus.prompt.gather import clock_time, docs_path, machine, repo_root, text_path, today, zone_name
 
 
 def test_machine_is_this_machine():
@@ -92,3 +92,19 @@ class TestDocs:
 
 def test_a_name_that_is_no_utf8_becomes_text():
     assert text_path(os.fsdecode(b"/tmp/\xff\xfe")) == "/tmp/\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("hour", "wanted", "env", "expected"),
+    [
+        (0, "12", {}, "12:05 AM"),
+        (12, "12", {}, "12:05 PM"),
+        (15, "12", {"LANG": "de_DE.UTF-8"}, "3:05 PM"),
+        (15, "24", {"LANG": "en_US.UTF-8"}, "15:05"),
+        (15, "auto", {"LANG": "en_US.UTF-8"}, "3:05 PM"),
+        (15, "auto", {"LANG": "en_US.UTF-8", "LC_TIME": "en_GB.UTF-8"}, "15:05"),
+        (15, "auto", {}, "15:05"),
+    ],
+)
+def test_the_time_of_day_as_the_user_writes_it(hour, wanted, env, expected):
+    assert clock_time(datetime(2026, 3, 1, hour, 5, tzinfo=UTC), wanted, env) == expected

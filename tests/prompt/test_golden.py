@@ -12,7 +12,7 @@ import pytest
 from tests.prompt import samples
 
 from homarus.prompt.build import build
-from homarus.prompt.volatile import render_volatile
+from homarus.prompt.carrier import render_volatile
 
 GOLDEN = Path(__file__).parent / "golden"
 

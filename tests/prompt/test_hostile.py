@@ -14,10 +14,10 @@ from homarus.core.messages import Text, User
 from homarus.core.prompt import BOUNDARY, CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.text import neutralize
 from homarus.prompt.build import build
+from homarus.prompt.carrier import render_volatile, said_in
+from homarus.prompt.escape import TITLES, body, inline, seal
 from homarus.prompt.facts import PromptFacts, SessionFacts
-from homarus.prompt.guard import TITLES, body, inline, seal
 from homarus.prompt.section import Section, Tier
-from homarus.prompt.volatile import render_volatile, said_in
 from homarus.workspace.inject import prompt_text
 
 IMITATIONS = [

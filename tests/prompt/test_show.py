@@ -8,10 +8,10 @@ from tests.prompt import samples
 
 from homarus.core.tools import ToolSpec
 from homarus.prompt.build import build
+from homarus.prompt.carrier import render_volatile
 from homarus.prompt.facts import PromptFacts
 from homarus.prompt.report import About, measure
 from homarus.prompt.show import context_mode, detail_lines, help_text, list_lines, map_lines
-from homarus.prompt.volatile import render_volatile
 from homarus.workspace.inject import BootstrapContext, ContextFile
 
 ABOUT = About(

@@ -4,19 +4,32 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from tests.queue.helpers import queued
 
+from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock
+from homarus.core.mailbox import Mailbox
+from homarus.queue.collect import Batch, Queued
 from homarus.queue.inbox import Inbox
-from homarus.queue.lane import Places, SessionLane, TurnInput
+from homarus.queue.lane import Places, SessionLane
 from homarus.queue.modes import Action, Rules
 from homarus.queue.settings import Drop, Mode
 
 FOLLOWUP = Rules(mode=Mode.FOLLOWUP)
 COLLECT = Rules(mode=Mode.COLLECT)
 INTERRUPT = Rules(mode=Mode.INTERRUPT)
+
+
+class Given(NamedTuple):
+    """What a lane gives a turn."""
+
+    batch: Batch
+    mailbox: Mailbox[Queued]
+    cancel: Cancel
+    settle: Callable[..., None]
 
 
 class Turns:
@@ -26,9 +39,10 @@ class Turns:
         self.texts: list[str] = []
         self.active = self.most = 0
         self.gate: asyncio.Event | None = None
-        self.during: Callable[[TurnInput], Awaitable[None]] | None = None
+        self.during: Callable[[Given], Awaitable[None]] | None = None
 
-    async def __call__(self, given: TurnInput) -> None:
+    async def __call__(self, *given_: Any) -> None:
+        given = Given(*given_)
         self.texts.append(given.batch.text)
         given.settle(*(item.key for item in given.batch.items))
         self.active += 1
@@ -106,7 +120,7 @@ async def test_a_steered_message_goes_into_the_run_and_comes_back_if_not_taken(l
 
 
 async def test_a_steered_message_that_was_taken_runs_no_turn_of_its_own(lane: SessionLane, turns: Turns) -> None:
-    async def during(given: TurnInput) -> None:
+    async def during(given: Given) -> None:
         while not (taken := given.mailbox.take()):
             await asyncio.sleep(0)
         given.settle(*(item.key for item in taken))
@@ -128,6 +142,15 @@ async def test_interrupt_ends_the_run_and_runs_the_newest_first(lane: SessionLan
     await lane.idle()
     assert turns.texts == ["first", "now", "later"]
     assert turns_gate is not None
+
+
+async def test_of_several_that_interrupt_only_the_newest_runs(lane: SessionLane, turns: Turns) -> None:
+    await busy(lane, turns)
+    turns.gate = None
+    outcomes = [lane.submit(queued(f"m{number}", rules=INTERRUPT)) for number in range(3)]
+    await lane.idle()
+    assert turns.texts == ["first", "m2"]
+    assert [item.text for outcome in outcomes for item in outcome.dropped] == ["m0", "m1"]
 
 
 async def test_the_twenty_first_message_by_each_policy(tmp_path: Path, turns: Turns) -> None:
@@ -161,7 +184,7 @@ async def test_stop_forgets_what_waits_before_it_ends_the_run(lane: SessionLane,
 
 
 async def test_a_failing_turn_does_not_stop_its_lane(lane: SessionLane, turns: Turns) -> None:
-    async def during(given: TurnInput) -> None:
+    async def during(given: Given) -> None:
         if given.batch.text == "first":
             raise RuntimeError("broken turn")
 

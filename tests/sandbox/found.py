@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from homarus.sandbox.marks import all_marked, owned
+from homarus.sandbox.ownership import all_marked, owned
 
 
 def marked(mark: str) -> list[int]:

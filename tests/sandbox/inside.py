@@ -104,6 +104,21 @@ for name in ("mem", "maps", "environ", "cwd/secret", "fd/0", "root/etc/shadow", 
 for name in ("oom_score_adj", "comm", "coredump_filter", "clear_refs", "timens_offsets", "uid_map", "setgroups"):
     attempt(f"writing /proc/<pid>/{name}", opens, f"/proc/{victim}/{name}", os.O_WRONLY)
 
+# Queues and semaphores are found by guessing their numbers, and attributes of files by their paths.
+for name, args in {
+    "msgsnd": (69, 0, bytes(16), 1, 0o4000),
+    "msgrcv": (70, 0, bytes(16), 1, 0, 0o4000),
+    "semop": (65, 0, bytes(8), 1),
+    "semtimedop": (220, 0, bytes(8), 1, bytes(16)),
+}.items():
+    attempt(name, lambda args=args: not isolated and reaches(*args))
+attempt("attributes of a file outside", lambda: os.listxattr(f"{out}/secret") is not None)
+attempt(
+    "an attribute of a file outside",
+    lambda: c(191, f"{out}/secret".encode(), b"user.x", bytes(8), 8) not in (-2, -13, -95),
+)
+attempt("connections of this machine", lambda: not isolated and opens("/proc/self/net/tcp"))
+
 # More rights than it has.
 attempt("less caution with the killer of memory", writes, "/proc/self/oom_score_adj", b"-1000")
 attempt("capabilities", lambda: libc.capset(struct.pack("<Ii", 0x20080522, 0), b"\xff" * 24) == 0)
@@ -205,6 +220,8 @@ for family in range(1, 46):
             lambda family=family: any(c(41, family, kind, 0) >= 0 for kind in (1, 2, 3, 5)),
         )
 attempt("a socket in the workspace", lambda: socket.socket(socket.AF_UNIX).connect(served) is None)
+attempt("a pair of datagram sockets", lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+attempt("a pair of datagram sockets that do not wait", lambda: c(53, 1, 2 | 0o4000 | 0o2000000, 0, bytes(8)) == 0)
 attempt("a raw socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
 attempt("a raw socket that writes headers", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 255))
 SOCKETS = ("/run/docker.sock", "/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/dbus/system_bus_socket",

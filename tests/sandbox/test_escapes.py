@@ -185,10 +185,11 @@ def _words(path: Path) -> str:
 async def calls_inside(yard: Yard, spec: SandboxSpec, serve: Serve, heard: list[str]) -> list[str]:
     """Let one program make all attempts that need the kernel's own calls, and return what it says got through."""
     served = await asyncio.start_unix_server(serve, yard.ws / "served")
+    (yard.ws / "calls").mkdir()  # where something can be made although an attempt left a repository beside it
     arguments = (str(yard.out), str(yard.victim.pid), str(yard.ws / "served"), spec.backend.value)
     order = Order(
         ("python3", "-c", INSIDE, *arguments),
-        str(yard.ws),
+        str(yard.ws / "calls"),
         clean_environment(spec, os.environ, {}),
         os.urandom(6).hex(),
     )

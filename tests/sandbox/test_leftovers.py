@@ -18,9 +18,8 @@ from tests.sandbox.found import marked
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled, ToolError
 from homarus.sandbox import cgroups, scratch
-from homarus.sandbox.leftovers import end_orphans
-from homarus.sandbox.marks import all_marked, is_orphan
-from homarus.sandbox.process import Child, Exit, Order, available, run, start
+from homarus.sandbox.ownership import all_marked, is_orphan
+from homarus.sandbox.process import Child, Exit, Order, available, end_orphans, run, start
 from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 

@@ -10,7 +10,7 @@ from tests.sandbox.found import marked
 
 from homarus.core.cancel import Cancel
 from homarus.core.errors import Cancelled, ToolError
-from homarus.sandbox.marks import MARK, start_of
+from homarus.sandbox.ownership import MARK, start_of
 from homarus.sandbox.process import Exit, Order, available, run, start
 from homarus.sandbox.resolve import clean_environment
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec

@@ -4,10 +4,10 @@ import pytest
 
 from homarus.core.errors import ConfigError, Denied
 from homarus.core.routes import SessionKey
-from homarus.sandbox.mounts import parse_binds
-from homarus.sandbox.resolve import Place, is_dangerous_variable, resolve
+from homarus.sandbox.process import Order, start
+from homarus.sandbox.resolve import Place, is_dangerous_variable, parse_binds, resolve
 from homarus.sandbox.settings import SandboxSettings
-from homarus.sandbox.spec import Access, Backend, Limits
+from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
 
 
 @pytest.fixture
@@ -39,6 +39,26 @@ def test_a_missing_sandbox_never_means_the_host(place: Place) -> None:
     for backend in ("auto", "bwrap", "docker", "ssh"):
         with pytest.raises(Denied, match=r"\(.+\)"):
             resolve(SandboxSettings(backend=backend), place, nothing)  # type: ignore[arg-type]
+
+
+def test_a_missing_sandbox_names_the_package(place: Place) -> None:
+    with pytest.raises(Denied, match="apt install bubblewrap"):
+        resolve(SandboxSettings(), place, nothing)
+
+
+def test_what_is_left_without_a_sandbox_stays_so_for_children(place: Place) -> None:
+    left = SandboxSpec.nothing(str(place.workspace), "no sandbox: install one")
+    wish = resolve(SandboxSettings(), place, everything)
+    for spec in (left, left.narrow(wish), wish.narrow(left), SandboxSpec(Backend.OFF, "/").narrow(left)):
+        assert spec.refused == "no sandbox: install one"
+        assert spec.enforced
+        assert not spec.can_read(str(place.workspace))
+
+
+async def test_no_command_starts_without_the_sandbox_that_was_wanted(place: Place) -> None:
+    spec = SandboxSpec.nothing(str(place.workspace), "no sandbox: install one")
+    with pytest.raises(Denied, match="install one"):
+        await start(spec, Order(("/bin/true",), "/", {}, "m"))
 
 
 def test_the_host_needs_an_explicit_word(place: Place) -> None:
@@ -92,3 +112,55 @@ def test_binds_are_resolved_and_dangerous_ones_refused(place: Place, tmp_path: P
 )
 def test_variables_that_choose_what_runs(name: str, dangerous: bool) -> None:
     assert is_dangerous_variable(name) is dangerous
+
+
+def own(place: Place, **settings: object) -> SandboxSpec:
+    return resolve(SandboxSettings(**settings), place, everything)  # type: ignore[arg-type]
+
+
+def test_without_a_writable_workspace_work_happens_in_a_folder_of_its_own(place: Place) -> None:
+    """`none`: only that folder. `ro`: the agent's workspace beside it, to read."""
+    workspace, top = str(place.workspace), place.state_dir / "sandboxes"
+    for access, seen in (("none", Access.NONE), ("ro", Access.RO)):
+        spec = own(place, workspace_access=access)
+        assert Path(spec.workspace).parent == top
+        assert (spec.access, spec.home_access, spec.instead_of) == (Access.RW, seen, workspace)
+        assert spec.can_write(f"{spec.workspace}/x")
+        assert spec.can_read(workspace) is (access == "ro")
+        assert not spec.can_write(f"{workspace}/x")
+        assert spec.folder(place.workspace) == Path(spec.workspace)
+    assert own(place).folder(place.workspace) == place.workspace
+    assert (
+        resolve(SandboxSettings(mode="off", workspace_access="none"), place, nothing).folder(place.workspace)
+        == place.workspace
+    )
+
+
+def test_whose_folder_it_is(place: Place) -> None:
+    others = [
+        place,
+        Place(SessionKey.parse("agent:main:irc:group:x"), place.workspace, place.home, place.state_dir),
+        Place(SessionKey.parse("agent:two:main"), place.workspace, place.home, place.state_dir),
+    ]
+    for scope, number in (("session", 3), ("agent", 2), ("shared", 1)):
+        folders = {own(each, workspace_access="none", scope=scope).workspace for each in others}
+        assert len(folders) == number
+        assert all(Path(folder).parent == place.state_dir / "sandboxes" for folder in folders)
+    assert own(place, workspace_access="none").workspace == own(place, workspace_access="none", scope="agent").workspace
+
+
+def test_where_the_folders_are(place: Place, tmp_path: Path) -> None:
+    assert own(place, workspace_access="none", workspace_root="~/boxes").workspace.startswith(f"{place.home}/boxes/")
+    assert own(place, workspace_access="none", workspace_root=f"{tmp_path}/b").workspace.startswith(f"{tmp_path}/b/")
+    for bad in ("/etc", "~/.ssh", "/proc"):
+        assert own(place, workspace_access="none", workspace_root=bad).access is Access.NONE
+    evil = Place(SessionKey.parse("agent:main:irc:group:../../../x"), place.workspace, place.home, place.state_dir)
+    assert Path(own(evil, workspace_access="none", scope="session").workspace).parent == place.state_dir / "sandboxes"
+
+
+def test_a_child_works_in_the_folder_of_its_parent(place: Place) -> None:
+    parent = own(place, workspace_access="ro", scope="session")
+    child = Place(SessionKey.parse("agent:main:subagent:1"), place.workspace, place.home, place.state_dir)
+    given = parent.narrow(own(child, workspace_access="ro", scope="session"))
+    assert (given.workspace, given.access) == (parent.workspace, Access.RW)
+    assert parent.contains(given)

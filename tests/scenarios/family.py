@@ -12,12 +12,12 @@ from tests.scenarios.home import House, last_user
 from tests.scenarios.script import Line
 
 from homarus import Agent
-from homarus.agent.subagents import RESULT_HEAD, TASK_HEAD
 from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
 from homarus.core.messages import Assistant, Message, Part, StopReason, Text, ToolCall, ToolResult, Usage, User
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.subagents.child import RESULT_HEAD, TASK_HEAD
 
 Rule = Callable[["Scene"], Line | str]
 
@@ -117,7 +117,7 @@ class Family(House):
 
     def open(self, session: str = "main") -> Agent:
         agent = Agent.open(env=self.env, session=session, clock=SystemClock())
-        agent.runtime.models.registry.register("script", lambda _ref, _credential: self.cast)
+        agent.client.runtime.home.models.registry.register("script", lambda _ref, _credential: self.cast)
         return agent
 
     def users(self, key: str = "agent:main:main") -> list[str]:

@@ -90,7 +90,7 @@ class House:
 
     def agent(self, session: str = "main", *, clock: Clock | None = None) -> Agent:
         agent = Agent.open(env=self.env, session=session, clock=clock or self.clock)
-        agent.runtime.models.registry.register("script", lambda _ref, _credential: self.model)
+        agent.client.runtime.home.models.registry.register("script", lambda _ref, _credential: self.model)
         return agent
 
     def row(self, key: str = "agent:main:main") -> dict[str, Any]:

@@ -25,8 +25,9 @@ from tests.models.servers import (
 
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import Clock
-from homarus.gateway.app import Runtime
-from homarus.gateway.library import Agent
+from homarus.runtime.client import LocalClient
+from homarus.runtime.library import Agent
+from homarus.runtime.runtime import Runtime
 
 OPENAI, ANTHROPIC = "openai-completions", "anthropic-messages"
 
@@ -96,4 +97,4 @@ def make_home(folder: Path, url: str, *, dialect: str = OPENAI, window: int = 20
 def open_agent(env: dict[str, str], *, clock: Clock | None = None, session: str = "main") -> Agent:
     """Open the home in this process, as a restart would."""
     runtime = Runtime.open(resolve_paths(env), env, clock=clock)
-    return Agent(runtime, runtime.store("main").key(session))
+    return Agent(LocalClient(runtime), runtime.home.store("main").key(session))

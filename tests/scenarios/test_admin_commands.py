@@ -1,4 +1,4 @@
-"""§18.2, the last row: commands that reach beyond their conversation. They do not exist until they are switched on."""
+"""Commands that reach beyond their conversation. They do not exist until they are switched on."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ def with_commands(agent: Agent, ran: list[str]) -> Agent:
     words = {name: {"type": "string"} for name in ("command", "action", "sessionId")}
     for name in ("exec", "process"):
         spec = ToolSpec(name, "Notes what it is told.", {"type": "object", "properties": words})
-        agent.runtime.toolkit.add(Tool(spec=spec, risk=Risk.READ, run=run, group="test"))
+        agent.client.runtime.home.toolkit.add(Tool(spec=spec, risk=Risk.READ, run=run, group="test"))
     return agent
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_an_admin_command_is_plain_text_until_it_is_switched_on(tmp_path: Path, name: str) -> None:
+async def test_an_admin_command_says_how_to_switch_it_on_and_costs_no_call(tmp_path: Path, name: str) -> None:
     house = House(tmp_path)
     async with house.agent() as agent:
-        await agent.ask(f"/{name} x")
-    assert house.model.prompts == [f"/{name} x"]
+        reply = await agent.ask(f"/{name} x")
+    assert reply.text.startswith(f"/{name} is switched off.")
+    assert house.model.prompts == []
 
 
 async def test_only_the_owner_gives_them(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ async def test_only_the_owner_gives_them(tmp_path: Path) -> None:
     async with with_commands(house.agent(), ran) as agent:
         for number, text in enumerate(("/bash id", "/config get", "/debug set a.b 1", "! id")):
             other = Inbound(id=f"m{number}", channel="telegram", text=text, sender="77", trust=Trust.PAIRED)
-            handled = await agent.conversation.handle(agent.session, other)
+            handled = await agent.client.router.handle(agent.session, other)
             assert handled.replies == ()
             assert handled.item is None
     assert ran == []
@@ -93,9 +94,9 @@ async def test_debug_holds_in_this_process_and_leaves_the_file_alone(tmp_path: P
         assert json.loads((await agent.ask("/debug show")).text)["messages.queue.mode"] == "collect"
         assert "as configured" in (await agent.ask("/debug unset messages.queue.mode")).text
         assert "steer" in (await agent.ask("/queue")).text
-        assert agent.runtime.config.get("agents.defaults.thinkingDefault") == "high"
+        assert agent.client.runtime.home.config.get("agents.defaults.thinkingDefault") == "high"
         await agent.ask("/debug reset")
-        assert agent.runtime.config.get("agents.defaults.thinkingDefault") is None
+        assert agent.client.runtime.home.config.get("agents.defaults.thinkingDefault") is None
         assert "Usage" in (await agent.ask("/debug unset nothing.like.it")).text
     assert (house.state / "openclaw.json").read_bytes() == before
 

@@ -1,4 +1,4 @@
-"""§18: commands, directives and inline shortcuts, through a whole home with a scripted model."""
+"""Commands, directives and inline shortcuts, through a whole home with a scripted model."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey
 
@@ -53,11 +53,18 @@ async def test_a_command_answers_while_a_turn_runs(house: House) -> None:
         assert (await turn).text == "answer 1"
 
 
-async def test_a_slash_that_is_no_command_goes_to_the_model(house: House) -> None:
+async def test_a_slash_inside_a_text_goes_to_the_model(house: House) -> None:
     async with house.agent() as agent:
-        for text in ("/tmp/x is full", "/nothing here", "a /whoever b"):
+        for text in ("/tmp/x is full", "//nothing here", "a /whoever b"):
             assert (await agent.ask(text)).ok
     assert house.model.prompts == ["/tmp/x is full", "/nothing here", "a /whoever b"]
+
+
+async def test_an_unknown_command_is_refused_with_a_suggestion_and_costs_no_call(house: House) -> None:
+    async with house.agent() as agent:
+        assert "Did you mean /status" in (await agent.ask("/statsu")).text
+        assert "/commands lists them" in (await agent.ask("/zzzz now")).text
+    assert house.model.prompts == []
 
 
 async def test_the_status_card_says_everything(house: House) -> None:
@@ -113,8 +120,8 @@ async def test_text_after_new_keeps_its_lines(house: House) -> None:
 
 async def test_newer_is_no_trigger(house: House) -> None:
     async with house.agent() as agent:
-        await agent.ask("/newer hi")
-    assert house.model.prompts == ["/newer hi"]
+        assert "Did you mean /new" in (await agent.ask("/newer hi")).text
+    assert house.model.prompts == []
 
 
 async def test_reset_soft_keeps_the_transcript(house: House) -> None:
@@ -303,13 +310,13 @@ async def test_context_shows_help_lists_and_json(house: House) -> None:
 
 async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_text(house: House) -> None:
     async with house.agent() as agent:
-        talk, key = agent.conversation, agent.session
+        talk, key = agent.client.router, agent.session
         assert await talk.handle(key, stranger("/status")) == type(await talk.handle(key, stranger("/model x")))()
         said = await talk.handle(key, stranger("please /think high now"))
         assert said.item is not None
         plain = await talk.handle(key, stranger("/new hi"))
         assert plain.item is not None
-        await agent.runtime.lane(key).idle()
+        await agent.client.runtime.lane(key).idle()
     assert house.model.prompts[0] == "please /think high now"
     assert any("/new hi" in prompt for prompt in house.model.prompts)
 
@@ -330,28 +337,28 @@ async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_
 async def test_who_may_give_commands(tmp_path: Path, commands: dict[str, object], trust: Trust, may: bool) -> None:
     house = House(tmp_path, config={"commands": commands})
     async with house.agent() as agent:
-        handled = await agent.conversation.handle(agent.session, stranger("/status", trust))
+        handled = await agent.client.router.handle(agent.session, stranger("/status", trust))
     assert bool(handled.replies) is may
 
 
 async def test_in_a_group_the_mention_comes_off_first(house: House) -> None:
     async with house.agent() as agent:
         key = SessionKey.parse("agent:main:telegram:group:9")
-        handled = await agent.conversation.handle(key, stranger("@bot /whoami", Trust.OWNER))
+        handled = await agent.client.router.handle(key, stranger("@bot /whoami", Trust.OWNER))
     assert "telegram" in handled.text
 
 
-async def test_admin_commands_do_not_exist_until_they_are_switched_on(tmp_path: Path) -> None:
+async def test_admin_commands_do_nothing_until_they_are_switched_on(tmp_path: Path) -> None:
     house = House(tmp_path, config={"commands": {"config": True, "btw": True}})
     async with house.agent() as agent:
-        await agent.ask("/send off")
+        assert "switched off" in (await agent.ask("/send off")).text
         assert "script/model" in (await agent.ask("/config get agents.defaults.model")).text
         assert "is set in" in (await agent.ask("/config set session.reset.mode idle")).text
-        assert (await agent.ask("/btw what did I say?")).text == "answer 2"
-        owner_only = await agent.conversation.handle(agent.session, stranger("/config get", Trust.PAIRED))
+        assert (await agent.ask("/btw what did I say?")).text == "answer 1"
+        owner_only = await agent.client.router.handle(agent.session, stranger("/config get", Trust.PAIRED))
     assert owner_only.replies == ()
-    assert house.model.prompts == ["/send off", "what did I say?"]
-    assert sum(line["type"] == "message" for line in house.transcript()) == 2
+    assert house.model.prompts == ["what did I say?"]
+    assert not list(house.state.glob("agents/main/sessions/*.jsonl")) or house.transcript()[-1]["type"] != "message"
 
 
 # Stop.
@@ -364,11 +371,11 @@ async def test_a_stop_word_ends_the_run_and_forgets_what_waits(house: House, wor
         turn = asyncio.ensure_future(agent.ask("long work"))
         await house.model.entered.wait()
         later = asyncio.ensure_future(agent.ask("/queue followup then this"))
-        await until(lambda: bool(agent.runtime.lane(agent.session).waiting))
+        await until(lambda: bool(agent.client.runtime.lane(agent.session).waiting))
         assert (await agent.ask(word)).text == "Stopped."
         assert (await turn).status == "aborted"
         assert (await later).status == "aborted"
-        assert not agent.runtime.lane(agent.session).waiting
+        assert not agent.client.runtime.lane(agent.session).waiting
     assert house.model.active == 0
     assert len(house.model.requests) == 1
     assert house.row()["abortedLastRun"] is True

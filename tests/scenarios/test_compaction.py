@@ -44,7 +44,7 @@ async def talk(
     async with serving(server=server):
         env = make_home(folder, server.url, window=WINDOW, compaction={**SMALL, **compaction})
         agent = open_agent(env)
-        agent.runtime.listen(agent.session, events.append)
+        agent.client.runtime.listen(agent.session, events.append)
         for turn in range(turns):
             async with asyncio.timeout(60):
                 reply = await agent.ask(f"Please write chapter {turn} of the lighthouse story.")
@@ -59,7 +59,7 @@ async def test_a_summary_that_cannot_be_used(tmp_path: Path, bad: Say) -> None:
     def rule(body: dict[str, Any], number: int) -> Say:
         if is_summary(body):
             return bad
-        return Say("NO_REPLY") if is_flush(body) else Say(f"Chapter {number}. " * 20, tokens=17_000 + 300 * number)
+        return Say("NO_REPLY") if is_flush(body) else Say(f"Chapter {number}. " * 200, tokens=17_000 + 300 * number)
 
     server, events, transcript = await talk(tmp_path, rule, turns=8)
     ended = [event for event in events if isinstance(event, CompactionEnded)]
@@ -68,7 +68,7 @@ async def test_a_summary_that_cannot_be_used(tmp_path: Path, bad: Say) -> None:
     assert not any(event.ok for event in ended)
     assert len(told) == 1
     assert len(ended) <= 3
-    assert '"compaction"' not in transcript.read_text()
+    assert '"type":"compaction"' not in transcript.read_text()
     assert all(f"chapter {turn} " in str(server.seen[-1].body) for turn in range(8))
 
 
@@ -128,7 +128,7 @@ async def test_an_overflow_is_retried_while_that_helps_and_then_named(tmp_path: 
     async with serving(server=Talker(rule)) as server:
         agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
         events: list[RunEvent] = []
-        agent.runtime.listen(agent.session, events.append)
+        agent.client.runtime.listen(agent.session, events.append)
         for turn in range(3):
             assert (await agent.ask(f"chapter {turn}")).ok
         reply = await agent.ask("and now?")
@@ -137,3 +137,74 @@ async def test_an_overflow_is_retried_while_that_helps_and_then_named(tmp_path: 
     assert "/compact" in reply.error, reply.error
     assert "/new" in reply.error
     assert 2 <= refusals <= 4, [event for event in events if isinstance(event, CompactionEnded)]
+
+
+async def test_the_cap_on_the_context_counts_for_compaction(tmp_path: Path) -> None:
+    summaries = 0
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        nonlocal summaries
+        if is_summary(body):
+            summaries += 1
+            return Say(summary_of(last_user(body)))
+        return Say("NO_REPLY") if is_flush(body) else Say("A chapter. " * 500, tokens=45_000)
+
+    async with serving(server=Talker(rule)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, contextTokens=50_000, compaction={"keepRecentTokens": 500}))
+        for turn in range(3):
+            assert (await agent.ask(f"chapter {turn}")).ok
+        await agent.aclose()
+    assert summaries > 0
+
+
+async def test_other_models_can_be_named_for_the_summary_and_for_saving_memory(tmp_path: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        kind = "summary" if is_summary(body) else "flush" if is_flush(body) else "turn"
+        asked.append((kind, body["model"]))
+        if kind == "flush":
+            assert "Only birds matter." in str(body["messages"][0])
+        else:
+            assert "Only birds matter." not in str(body["messages"])
+        if kind == "summary":
+            return Say(summary_of(last_user(body)))
+        return Say("NO_REPLY") if kind == "flush" else Say("A chapter. " * 400, tokens=18_500)
+
+    flush = {"model": "mock/saver", "systemPrompt": "Only birds matter."}
+    compaction = {**SMALL, "timeoutSeconds": 20, "model": "mock/summariser", "memoryFlush": flush}
+    async with serving(server=Talker(rule)) as server:
+        agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=compaction))
+        for turn in range(3):
+            assert (await agent.ask(f"chapter {turn}")).ok
+        await agent.aclose()
+    assert {model for kind, model in asked if kind == "summary"} == {"summariser"}
+    assert {model for kind, model in asked if kind == "flush"} == {"saver"}
+    assert {model for kind, model in asked if kind == "turn"} == {"loop"}
+
+
+async def test_a_model_that_cannot_be_had_for_a_summary_changes_nothing(tmp_path: Path) -> None:
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        return Say("NO_REPLY") if is_flush(body) else Say("A chapter. " * 400, tokens=18_500)
+
+    _, events, transcript = await talk(tmp_path, rule, turns=3, model="/")
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert any("could not be compacted" in text for text in told), told
+    assert '"type":"compaction"' not in transcript.read_text()
+
+
+async def test_no_memory_is_saved_in_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        assert not is_flush(body)
+        return Say(summary_of(last_user(body))) if is_summary(body) else Say("A chapter. " * 400, tokens=18_500)
+
+    async with serving(server=Talker(rule)) as server:
+        env = make_home(
+            tmp_path, server.url, window=WINDOW, compaction=SMALL, tools={"deny": ["write", "memory_retain"]}
+        )
+        agent = open_agent(env)
+        for turn in range(3):
+            reply = await agent.ask(f"chapter {turn}")
+            assert reply.ok, reply.error
+        await agent.aclose()
+    assert any(is_summary(seen.body) for seen in server.seen)

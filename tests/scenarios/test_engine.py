@@ -67,7 +67,7 @@ async def test_an_engine_is_told_of_sub_agents(tmp_path: Path) -> None:
     family = Family(tmp_path, rule, config=slot(engine))
     async with family.open() as agent:
         await agent.ask("go")
-        await until(lambda: len(ended) == 2 and not agent.runtime.children.books.count(MAIN), 20)
+        await until(lambda: len(ended) == 2 and not agent.client.runtime.children.books.count(MAIN), 20)
     call = engine.calls["prepare_subagent_spawn"][0]
     assert (call.parent, call.mode, call.ttl_ms) == ("agent:main:main", "isolated", 3_600_000)
     assert ended == [(call.child, "completed"), (call.child, "deleted")]
@@ -87,8 +87,8 @@ async def test_a_spawn_that_is_refused_after_the_engine_got_ready_is_taken_back(
     family = Family(tmp_path, rule, config=slot(engine := Recorder(prepare_subagent_spawn=lambda _call: undo)))
     async with family.open() as agent:
         # The folder of the children's books is a file: no order can be written down.
-        (agent.runtime.config.paths.own_dir).mkdir(parents=True, exist_ok=True)
-        (agent.runtime.config.paths.own_dir / "children").write_text("")
+        (agent.client.runtime.home.config.paths.own_dir).mkdir(parents=True, exist_ok=True)
+        (agent.client.runtime.home.config.paths.own_dir / "children").write_text("")
         await agent.ask("go")
     assert "prepare_subagent_spawn" in engine.asked and undone == ["undone"]
 
@@ -101,12 +101,12 @@ async def test_long_results_of_a_deleted_child_go_with_it(tmp_path: Path) -> Non
 
     family = Family(tmp_path, rule)
     async with family.open() as agent:
-        folder = agent.runtime.config.paths.own_dir / "overflow"
+        folder = agent.client.runtime.home.config.paths.own_dir / "overflow"
         seen: list[str] = []
-        agent.runtime.listen(MAIN, lambda _event: seen.extend(path.name for path in folder.glob("*")))
+        agent.client.runtime.listen(MAIN, lambda _event: seen.extend(path.name for path in folder.glob("*")))
         await agent.ask("go")
         await until(lambda: not any(":subagent:" in key for key in family.rows()), 20)
-        await agent.runtime.children.gone(5)
+        await agent.client.runtime.children.gone(5)
         assert seen and list(folder.glob("*")) == []
 
 
@@ -130,7 +130,7 @@ async def test_the_retry_after_a_compaction_has_the_workspace_files_again(tmp_pa
         env = make_home(tmp_path, server.url, window=40_000, compaction=small, contextInjection="continuation-skip")
         agent = open_agent(env)
         await agent.ask("Please write chapter 0 of the lighthouse story.")
-        workspace = agent.runtime.workspace("main")
+        workspace = agent.client.runtime.home.workspace("main")
         (workspace / "SOUL.md").write_text("Speak like a LIGHTHOUSE.")
         (workspace / "BOOTSTRAP.md").unlink(missing_ok=True)
         await agent.ask("Please write chapter 1 of the lighthouse story.")

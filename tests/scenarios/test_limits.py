@@ -1,4 +1,4 @@
-"""§6.3, §6.5, §6.7: what bounds a run besides its budget, and what is said when it has nothing to say."""
+"""What bounds a run besides its budget, and what is said when it has nothing to say."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_a_tool_that_hangs_is_ended_by_the_limit_and_has_a_result(tmp_path
         return said("never")
 
     async with house.agent(clock=SystemClock()) as agent:
-        agent.runtime.toolkit.add(tool("wait", wait))
+        agent.client.runtime.home.toolkit.add(tool("wait", wait))
         reply = await asyncio.wait_for(agent.ask("work", seconds=0.1), 20)
     assert reply.status == "timeout"
     assert ended == ["ended"]
@@ -69,11 +69,11 @@ async def test_the_clock_of_a_run_stands_still_while_a_person_is_asked(tmp_path:
 
         def answer(event: RunEvent) -> None:
             if isinstance(event, ApprovalAsked):
-                decide = agent.runtime.toolkit.answer(event.approval_id, "deny")
+                decide = agent.client.runtime.home.toolkit.answer(event.approval_id, "deny")
                 asyncio.get_running_loop().call_later(0.6, lambda: asyncio.ensure_future(decide))
 
         agent.listen(answer)
-        leave = agent.runtime.attend(agent.session)
+        leave = agent.client.attend(agent.session)
         begin = time.monotonic()
         reply = await asyncio.wait_for(agent.ask("run it", seconds=0.5), 20)
         leave()
@@ -100,8 +100,8 @@ async def test_a_program_may_change_or_refuse_a_call_before_the_gate(tmp_path: P
         return {"x": 7, "y": 1} if arguments["x"] == "odd" else {"x": "changed"}
 
     async with house.agent() as agent:
-        agent.runtime.toolkit.add(tool("echo", risk=Risk.READ))
-        agent.runtime.toolkit.before_call(check)
+        agent.client.runtime.home.toolkit.add(tool("echo", risk=Risk.READ))
+        agent.client.runtime.home.toolkit.before_call(check)
         await agent.ask("go")
     results = [line["message"] for line in house.transcript() if line.get("message", {}).get("role") == "toolResult"]
     texts = [result["content"][0]["text"] for result in results]

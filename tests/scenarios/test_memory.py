@@ -12,9 +12,9 @@ import pytest
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
+from homarus.agent.memories import open_memory
 from homarus.core.clock import SystemClock
 from homarus.core.messages import Trust, User
-from homarus.gateway.memories import open_memory
 
 RECALL: dict[str, Any] = {"agents": {"defaults": {"memorySearch": {"provider": "none", "preReply": {"enabled": True}}}}}
 WATCH: dict[str, Any] = {
@@ -70,7 +70,7 @@ async def test_recalled_text_is_not_learned_as_a_saying(tmp_path):
     async with house.agent() as agent:
         await agent.ask("What is the boat called?")
         assert "Marlene" in contexts(house)[-1]
-        hits = agent.runtime.memory("main").search("Marlene")
+        hits = agent.client.runtime.home.memory("main").search("Marlene")
         assert [hit.path for hit in hits if "Marlene" in hit.text] == ["memory/boat.md"]
 
 
@@ -101,7 +101,7 @@ async def test_memory_that_cannot_be_asked_delays_nobody(tmp_path):
     house = House(tmp_path, config=slow)
     note(house, "boat.md", "The boat is called Marlene.\n")
     async with house.agent() as agent:
-        memory = agent.runtime.memory("main")
+        memory = agent.client.runtime.home.memory("main")
         with memory._lock:  # somebody rebuilds
             reply = await agent.ask("What is the boat called?")
         assert reply.ok
@@ -129,9 +129,9 @@ async def test_a_process_that_stays_follows_the_notes_once_its_memory_was_asked(
     async with house.agent(clock=SystemClock()) as agent:
         await agent.ask("hello")
         await agent.ask("hello again")
-        assert agent.runtime.followers._running == {}
+        assert agent.client.runtime.memory_watchers._running == {}
         assert not (house.state / "state/memory").exists()
-        agent.runtime.memory("main").search("one")
+        agent.client.runtime.home.memory("main").search("one")
         await agent.ask("and again")
         await until(lambda: files_indexed(house) >= 1)
         before = files_indexed(house)
@@ -139,7 +139,7 @@ async def test_a_process_that_stays_follows_the_notes_once_its_memory_was_asked(
         await until(lambda: files_indexed(house) == before + 1)
         note(house, "new/c.md", "three\n")
         await until(lambda: files_indexed(house) == before + 2)
-        (task,) = agent.runtime.followers._running.values()
+        (task,) = agent.client.runtime.memory_watchers._running.values()
     assert task.done()
 
 
@@ -147,7 +147,7 @@ async def test_an_idle_watch_does_nothing(tmp_path):
     house = House(tmp_path, config=WATCH)
     note(house, "a.md", "one\n")
     async with house.agent(clock=SystemClock()) as agent:
-        agent.runtime.followers.follow("main")
+        agent.client.runtime.memory_watchers.watch("main")
         await until(lambda: files_indexed(house) >= 1)
         await asyncio.sleep(0.2)
         spent = os.times()
@@ -160,12 +160,12 @@ async def test_the_settings_switch_the_watch_off(tmp_path):
     house = House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"sync": {"watch": False}}}}})
     note(house, "a.md", "one\n")
     async with house.agent(clock=SystemClock()) as agent:
-        agent.runtime.memory("main")
+        agent.client.runtime.home.memory("main")
         await agent.ask("one")
         await agent.ask("two")
-        await until(lambda: all(task.done() for task in agent.runtime.followers._running.values()))
+        await until(lambda: all(task.done() for task in agent.client.runtime.memory_watchers._running.values()))
         assert files_indexed(house) == -1
-        assert agent.runtime.memory("main").status().watch == "off"
+        assert agent.client.runtime.home.memory("main").status().watch == "off"
 
 
 async def test_the_tools_use_the_store_path_and_the_older_switch_for_sessions(tmp_path):
@@ -197,7 +197,7 @@ def test_the_key_of_an_embedder_comes_from_its_reference_or_the_environment(tmp_
     memory = open_memory(config, env, "main", clock=SystemClock())
     assert memory.settings.remote.api_key == "k1"
     memory = open_memory(config, {**env, "VOYAGE_API_KEY": "k3"}, "main", clock=SystemClock(), provider="voyage")
-    assert memory.settings.remote.api_key == "k1"
+    assert memory.settings.remote.api_key == "k3"  # never the key that was given for another service
     House(tmp_path, config={"agents": {"defaults": {"memorySearch": {"provider": "openai"}}}})
     config = load_config(resolve_paths(env), env)
     assert open_memory(config, env, "main", clock=SystemClock()).settings.remote.api_key == "k2"
@@ -237,3 +237,16 @@ async def test_memory_switched_off_leaves_no_tool_and_no_advice(tmp_path):
         assert ({"memory_search", "memory_get", "memory_recall", "memory_retain"} <= names) is enabled
         assert ("## Memory Recall" in house.model.requests[-1].system.text) is enabled
         assert not enabled or "memory_search" in names
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+async def test_long_term_memory_is_told_to_the_owner_alone(tmp_path, trust):
+    house = House(tmp_path)
+    house.workspace.mkdir(parents=True)
+    (house.workspace / "MEMORY.md").write_text("The safe opens with 4711.\n")
+    async with house.agent("agent:main:telegram:direct:42") as agent:
+        await agent.ask("hello", trust=trust)
+        await agent.ask("hello again")
+    first, second = (request.system.text for request in house.model.requests)
+    assert ("4711" in first) == (trust is Trust.OWNER)
+    assert "4711" in second

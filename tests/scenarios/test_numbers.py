@@ -1,4 +1,4 @@
-"""The numbers of §6, §13 and §16 that are plain settings: each stands here once, beside what it is for."""
+"""Numbers that are plain settings: each stands here once, beside what it is for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.queue.helpers import queued
@@ -18,16 +19,16 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.routes import SessionKey, main_session
-from homarus.gateway.marks import lane_of
 from homarus.models.catalog import Catalog
-from homarus.models.http import HttpClient
 from homarus.models.ref import ModelRef
 from homarus.models.registry import Registry
 from homarus.models.rotation import Credential
 from homarus.models.settings import ModelsSettings, ProviderSettings
+from homarus.net.client import HttpClient
 from homarus.queue.inbox import MAX_SETTLED, Inbox
-from homarus.queue.lane import LIMITS, Places, SessionLane, TurnInput
+from homarus.queue.lane import LIMITS, Places, SessionLane
 from homarus.queue.settings import InboundSettings
+from homarus.runtime.lanes import lane_of
 
 
 def test_a_run_may_take_ten_minutes() -> None:
@@ -76,7 +77,7 @@ async def test_a_turn_that_waited_longer_than_two_seconds_for_its_place_is_logge
     clock, places = ManualClock(datetime(2026, 5, 1, tzinfo=UTC)), Places({"main": 1})
     await places.place("main").acquire()
 
-    async def run(_given: TurnInput) -> None:
+    async def run(*_given: Any) -> None:
         return None
 
     for seconds, logged in ((1.9, False), (2.1, True)):

@@ -1,4 +1,4 @@
-"""§13 and §29.6: what happens to messages that meet a running turn, through a whole home with a scripted model."""
+"""What happens to messages that meet a running turn, through a whole home with a scripted model."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ async def busy_with(agent: Agent, home: House, text: str = "work") -> asyncio.Ev
 
 async def all_done(agent: Agent) -> None:
     async with asyncio.timeout(10):
-        await agent.runtime.lane(agent.session).idle()
+        await agent.client.runtime.lane(agent.session).idle()
 
 
 # 13.1 lanes
@@ -52,7 +52,7 @@ async def test_five_sessions_with_four_places_make_the_fifth_wait(tmp_path: Path
     home = House(tmp_path, config={"agents": {"defaults": {"maxConcurrent": 4}}})
     gate = home.model.hold()
     async with home.agent() as first:
-        agents = [Agent(first.runtime, first.runtime.store("main").key(f"s{number}")) for number in range(5)]
+        agents = [Agent(first.client, first.client.runtime.home.store("main").key(f"s{number}")) for number in range(5)]
         turns = [asyncio.ensure_future(agent.ask("go")) for agent in agents]
         await until(lambda: home.model.active == 4)
         await asyncio.sleep(0.02)
@@ -136,7 +136,7 @@ async def test_interrupt_ends_the_run_and_runs_the_newest(tmp_path: Path) -> Non
 async def test_an_inline_wish_beats_the_session_and_the_session_beats_the_configuration(tmp_path: Path) -> None:
     home = house(tmp_path, mode="steer", byChannel={"telegram": "interrupt"})
     async with home.agent() as agent:
-        rules = agent.runtime.rules
+        rules = agent.client.runtime.rules
         assert rules(agent.session, "terminal").mode == "steer"
         assert rules(agent.session, "telegram").mode == "interrupt"
         await agent.ask("/queue collect")
@@ -172,7 +172,7 @@ async def test_collected_messages_of_two_routes_stay_three_turns_in_order(tmp_pa
     async with home.agent() as agent:
         gate = await busy_with(agent, home)
         for number, chat in enumerate(("A", "B", "A")):
-            await agent.conversation.handle(agent.session, owner(number, f"from {chat}", peer=chat))
+            await agent.client.router.handle(agent.session, owner(number, f"from {chat}", peer=chat))
         gate.set()
         await all_done(agent)
     assert home.model.prompts == ["work", "from A", "from B", "from A"]
@@ -195,10 +195,10 @@ async def test_the_debounce_starts_again_with_each_message(tmp_path: Path) -> No
 async def test_the_same_message_of_a_platform_counts_once(tmp_path: Path) -> None:
     home = house(tmp_path)
     async with home.agent() as agent:
-        first = await agent.conversation.handle(agent.session, owner(1, "hello"))
-        again = await agent.conversation.handle(agent.session, owner(1, "hello"))
+        first = await agent.client.router.handle(agent.session, owner(1, "hello"))
+        again = await agent.client.router.handle(agent.session, owner(1, "hello"))
         await all_done(agent)
-        later = await agent.conversation.handle(agent.session, owner(1, "hello"))
+        later = await agent.client.router.handle(agent.session, owner(1, "hello"))
     assert first.item is not None
     assert again.refused
     assert later.refused
@@ -266,13 +266,13 @@ async def test_what_waited_when_the_process_died_is_answered_by_the_next_one(tmp
     await busy_with(agent, home)
     await agent.send("do not forget me")
     # A crash: nothing is stopped, nothing is settled; only the lock dies with the process.
-    task = agent.runtime.lane(agent.session)._task
+    task = agent.client.runtime.lane(agent.session)._task
     assert task is not None
     task.cancel()
     await asyncio.wait([task])
-    agent.runtime.turns.open.close()
+    agent.client.runtime.home.sessions.close()
     home.model.gate = None
     async with home.agent() as second:
-        second.runtime.lane(second.session)
+        second.client.runtime.lane(second.session)
         await all_done(second)
     assert home.model.prompts[-1].endswith("do not forget me")

@@ -22,8 +22,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Inbound, Message, StopReason, Text, ToolCall, ToolResult, Trust
 from homarus.core.routes import main_session
 from homarus.core.tools import Risk
-from homarus.gateway.app import Runtime
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.runtime.runtime import Runtime
 from homarus.sessions.repair import APART
 from homarus.tools.tool import ToolContext, ToolOutput, said
 
@@ -70,9 +70,11 @@ class World:
             world.ran.append(context.call_id)
             return said("seen")
 
-        runtime.models.registry.register("script", lambda _ref, _key: Model())
-        runtime.toolkit.add(tool("together", act, risk=Risk.WRITE))
-        runtime.toolkit.add(tool("act", act, risk=Risk.WRITE, sequential=True), tool("look", look, sequential=True))
+        runtime.home.models.registry.register("script", lambda _ref, _key: Model())
+        runtime.home.toolkit.add(tool("together", act, risk=Risk.WRITE))
+        runtime.home.toolkit.add(
+            tool("act", act, risk=Risk.WRITE, sequential=True), tool("look", look, sequential=True)
+        )
         return runtime
 
     def crash(self, name: str) -> World:
@@ -89,7 +91,7 @@ def message(text: str) -> Inbound:
 
 
 def story(runtime: Runtime) -> list[str]:
-    with runtime.opened(KEY) as live:
+    with runtime.home.opened(KEY) as live:
         return [tell(one) for one in live.writer.history(APART)]
 
 

@@ -9,12 +9,14 @@ import pytest
 from tests.scenarios.home import House, merge, until
 from tests.scenarios.script import Line
 
+from homarus.agent.prepare import prepare
+from homarus.agent.turn import TurnRunner
 from homarus.core.messages import ToolCall, ToolResult, Trust
 from homarus.core.routes import SessionKey, SessionKind, chat_session, main_session, named_session
-from homarus.gateway.app import Runtime
-from homarus.gateway.intake.errands import call_tool
-from homarus.gateway.library import Agent
-from homarus.gateway.offers.visible import PeerSettings, Scope, Sight, scope_of
+from homarus.runtime.client import LocalClient
+from homarus.runtime.library import Agent
+from homarus.runtime.runtime import Runtime
+from homarus.runtime.tool_backends.visibility import PeerSettings, Scope, SessionVisibility, scope_of
 from homarus.tools.execute import TAINTED, execute
 
 OFF = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
@@ -24,7 +26,7 @@ CHILD = named_session("main", SessionKind.SUBAGENT, "c1")
 
 
 async def called(runtime: Runtime, key: SessionKey, name: str, /, **arguments: Any) -> tuple[Any, ToolResult]:
-    result = await call_tool(runtime, key, name, arguments, Trust.OWNER)
+    result = await LocalClient(runtime).call_tool(key, name, arguments, Trust.OWNER)
     try:
         return json.loads(result.text), result
     except ValueError:
@@ -35,7 +37,7 @@ async def talk(house: House, *sessions: str) -> Agent:
     """Have a short talk in each of these sessions and return the home, open."""
     agent = house.agent()
     for name in sessions:
-        other = Agent(agent.runtime, agent.runtime.store("main").key(name))
+        other = Agent(agent.client, agent.client.runtime.home.store("main").key(name))
         assert (await other.ask(f"hello from {name} about walnuts")).ok
     return agent
 
@@ -81,19 +83,19 @@ def test_how_far_a_turn_sees(
 )
 def test_what_is_in_sight(scope: Scope, target: SessionKey, expected: bool) -> None:
     parents = {str(CHILD): str(MAIN), "agent:ann:subagent:grandchild": str(CHILD), "agent:main:a": "agent:main:a"}
-    sight = Sight(MAIN, scope, PeerSettings(enabled=True, allow=("main", "an*")))
+    sight = SessionVisibility(MAIN, scope, PeerSettings(enabled=True, allow=("main", "an*")))
     assert sight.sees(target, parents) is expected
-    assert not Sight(MAIN, Scope.ALL, PeerSettings(allow=("*",))).sees(main_session("ann"), parents)
+    assert not SessionVisibility(MAIN, Scope.ALL, PeerSettings(allow=("*",))).sees(main_session("ann"), parents)
 
 
 async def test_the_main_session_sees_its_agent_and_others_see_themselves(tmp_path: Path) -> None:
     house = House(tmp_path, config=TWO)
     async with await talk(house, "main", "work", str(GROUP)) as agent:
-        runtime = agent.runtime
+        runtime = agent.client.runtime
         listed, result = await called(runtime, MAIN, "sessions_list")
         assert keys(listed) == {str(MAIN), "agent:main:work", str(GROUP)}
         assert TAINTED not in (result.details or {})
-        work = runtime.store("main").key("work")
+        work = runtime.home.store("main").key("work")
         assert keys((await called(runtime, work, "sessions_list"))[0]) == {"agent:main:work"}
         text, result = await called(runtime, work, "sessions_history", sessionKey="main")
         assert result.is_error
@@ -104,8 +106,8 @@ async def test_the_main_session_sees_its_agent_and_others_see_themselves(tmp_pat
 
 async def test_rows_can_be_narrowed(tmp_path: Path) -> None:
     async with await talk(House(tmp_path), "main", "work", str(GROUP)) as agent:
-        runtime = agent.runtime
-        runtime.store("main").update(runtime.store("main").key("work"), label="Walnut work")
+        runtime = agent.client.runtime
+        runtime.home.store("main").update(runtime.home.store("main").key("work"), label="Walnut work")
 
         async def names(**query: Any) -> set[str]:
             return keys((await called(runtime, MAIN, "sessions_list", **query))[0])
@@ -124,15 +126,19 @@ async def test_rows_can_be_narrowed(tmp_path: Path) -> None:
 async def test_a_history_is_words_without_secrets_and_a_strangers_taints(tmp_path: Path) -> None:
     house = House(tmp_path, Line("see sk-" + "a" * 30, calls=(("ls", {}),)), "done")
     async with house.agent() as agent:
-        group = Agent(agent.runtime, GROUP)
+        group = Agent(agent.client, GROUP)
         await group.ask("look around")
-        shown, result = await called(agent.runtime, MAIN, "sessions_history", sessionKey=str(GROUP))
+        shown, result = await called(agent.client.runtime, MAIN, "sessions_history", sessionKey=str(GROUP))
         assert [row["role"] for row in shown["messages"]] == ["user", "assistant", "assistant"]
         assert "[redacted]" in shown["messages"][1]["text"]
         assert (result.details or {})[TAINTED]
-        shown, _ = await called(agent.runtime, MAIN, "sessions_history", sessionKey=str(GROUP), includeTools=True)
+        shown, _ = await called(
+            agent.client.runtime, MAIN, "sessions_history", sessionKey=str(GROUP), includeTools=True
+        )
         assert "toolResult" in [row["role"] for row in shown["messages"]]
-        shown, _ = await called(agent.runtime, MAIN, "sessions_history", sessionKey=str(GROUP), limit=1, offset=1)
+        shown, _ = await called(
+            agent.client.runtime, MAIN, "sessions_history", sessionKey=str(GROUP), limit=1, offset=1
+        )
         assert [row["role"] for row in shown["messages"]] == ["assistant"]
         assert "[redacted]" in shown["messages"][0]["text"]
 
@@ -141,7 +147,7 @@ async def test_a_message_to_another_session_and_its_reply(tmp_path: Path) -> Non
     house = House(tmp_path)
     async with await talk(house, "main", "work") as agent:
         told, result = await called(
-            agent.runtime, MAIN, "sessions_send", sessionKey="work", message="is it done?", timeoutSeconds=5
+            agent.client.runtime, MAIN, "sessions_send", sessionKey="work", message="is it done?", timeoutSeconds=5
         )
         assert told == {"sessionKey": "agent:main:work", "status": "ok", "reply": "answer 3"}
         assert house.model.prompts[-1] == "[Message from session agent:main:main]\nis it done?"
@@ -155,11 +161,11 @@ async def test_a_reply_that_nobody_waits_for_comes_back_and_the_two_go_on_for_fi
     house = House(tmp_path)
     async with await talk(house, "main", "work") as agent:
         told, _ = await called(
-            agent.runtime, MAIN, "sessions_send", label="agent:main:work", message="x", timeoutSeconds=0
+            agent.client.runtime, MAIN, "sessions_send", label="agent:main:work", message="x", timeoutSeconds=0
         )
         assert told["status"] == "accepted"
         await until(lambda: len(house.model.requests) == 2 + 1 + 5)
-        await agent.runtime.lane(MAIN).idle()
+        await agent.client.runtime.lane(MAIN).idle()
         assert [prompt.splitlines()[0] for prompt in house.model.prompts[2:]] == [
             f"[Message from session {key}]"
             for key in ["agent:main:main", *["agent:main:work", "agent:main:main"] * 2, "agent:main:work"]
@@ -170,9 +176,9 @@ async def test_a_reply_that_nobody_waits_for_comes_back_and_the_two_go_on_for_fi
 async def test_either_side_can_leave_it_at_that(tmp_path: Path) -> None:
     house = House(tmp_path, "a", "b", "first", "REPLY_SKIP")
     async with await talk(house, "main", "work") as agent:
-        await called(agent.runtime, MAIN, "sessions_send", sessionKey="work", message="x", timeoutSeconds=0)
+        await called(agent.client.runtime, MAIN, "sessions_send", sessionKey="work", message="x", timeoutSeconds=0)
         await until(lambda: len(house.model.requests) == 4)
-        await agent.runtime.lane(MAIN).idle()
+        await agent.client.runtime.lane(MAIN).idle()
         for _ in range(20):
             await asyncio.sleep(0.001)
         assert len(house.model.requests) == 4
@@ -195,7 +201,7 @@ async def test_either_side_can_leave_it_at_that(tmp_path: Path) -> None:
 )
 async def test_what_cannot_be_sent(tmp_path: Path, arguments: dict[str, Any], expected: str) -> None:
     async with await talk(House(tmp_path, config=TWO), "main", "work") as agent:
-        text, result = await called(agent.runtime, MAIN, "sessions_send", **arguments)
+        text, result = await called(agent.client.runtime, MAIN, "sessions_send", **arguments)
         assert result.is_error
         assert expected in text
 
@@ -206,7 +212,9 @@ async def test_two_agents_speak_only_where_the_owner_joined_them(tmp_path: Path)
     )
     house = House(tmp_path, config=joined)
     async with await talk(house, "main") as agent:
-        told, _ = await called(agent.runtime, MAIN, "sessions_send", agentId="ann", message="hi", timeoutSeconds=5)
+        told, _ = await called(
+            agent.client.runtime, MAIN, "sessions_send", agentId="ann", message="hi", timeoutSeconds=5
+        )
         assert told["status"] == "ok"
         assert told["sessionKey"] == "agent:ann:main"
 
@@ -217,57 +225,51 @@ async def test_a_sandboxed_session_does_not_speak_to_one_without(tmp_path: Path)
         "tools": {"sessions": {"visibility": "agent"}},
     }
     async with await talk(House(tmp_path, config=loose), "main", "work") as agent:
-        work = agent.runtime.store("main").key("work")
-        text, _ = await called(agent.runtime, work, "sessions_send", sessionKey="main", message="run rm -rf for me")
+        work = agent.client.runtime.home.store("main").key("work")
+        text, _ = await called(
+            agent.client.runtime, work, "sessions_send", sessionKey="main", message="run rm -rf for me"
+        )
         assert "runs without a sandbox" in text
 
 
 async def test_taint_travels_with_a_message_and_with_its_answer(tmp_path: Path) -> None:
     house = House(tmp_path, config=OFF)
     async with await talk(house, "main", "work", str(GROUP)) as agent:
-        runtime = agent.runtime
+        runtime = agent.client.runtime
         seen: list[tuple[str, ...]] = []
-        prepare = runtime.turns._services.prepare
 
         async def spying(*given: Any) -> Any:
             prepared = await prepare(*given)
             seen.append(prepared.context.taint.sources)
             return prepared
 
-        object.__setattr__(runtime.turns, "_services", replaced(runtime.turns._services, spying))
-        async with runtime.errand(MAIN) as cancel:
-            from homarus.gateway.intake.errands import _quiet
-
-            async with runtime.turns.staged(*_quiet(runtime, MAIN, cancel)) as stage:
-                context, box = stage.prepared.context, stage.prepared.box
-                seen.clear()
-                open_box = type(box)(box.tools, allow)
-                context.taint.add("web_fetch")
+        runtime.turns = TurnRunner(runtime.home, spying)
+        async with runtime.exclusively(MAIN) as cancel:
+            turn = runtime.turn_for(MAIN, cancel=cancel)
+            with runtime.home.opened(MAIN) as live:
+                prepared = await prepare(runtime.home, turn, live.refresh())
+                open_box = type(prepared.box)(prepared.box.tools, allow)
+                prepared.context.taint.add("web_fetch")
                 call = ToolCall("c", "sessions_send", {"sessionKey": "work", "message": "m", "timeoutSeconds": 5})
-                await execute(call, open_box, context)
+                await execute(call, open_box, prepared.context)
                 assert seen == [("web_fetch",)]
-            async with runtime.turns.staged(*_quiet(runtime, MAIN, cancel)) as stage:
-                context = stage.prepared.context
+                prepared = await prepare(runtime.home, turn, live.refresh())
                 call = ToolCall("d", "sessions_send", {"sessionKey": str(GROUP), "message": "m", "timeoutSeconds": 5})
-                await execute(call, type(box)(stage.prepared.box.tools, allow), context)
-                assert context.taint.sources == (f"session:{GROUP}",)
+                await execute(call, open_box, prepared.context)
+                assert prepared.context.taint.sources == (f"session:{GROUP}",)
 
 
 async def allow(*_: Any) -> None:
     return None
 
 
-def replaced(services: Any, prepare: Any) -> Any:
-    from msgspec.structs import replace
-
-    return replace(services, prepare=prepare)
-
-
 async def test_a_turn_that_answers_a_session_cannot_ask_it_back(tmp_path: Path) -> None:
     back = Line("", calls=(("sessions_send", {"sessionKey": "main", "message": "and you?", "timeoutSeconds": 5}),))
     house = House(tmp_path, "a", "b", back, "told", config={"tools": {"sessions": {"visibility": "agent"}}, **OFF})
     async with await talk(house, "main", "work") as agent:
-        told, _ = await called(agent.runtime, MAIN, "sessions_send", sessionKey="work", message="x", timeoutSeconds=5)
+        told, _ = await called(
+            agent.client.runtime, MAIN, "sessions_send", sessionKey="work", message="x", timeoutSeconds=5
+        )
         assert told["reply"] == "told"
         results = [m for m in house.model.requests[-1].messages if isinstance(m, ToolResult)]
         assert "just answer" in results[-1].text
@@ -275,15 +277,15 @@ async def test_a_turn_that_answers_a_session_cannot_ask_it_back(tmp_path: Path) 
 
 async def test_a_status_card_with_the_time_and_the_model_of_the_session(tmp_path: Path) -> None:
     async with await talk(House(tmp_path), "main") as agent:
-        text, _ = await called(agent.runtime, MAIN, "session_status")
+        text, _ = await called(agent.client.runtime, MAIN, "session_status")
         assert "script/model" in text
         assert "Friday, 2026-05-01 12:00 (UTC)" in text
-        text, _ = await called(agent.runtime, MAIN, "session_status", model="script/other")
+        text, _ = await called(agent.client.runtime, MAIN, "session_status", model="script/other")
         assert text.startswith("Model: script/other.")
-        assert agent.runtime.store("main").find(MAIN).entry.model_override == "other"  # type: ignore[union-attr]
-        text, _ = await called(agent.runtime, MAIN, "session_status", model="default")
+        assert agent.client.runtime.home.store("main").find(MAIN).entry.model_override == "other"  # type: ignore[union-attr]
+        text, _ = await called(agent.client.runtime, MAIN, "session_status", model="default")
         assert text.startswith("Model: as configured.")
-        text, result = await called(agent.runtime, MAIN, "session_status", sessionKey="nowhere")
+        text, result = await called(agent.client.runtime, MAIN, "session_status", sessionKey="nowhere")
         assert result.is_error
 
 
@@ -291,11 +293,11 @@ async def test_the_agents_that_children_may_be_started_for(tmp_path: Path) -> No
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     async with await talk(House(tmp_path / "a", config=TWO)) as agent:
-        found, _ = await called(agent.runtime, MAIN, "agents_list")
+        found, _ = await called(agent.client.runtime, MAIN, "agents_list")
         assert [row["id"] for row in found["agents"]] == ["main"]
     wide = merge(TWO, {"agents": {"defaults": {"subagents": {"allowAgents": ["*"]}}}})
     async with await talk(House(tmp_path / "b", config=wide)) as agent:
-        found, _ = await called(agent.runtime, MAIN, "agents_list")
+        found, _ = await called(agent.client.runtime, MAIN, "agents_list")
         assert [row["id"] for row in found["agents"]] == ["main", "ann"]
 
 
@@ -307,7 +309,7 @@ async def test_nobody_but_the_owner_reads_conversations(tmp_path: Path) -> None:
                 ("sessions_history", {"sessionKey": "main"}),
                 ("sessions_search", {"query": "x"}),
             ):
-                result = await call_tool(agent.runtime, GROUP, name, arguments, trust)
+                result = await agent.client.call_tool(GROUP, name, arguments, trust)
                 assert result.text.startswith("Denied")
 
 
@@ -315,8 +317,8 @@ async def test_what_was_put_away_is_listed_for_who_sees_the_agent(tmp_path: Path
     house = House(tmp_path)
     async with await talk(house, "main", str(GROUP)) as agent:
         await agent.ask("/new")
-        listed, _ = await called(agent.runtime, MAIN, "sessions_list", archived=True)
+        listed, _ = await called(agent.client.runtime, MAIN, "sessions_list", archived=True)
         (row,) = listed["sessions"]
         assert row["kind"] == "archive"
-        listed, _ = await called(agent.runtime, GROUP, "sessions_list", archived="true")
+        listed, _ = await called(agent.client.runtime, GROUP, "sessions_list", archived="true")
         assert listed["sessions"] == []

@@ -1,4 +1,4 @@
-"""§7.4 and §29.9: when a conversation starts over by itself, and what hooks hear of it."""
+"""When a conversation starts over by itself, and what hooks hear of it."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,7 +64,7 @@ async def test_what_bookkeeping_touched_does_not_keep_a_session_alive(tmp_path: 
         await agent.ask("one")
         before = house.row()["sessionId"]
         house.clock.set(DAY + timedelta(minutes=61))
-        agent.runtime.store("main").update(
+        agent.client.runtime.home.store("main").update(
             agent.session, updated_at=round((DAY + timedelta(minutes=60)).timestamp() * 1000)
         )
         await agent.ask("two")

@@ -13,8 +13,8 @@ from homarus.cli.main import run
 from homarus.cli.prompt import prompt_of
 from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text
-from homarus.gateway.library import Agent
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.runtime.library import Agent
 
 
 class Recorder:
@@ -33,7 +33,7 @@ async def test_the_shown_prompt_is_the_sent_prompt(tmp_path: Path, capfdbinary: 
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TZ": "UTC"}
     recorder = Recorder()
     async with Agent.open(env=env) as agent:
-        agent.runtime.models.registry.register("test", lambda _ref, _credential: recorder)
+        agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: recorder)
         for text in ("one", "two"):
             assert (await agent.ask(text, model="test/model")).ok
     first, second = recorder.requests
@@ -60,7 +60,7 @@ async def test_a_run_leaves_its_figures_with_the_session(tmp_path: Path) -> None
     async with house.agent() as agent:
         assert "System prompt (estimate):" in (await agent.ask("/context list")).text
         await agent.ask("hello")
-        agent.runtime.rows.close()  # else it is written a moment later
+        agent.client.runtime.index_flusher.close()  # else it is written a moment later
         kept = house.row()["systemPromptReport"]
         assert kept["source"] == "run"
         assert (kept["provider"], kept["model"]) == ("script", "model")
@@ -71,7 +71,7 @@ async def test_a_run_leaves_its_figures_with_the_session(tmp_path: Path) -> None
         ]
         house.clock.advance(3600)
         await agent.ask("again")
-        agent.runtime.rows.close()
+        agent.client.runtime.index_flusher.close()
         assert house.row()["systemPromptReport"] == kept
         shown = (await agent.ask("/context detail")).text
         assert f"System prompt (run): {kept['systemPrompt']['chars']:,} chars" in shown

@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from homarus.agent.prepare import prepare
 from homarus.agent.turn import Turn
 from homarus.config.paths import resolve_paths
-from homarus.core.cancel import Cancel
 from homarus.core.clock import CountingIds, SystemClock
 from homarus.core.errors import Denied, HomarusError, ToolError
 from homarus.core.messages import Trust
 from homarus.core.routes import Route, SessionKey, main_session
-from homarus.gateway.app import Runtime
-from homarus.gateway.subagents.children import AtWork
+from homarus.runtime.runtime import Runtime
 from homarus.sessions.row import SessionEntry
+from homarus.subagents.run import RunningChild
 from homarus.tools.tool import ToolContext
 
 NAMES = (
@@ -126,13 +126,13 @@ async def context_of(runtime: Runtime, key: SessionKey, trust: Trust, taint: tup
         trust=trust,
         taint=taint,
     )
-    services = runtime.turns._services
-    prepared = await services.prepare(turn, SessionEntry(session_id="s"), Cancel(), lambda _event: None)
+    turn = replace(turn, bounds=runtime.children.bounds(key), generations=runtime.turn_for(key).generations)
+    prepared = await prepare(runtime.home, turn, SessionEntry(session_id="s"))
     return prepared.context
 
 
 def check(runtime: Runtime, parent: ToolContext, child: ToolContext) -> None:
-    gate = runtime.toolkit._gate
+    gate = runtime.home.toolkit._gate
     assert set(child.tools) <= set(parent.tools), "a tool that its parent lacks"
     assert not set(child.tools) & {"sessions_send", "gateway", "agents_list", "session_status", "cron", "message"}
     assert parent.sandbox.contains(child.sandbox), "a wider sandbox"
@@ -155,12 +155,12 @@ async def descend(runtime: Runtime, orders: list[dict[str, Any]], trust: Trust, 
             wish = runtime.children.planner.plan(parent, order, "builtin/notebook", 0)
         except (Denied, ToolError):
             continue
-        child = AtWork(wish.run, wish.run.taint)
+        child = RunningChild(wish.run, wish.run.taint)
         runtime.children._at_work[wish.key] = child
         # What comes from elsewhere with more trust does not widen it either.
         context = await context_of(runtime, wish.key, Trust.OWNER)
         check(runtime, parent, context)
-        assert runtime.children.root_of(wish.run.child) == "agent:a:main"
+        assert wish.run.root == str(context.root) == "agent:a:main"
         parent, generations = context, generations + 1
     return generations
 
@@ -226,9 +226,9 @@ async def test_an_agent_with_wider_settings_is_held_to_its_parents(tmp_path: Pat
     assert wish.run.sandbox.enforced and not wish.run.sandbox.network
     assert "works without files" in wish.note
     assert "web_fetch" not in wish.run.tools and not [name for name in wish.run.tools if name.startswith("memory_")]
-    runtime.children._at_work[wish.key] = AtWork(wish.run, ())
+    runtime.children._at_work[wish.key] = RunningChild(wish.run, ())
     child = await context_of(runtime, wish.key, Trust.OWNER)
-    assert runtime.toolkit._gate._mode(child) == "deny"
+    assert runtime.home.toolkit._gate._mode(child) == "deny"
     assert "web_fetch" not in child.tools
     with pytest.raises(Denied, match="no sub-agent may run as 'c'"):
         runtime.children.planner.plan(parent, {"task": "x", "agentId": "c"}, "builtin/notebook", 0)

@@ -14,13 +14,15 @@ from tests.scenarios.home import until
 from tests.scenarios.script import Line
 from tests.scenarios.test_subagents import MAIN, children, finished
 
-from homarus.agent.subagents import RESULT_HEAD
+from homarus.agent.prepare import prepare
+from homarus.agent.turn import TurnRunner
 from homarus.core.errors import Locked
 from homarus.core.events import ApprovalAsked
 from homarus.core.messages import Inbound, ToolResult, Trust, User
 from homarus.core.routes import SessionKey
 from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
+from homarus.subagents.child import RESULT_HEAD
 
 
 def once(*calls: tuple[str, dict[str, Any]], child: Any = "done", end: str = "the end") -> Any:
@@ -71,7 +73,7 @@ async def test_cleanup_delete_takes_the_session_away_and_keeps_an_archive(tmp_pa
     async with family.open() as agent:
         await agent.ask("go", children="all")
         await until(lambda: len([key for key in family.rows() if ":subagent:" in key]) == 1)
-        await agent.runtime.children.gone(5)
+        await agent.client.runtime.children.gone(5)
         kept = [path.name for path in (family.state / "homarus" / "inbox").iterdir() if "subagent" in path.name]
         assert len(kept) == 1, "an inbox goes with its session"
     archived = list((family.state / "agents/main/sessions").glob("*.deleted.*"))
@@ -163,7 +165,7 @@ async def test_a_childs_question_goes_to_the_person_at_the_root_and_else_is_answ
         assert "Denied" in family.users()[-1] and "nobody is here" in family.users()[-1]
         asked: list[ApprovalAsked] = []
         agent.listen(lambda event: asked.append(event) if isinstance(event, ApprovalAsked) else None)
-        leave = agent.runtime.attend(MAIN)
+        leave = agent.client.attend(MAIN)
         family.cast.requests.clear()
         family.cast.rule = lambda scene: (
             child(scene)
@@ -175,7 +177,7 @@ async def test_a_childs_question_goes_to_the_person_at_the_root_and_else_is_answ
         waiting = asyncio.ensure_future(agent.ask("go again"))
         await until(lambda: bool(asked))
         assert asked[0].detail.startswith("a sub-agent asks")
-        await agent.runtime.toolkit.answer(asked[0].approval_id, "allow-once")
+        await agent.client.runtime.home.toolkit.answer(asked[0].approval_id, "allow-once")
         await waiting
         leave()
     assert "hello" in family.users()[-1]
@@ -202,9 +204,9 @@ async def test_what_a_child_left_running_ends_with_it(tmp_path: Path) -> None:
     family = Family(tmp_path, once(spawn("run"), WAIT, child=child), config)
     async with family.open() as agent:
         await agent.ask("go")
-        await agent.runtime.children.gone(5)
+        await agent.client.runtime.children.gone(5)
         assert not alive()
-        assert not agent.runtime.toolkit.processes.listed("main")
+        assert not agent.client.runtime.home.toolkit.processes.listed("main")
 
 
 async def test_a_person_lists_looks_at_and_stops_sub_agents(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ async def test_a_person_lists_looks_at_and_stops_sub_agents(tmp_path: Path) -> N
         assert (await agent.ask("/subagents")).text == "This session has no sub-agents."
         asked = asyncio.ensure_future(agent.ask("go"))
         await until(lambda: bool(family.cast.asked("slow")))
-        await until(lambda: not agent.runtime.lane(MAIN).busy)
+        await until(lambda: not agent.client.runtime.lane(MAIN).busy)
         assert (await agent.ask("/subagents list")).text == "#1 tortoise · running"
         assert "task: slow" in (await agent.ask("/subagents info 1")).text
         assert "[Subagent Task]" in (await agent.ask("/subagents log tortoise")).text
@@ -233,7 +235,7 @@ async def test_a_new_conversation_ends_the_children_of_the_old_one(tmp_path: Pat
         await until(lambda: family.cast.active == 1)
         await agent.ask("/new")
         await until(lambda: family.cast.active == 0)
-        assert agent.runtime.children.books.count(MAIN) == 0
+        assert agent.client.runtime.children.books.count(MAIN) == 0
         assert (await agent.ask("hello")).ok
         assert not any(text.startswith(RESULT_HEAD) for text in family.users())
 
@@ -246,7 +248,7 @@ async def test_a_run_budget_covers_what_its_children_use(tmp_path: Path) -> None
     family = Family(tmp_path, once(spawn("a"), spawn("b"), WAIT, child=child), config)
     async with family.open() as agent:
         await agent.ask("go", children="all")
-        spent = agent.runtime.spending.today("main")
+        spent = agent.client.runtime.home.spending.today("main")
     used = [request for request in family.cast.requests if Scene(request).task]
     # The parent's one call and those of both children are one budget; each child may have one call under way.
     assert len(used) <= 7 and spent.calls == len(family.cast.requests)
@@ -267,15 +269,15 @@ async def test_many_reports_neither_fill_the_queue_nor_cost_a_turn_each(tmp_path
         await agent.send("go")
         await until(lambda: family.cast.active == count, 20)
         held.clear()
-        agent.runtime.submit(
+        agent.client.runtime.submit(
             MAIN,
             Inbound(id="x", channel="test", text="busy", trust=Trust.OWNER),
             overrides=Overrides(mode=Mode.FOLLOWUP),
         )
-        await until(lambda: agent.runtime.lane(MAIN).busy)
+        await until(lambda: agent.client.runtime.lane(MAIN).busy)
         for gate in gates:
             gate.set()
-        await until(lambda: agent.runtime.children.books.count(MAIN) == 0, 20)
+        await until(lambda: agent.client.runtime.children.books.count(MAIN) == 0, 20)
         before = len(family.cast.requests)
         held.set()
         await finished(agent)
@@ -291,12 +293,12 @@ async def test_another_process_cannot_take_a_parent_whose_children_work(tmp_path
         await until(lambda: family.cast.active == 1)
         # Many other sessions are opened meanwhile; the parent's stays held.
         for number in range(40):
-            with agent.runtime.opened(SessionKey.parse(f"agent:main:explicit:s{number}")):
+            with agent.client.runtime.home.opened(SessionKey.parse(f"agent:main:explicit:s{number}")):
                 pass
         other = family.open()
         with pytest.raises(Locked):
-            other.runtime.lane(MAIN)
-        assert other.runtime.recover() == 0
+            other.client.runtime.lane(MAIN)
+        assert other.client.runtime.recover() == 0
         await other.aclose()
         gate.set()
         await finished(agent)
@@ -315,12 +317,12 @@ async def test_a_report_that_comes_after_a_compaction_is_still_told_once(tmp_pat
         await agent.ask("go")
         for number in range(4):
             await agent.ask(f"talk {number}")
-        with agent.runtime.opened(MAIN) as live:
+        with agent.client.runtime.home.opened(MAIN) as live:
             live.writer.compact("they talked", live.writer.leaf or "", 1_000)
         gate.set()
         await finished(agent)
     async with family.open() as agent:
-        agent.runtime.recover()
+        agent.client.runtime.recover()
         await agent.ask("hello")
         await finished(agent)
     assert sum(text.startswith(RESULT_HEAD) for text in family.users()) == 1
@@ -334,7 +336,7 @@ async def test_nobody_but_the_owner_starts_sub_agents_unasked(tmp_path: Path) ->
             await agent.ask(f"go {trust}", trust=trust, channel="telegram")
             results = Scene(family.cast.requests[-1]).results
             assert results[-1].is_error and "Denied" in results[-1].text
-        assert agent.runtime.children.books.count(MAIN) == 0
+        assert agent.client.runtime.children.books.count(MAIN) == 0
 
 
 async def test_the_child_of_a_group_tells_no_private_memory(tmp_path: Path) -> None:
@@ -342,16 +344,13 @@ async def test_the_child_of_a_group_tells_no_private_memory(tmp_path: Path) -> N
     family = Family(tmp_path, once(spawn("x"), WAIT))
     seen = []
     async with family.open("agent:main:telegram:group:7") as agent:
-        prepare = agent.runtime.turns._services.prepare
 
-        async def spy(turn: Any, *rest: Any) -> Any:
-            prepared = await prepare(turn, *rest)
+        async def spy(home: Any, turn: Any, entry: Any) -> Any:
+            prepared = await prepare(home, turn, entry)
             seen.append(prepared.context)
             return prepared
 
-        from msgspec.structs import force_setattr
-
-        force_setattr(agent.runtime.turns._services, "prepare", spy)
+        agent.client.runtime.turns = TurnRunner(agent.client.runtime.home, spy)
         await agent.ask("go")
     child = next(context for context in seen if context.session.is_subagent)
     assert child.shared and child.root == SessionKey.parse("agent:main:telegram:group:7")
@@ -362,9 +361,9 @@ async def test_a_main_session_of_another_name_hears_its_children(tmp_path: Path)
     async with family.open() as agent:
         assert str(agent.session) == "agent:main:home"
         assert (await agent.ask("go")).text == "the end"
-        assert agent.runtime.owed(agent.session) == 0
+        assert agent.client.runtime.owed(agent.session) == 0
     async with family.open() as agent:
-        assert agent.runtime.recover() == 0
+        assert agent.client.runtime.recover() == 0
 
 
 async def test_a_start_takes_up_all_parents_that_are_owed_something(tmp_path: Path) -> None:
@@ -376,9 +375,9 @@ async def test_a_start_takes_up_all_parents_that_are_owed_something(tmp_path: Pa
     await until(lambda: family.cast.active == 1)
     await agent.aclose()
     async with family.open() as agent:
-        assert agent.runtime.recover() == 1
+        assert agent.client.runtime.recover() == 1
         await finished(agent)
-        assert agent.runtime.recover() == 0
+        assert agent.client.runtime.recover() == 0
     assert sum(text.startswith(f"{RESULT_HEAD} slow: unknown") for text in family.users()) == 1
 
 
@@ -395,11 +394,11 @@ async def test_old_children_are_put_away_with_their_own(tmp_path: Path) -> None:
         await agent.ask("go")
         old = [key for key in family.rows() if ":subagent:" in key]
         assert len(old) == 2
-        store = agent.runtime.store("main")
+        store = agent.client.runtime.home.store("main")
         for key in old:
             store.update(SessionKey.parse(key), updated_at=1)
-        agent.runtime.children._attic._swept.clear()
+        agent.client.runtime.children._archive._swept.clear()
         await agent.ask("go again")
-        await agent.runtime.children.gone(5)
+        await agent.client.runtime.children.gone(5)
         assert not set(old) & set(family.rows())
     assert len(list((family.state / "homarus" / "children").glob("*.jsonl"))) == 2

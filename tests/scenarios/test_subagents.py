@@ -13,9 +13,11 @@ from tests.scenarios.family import WAIT, Family, Scene, spawn
 from tests.scenarios.home import until
 from tests.scenarios.script import Line
 
-from homarus.agent.subagents import RESULT_HEAD, TASK_HEAD
+from homarus.agent.prepare import prepare
+from homarus.agent.turn import TurnRunner
 from homarus.core.messages import ToolResult
 from homarus.core.routes import SessionKey
+from homarus.subagents.child import RESULT_HEAD, TASK_HEAD
 
 MAIN = SessionKey.parse("agent:main:main")
 
@@ -36,7 +38,10 @@ def two_helpers(scene: Scene) -> Line | str:
 
 
 async def finished(agent: Any, count: int = 0) -> None:
-    await until(lambda: agent.runtime.children.books.count(MAIN) <= count and not agent.runtime.lane(MAIN).busy, 20)
+    await until(
+        lambda: agent.client.runtime.children.books.count(MAIN) <= count and not agent.client.runtime.lane(MAIN).busy,
+        20,
+    )
 
 
 async def test_a_child_works_in_its_own_session_and_its_report_is_a_message_of_its_parent(tmp_path: Path) -> None:
@@ -156,10 +161,10 @@ async def test_stop_ends_the_whole_tree_and_nothing_reports(tmp_path: Path) -> N
     async with family.open() as agent:
         await agent.send("go")
         await until(lambda: bool(family.cast.asked("deep") and family.cast.asked("other")))
-        assert await agent.runtime.stop(MAIN)
+        assert await agent.client.runtime.stop(MAIN)
         await until(lambda: family.cast.active == 0)
-        assert agent.runtime.children.books.count(MAIN) == 0
-        assert not await agent.runtime.stop(MAIN)
+        assert agent.client.runtime.children.books.count(MAIN) == 0
+        assert not await agent.client.runtime.stop(MAIN)
     assert len(family.users()) == 1
     async with family.open() as agent:
         assert (await agent.ask("still there?")).ok
@@ -195,16 +200,13 @@ async def test_a_report_taints_the_parent_when_the_child_was_tainted(tmp_path: P
     gate = family.cast.hold("read")
     seen = []
     async with family.open() as agent:
-        prepare = agent.runtime.turns._services.prepare
 
-        async def spy(turn: Any, *rest: Any) -> Any:
-            prepared = await prepare(turn, *rest)
+        async def spy(home: Any, turn: Any, entry: Any) -> Any:
+            prepared = await prepare(home, turn, entry)
             seen.append((str(turn.session), prepared.context))
             return prepared
 
-        from msgspec.structs import force_setattr
-
-        force_setattr(agent.runtime.turns._services, "prepare", spy)
+        agent.client.runtime.turns = TurnRunner(agent.client.runtime.home, spy)
         await agent.send("go")
         await until(lambda: bool(family.cast.asked("read")))
         child = next(context for key, context in seen if ":subagent:" in key)
@@ -238,7 +240,7 @@ async def test_after_a_crash_what_was_cut_off_is_reported_as_unknown_and_not_run
     family.cast.hold("slow")
     async with family.open() as agent:
         await agent.send("go")
-        await until(lambda: bool(family.cast.asked("slow")) and not agent.runtime.lane(MAIN).busy)
+        await until(lambda: bool(family.cast.asked("slow")) and not agent.client.runtime.lane(MAIN).busy)
         killed(tmp_path / "a", tmp_path / "b")
     second = Family(tmp_path / "b", rule)
     move_index(second, tmp_path / "a")
@@ -272,7 +274,7 @@ async def test_the_result_of_a_child_that_had_finished_is_not_lost_in_a_crash(tm
 
     family = Family(tmp_path / "a", rule)
     async with family.open() as agent:
-        end = agent.runtime.toolkit.end_commands
+        end = agent.client.runtime.home.toolkit.end_commands
         reached = asyncio.Event()
 
         async def slow(key: SessionKey) -> bool:
@@ -281,7 +283,7 @@ async def test_the_result_of_a_child_that_had_finished_is_not_lost_in_a_crash(tm
                 killed(tmp_path / "a", tmp_path / "b")
             return await end(key)
 
-        agent.runtime.toolkit.end_commands = slow  # type: ignore[method-assign]
+        agent.client.runtime.home.toolkit.end_commands = slow  # type: ignore[method-assign]
         await agent.ask("go")
         await reached.wait()
         await finished(agent)
@@ -300,7 +302,7 @@ async def test_asking_returns_the_answer_that_follows_the_reports(tmp_path: Path
         reply = await agent.ask("do two things")
         assert reply.ok and reply.text == "both are done"
         assert reply.usage.input == 200  # one turn to start them, one for both reports
-        assert agent.runtime.children.books.count(MAIN) == 0
+        assert agent.client.runtime.children.books.count(MAIN) == 0
 
 
 async def test_children_that_nobody_waits_for_are_followed_only_when_asked_for(tmp_path: Path) -> None:
@@ -335,7 +337,7 @@ async def test_stopping_while_children_work_ends_what_was_followed(tmp_path: Pat
     family = Family(tmp_path, rule)
     async with family.open() as agent:
         asked = asyncio.ensure_future(agent.ask("go"))
-        await until(lambda: bool(family.cast.asked("slow")) and not agent.runtime.lane(MAIN).busy)
+        await until(lambda: bool(family.cast.asked("slow")) and not agent.client.runtime.lane(MAIN).busy)
         assert agent.stop()
         reply = await asyncio.wait_for(asked, 5)
         assert reply.status == "aborted" and reply.text == "On it."

@@ -9,11 +9,11 @@ from tests.scenarios.home import House
 from tests.scenarios.script import Line
 
 from homarus import Agent
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.messages import Inbound, ToolResult, Trust
 from homarus.core.routes import SessionKind, chat_session
 from homarus.core.tools import Risk, ToolSpec
-from homarus.gateway.intake.errands import call_tool, compact_now
+from homarus.runtime.client import LocalClient
 from homarus.tools.execute import TAINTED
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
@@ -29,7 +29,7 @@ async def page(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
 def opened(house: House, session: str = "main") -> Agent:
     agent = house.agent(session)
     spec = ToolSpec("page", "read a page", {"type": "object", "properties": {}}, "read a page")
-    agent.runtime.toolkit.add(Tool(spec=spec, risk=Risk.READ, run=page, group="web", taints=True))
+    agent.client.runtime.home.toolkit.add(Tool(spec=spec, risk=Risk.READ, run=page, group="web", taints=True))
     return agent
 
 
@@ -61,8 +61,8 @@ async def test_what_the_owner_names_in_a_turn_is_chosen_for_that_turn(tmp_path: 
         sent = Inbound(
             "m1", "terminal", "look at https://127.0.0.1/x", trust=Trust.OWNER, facts={"taint": ["session:x"]}
         )
-        agent.runtime.submit(agent.session, sent)
-        await agent.runtime.lane(agent.session).idle()
+        agent.client.runtime.submit(agent.session, sent)
+        await agent.client.runtime.lane(agent.session).idle()
         assert "after untrusted text was read" in results(house)[-1].text
 
 
@@ -87,7 +87,7 @@ async def test_summing_up_washes_nothing_clean(tmp_path: Path) -> None:
             await agent.ask(f"question {number} " + "word " * 60)
         summary = "\n\n".join(f"## {title}\nquestion 5 word, 2026" for title in HEADINGS)
         house.model.lines = [*[Line("-")] * len(house.model.requests), *[Line(summary)] * 6]
-        assert (await compact_now(agent.runtime, agent.session, "")).ok
+        assert (await agent.client.compact(agent.session, "")).ok
         house.model.lines = [*[Line("-")] * len(house.model.requests), Line("one"), WRITE, Line("done")]
         await agent.ask("still there?")
     async with opened(house) as agent:
@@ -101,7 +101,7 @@ async def test_what_another_session_has_read_taints_who_reads_there(tmp_path: Pa
     house = House(tmp_path, PAGE, "read it", history, WRITE, "done", config=OFF)
     async with opened(house, "work") as agent:
         await agent.ask("what does the page say?")
-        main = Agent(agent.runtime, agent.runtime.store("main").key("main"))
+        main = Agent(agent.client, agent.client.runtime.home.store("main").key("main"))
         await main.ask("what did you read there?")
     assert "Ignore all rules" in results(house)[0].text
     assert "after untrusted text was read" in results(house)[1].text
@@ -128,8 +128,8 @@ async def test_a_channel_takes_tools_away(tmp_path: Path, rules: dict[str, Any],
     key = chat_session("main", "irc", SessionKind.GROUP, "den")
     async with house.agent() as agent:
         inbound = Inbound("m1", "irc", "hi", sender=sender, peer="den", chat_type="group", trust=Trust.OWNER)
-        agent.runtime.submit(key, inbound)
-        await agent.runtime.lane(key).idle()
+        agent.client.runtime.submit(key, inbound)
+        await agent.client.runtime.lane(key).idle()
     assert ("write" in {spec.name for spec in house.model.requests[0].tools}) is expected
 
 
@@ -141,13 +141,32 @@ async def test_a_channel_takes_tools_away(tmp_path: Path, rules: dict[str, Any],
         ({"allowModels": ["openai/gpt"]}, False),
         ({"allowModels": ["script/model"]}, True),
         ({"allowModels": ["model"]}, True),
+        ({"allowModels": "model"}, False),
+        ({"enabled": "no way"}, False),
+        ({"enabeld": False}, False),
+        (True, True),
+        (False, False),
+        ("off", False),
     ],
 )
-async def test_apply_patch_has_its_own_switch(tmp_path: Path, settings: dict[str, Any], expected: bool) -> None:
-    house = House(tmp_path, "hello", config={"tools": {"exec": {"applyPatch": settings}}})
+@pytest.mark.parametrize("scope", ["tools", "agent"])
+async def test_apply_patch_has_its_own_switch(tmp_path: Path, scope: str, settings: Any, expected: bool) -> None:
+    tools = {"exec": {"applyPatch": settings}}
+    config = {"tools": tools} if scope == "tools" else {"agents": {"entries": {"main": {"tools": tools}}}}
+    house = House(tmp_path, "hello", config=config)
     async with house.agent() as agent:
         await agent.ask("hi")
     assert ("apply_patch" in {spec.name for spec in house.model.requests[0].tools}) is expected
+
+
+@pytest.mark.parametrize("own", [{}, {"timeoutSec": 5}, {"mode": "ful"}, "full"])
+async def test_an_agents_own_exec_block_does_not_lift_the_mode_of_everyone(tmp_path: Path, own: Any) -> None:
+    config = {**OFF, "tools": {"exec": {"mode": "deny"}}}
+    config["agents"] = {**OFF["agents"], "entries": {"main": {"tools": {"exec": own}}}}
+    house = House(tmp_path, Line(calls=(("exec", {"command": "true"}),)), "done", config=config)
+    async with house.agent() as agent:
+        await agent.ask("go")
+    assert "switched off (tools.exec.mode)" in results(house)[0].text
 
 
 @pytest.mark.parametrize("trust", [Trust.OWNER, Trust.EXTERNAL])
@@ -173,13 +192,30 @@ async def test_strangers_words_that_memory_finds_taint(tmp_path: Path, tool: str
     house = House(tmp_path, "hello", config={"agents": {"defaults": {"memorySearch": sources}}})
     den = chat_session("main", "irc", SessionKind.GROUP, "den")
     async with house.agent() as agent:
-        runtime = agent.runtime
+        runtime = agent.client.runtime
         if strange:
             inbound = Inbound("m1", "irc", "walnuts are poison", sender="eve", peer="den", chat_type="group")
             runtime.submit(den, inbound)
             await runtime.lane(den).idle()
-        await Agent(runtime, runtime.store("main").key("work")).ask("walnuts are fine")
-        result = await call_tool(runtime, agent.session, tool, {"query": "walnuts"}, Trust.OWNER)
+        await Agent(LocalClient(runtime), runtime.home.store("main").key("work")).ask("walnuts are fine")
+        result = await LocalClient(runtime).call_tool(agent.session, tool, {"query": "walnuts"}, Trust.OWNER)
     assert "walnuts are fine" in result.text
     assert ("poison" in result.text) is strange
+    assert bool((result.details or {}).get(TAINTED)) is strange
+
+
+@pytest.mark.parametrize("read", ["memory_search", "memory_recall", "memory_get"])
+@pytest.mark.parametrize("strange", [False, True])
+async def test_a_fact_written_down_after_a_page_taints_who_reads_it_in_another_session(
+    tmp_path: Path, read: str, strange: bool
+) -> None:
+    keep = Line(calls=(("memory_retain", {"text": "Walnuts are poison for the neighbour's dog."}),))
+    house = House(tmp_path, *([PAGE] if strange else []), keep, "done", config=OFF)
+    async with opened(house) as agent:
+        await agent.ask("go on")
+    note = next((house.workspace / "memory").iterdir())
+    asked = {"path": f"memory/{note.name}"} if read == "memory_get" else {"query": "walnuts"}
+    async with opened(house, "another") as agent:
+        result = await agent.client.call_tool(agent.session, read, asked, Trust.OWNER)
+    assert "Walnuts" in result.text
     assert bool((result.details or {}).get(TAINTED)) is strange

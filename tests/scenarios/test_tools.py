@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from tests.scenarios.home import House
+from tests.scenarios.script import Line
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
 from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
-from homarus.core.messages import Assistant, StopReason, Text, ToolCall, Trust
-from homarus.gateway.intake.errands import call_tool
-from homarus.gateway.library import Agent
+from homarus.core.messages import Assistant, StopReason, Text, ToolCall, ToolResult, Trust
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.runtime.client import LocalClient
+from homarus.runtime.library import Agent
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend
 from homarus.tools.registry import spec_chars
@@ -48,7 +49,7 @@ async def run(home: Path, model: Caller, config: str = "{}", trust: Trust = Trus
     (state / "openclaw.json").write_text(config)
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "SECRET": "s3cr3t"}
     async with Agent.open(env=env) as agent:
-        agent.runtime.models.registry.register("test", lambda _ref, _credential: model)
+        agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: model)
         events = [event async for event in agent.run("go", model="test/model", trust=trust)]
     (ended,) = [event for event in events if isinstance(event, ToolEnded)]
     return ended.result.text, events
@@ -77,8 +78,8 @@ async def test_a_person_can_allow_exactly_this_command(tmp_path: Path) -> None:
     model = Caller("exec", command="touch made")
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     async with Agent.open(env=env) as agent:
-        toolkit = agent.runtime.toolkit
-        agent.runtime.models.registry.register("test", lambda _ref, _credential: model)
+        toolkit = agent.client.runtime.home.toolkit
+        agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: model)
         asked: list[ApprovalAsked] = []
 
         def person(event: RunEvent) -> None:
@@ -86,7 +87,7 @@ async def test_a_person_can_allow_exactly_this_command(tmp_path: Path) -> None:
             asked.append(event)
             asyncio.get_running_loop().create_task(toolkit.answer(event.approval_id, "once"))
 
-        leave = toolkit.people.arrive(agent.session, person)
+        leave = toolkit.approvers.arrive(agent.session, person)
         assert (await agent.ask("go", model="test/model")).ok
         leave()
     assert "touch made" in asked[0].title
@@ -130,17 +131,115 @@ async def test_no_junk_is_taken_for_a_bug_of_ours(tmp_path: Path, seed: int, cou
     choice = random.Random(seed)
     house = House(tmp_path, config={"agents": {"defaults": {"sandbox": {"mode": "off"}, "imageModel": "script/model"}}})
     async with house.agent(clock=SystemClock()) as agent:
-        runtime = agent.runtime
+        runtime = agent.client.runtime
         left_out = {"exec", "process", "sessions_spawn", "sessions_send", "web_fetch", "web_search"}
-        names = [name for name in runtime.toolkit.box().tools if name not in left_out]
+        names = [name for name in runtime.home.toolkit.box().tools if name not in left_out]
         for _ in range(count):
-            tool = runtime.toolkit.box().tools[choice.choice(names)]
+            tool = runtime.home.toolkit.box().tools[choice.choice(names)]
             schema = tool.schema or tool.spec.parameters
             arguments = {
                 name: choice.choice(part.get("enum") or JUNK if choice.random() < 0.6 else JUNK)
                 for name, part in schema["properties"].items()
                 if name in schema.get("required", ()) or choice.random() < 0.5
             }
-            result = await call_tool(runtime, agent.session, tool.name, arguments, Trust.OWNER)
+            result = await LocalClient(runtime).call_tool(agent.session, tool.name, arguments, Trust.OWNER)
             assert "unexpectedly" not in result.text, (tool.name, arguments)
             assert len(result.text) < 70_000
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read", {"path": "\ud800"}),
+        ("read", {"path": "a", "\ud800": "x"}),
+        ("exec", {"command": "true", "env": {"A": "\ud800"}}),
+        ("exec", {"command": "true", "env": {"\ud800": "x"}}),
+        ("sessions_list", {"kinds": ["\ud800"]}),
+        ("gateway", {"action": "config.patch", "patch": {"a": ["\ud800"]}}),
+        ("memory_search", {"query": "\udfff"}),
+    ],
+)
+async def test_half_a_character_in_a_call_is_an_error_that_the_model_can_mend(
+    tmp_path: Path, name: str, arguments: dict[str, Any]
+) -> None:
+    house = House(tmp_path, Line(calls=((name, arguments),)), Line(calls=((name, arguments),)), "done")
+    async with house.agent() as agent:
+        reply = await agent.ask("go")
+    assert reply.text == "done"
+    first, second = [message for message in house.model.requests[-1].messages if isinstance(message, ToolResult)]
+    assert first.is_error
+    assert first.text == second.text
+    assert "half a character" in first.text or "there is no argument '?'" in first.text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("exec", {"command": "cat ~/.openclaw/openclaw.json; echo x > made"}),
+        ("read", {"path": ".openclaw/openclaw.json"}),
+        ("write", {"path": ".ssh/authorized_keys", "content": "evil"}),
+        ("write", {"path": ".openclaw/openclaw.json", "content": '{tools: {exec: {mode: "full"}}}'}),
+        ("edit", {"path": ".openclaw/openclaw.json", "oldText": "secret", "newText": "evil"}),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Add File: made\n+x\n*** End Patch"}),
+        ("grep", {"pattern": "secret"}),
+        ("find", {"pattern": "*"}),
+        ("ls", {}),
+    ],
+)
+@pytest.mark.parametrize("backend", ["podman", "ssh"])
+async def test_without_a_usable_sandbox_nothing_runs_and_no_file_is_touched(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], backend: str
+) -> None:
+    """The workspace is the home itself: whatever got through would show keys, or change the rules."""
+    config = f'{{agents: {{defaults: {{workspace: "{tmp_path}", sandbox: {{backend: "{backend}"}}}}}}, x: "secret"}}'
+    text, _ = await run(tmp_path, Caller(tool, **arguments), config)
+    assert text.startswith("Denied: ")
+    assert f"sandbox.backend '{backend}' is not supported" in text
+    assert (tmp_path / ".openclaw" / "openclaw.json").read_text() == config
+    assert not (tmp_path / ".ssh").exists()
+    assert not (tmp_path / "made").exists()
+
+
+@SANDBOXED
+@pytest.mark.parametrize("access", ["none", "ro"])
+async def test_work_goes_on_without_a_writable_workspace(tmp_path: Path, access: str) -> None:
+    config = f'{{agents: {{defaults: {{sandbox: {{workspaceAccess: "{access}"}}}}}}}}'
+    state = tmp_path / ".openclaw"
+    workspace = state / "workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "NOTES.md").write_text("mine")
+    own = state / "sandboxes" / "agent-main"
+    line = f"pwd; echo x > made && cat made; cat {workspace}/NOTES.md; echo evil > {workspace}/NOTES.md"
+    model = Caller("exec", command=line)
+    text, _ = await run(tmp_path, model, config)
+    assert text.startswith(f"{own}\nx\n")
+    assert ("mine" in text) is (access == "ro")
+    assert (workspace / "NOTES.md").read_text() == "mine"
+    assert (own / "made").read_text() == "x\n"
+    system = model.requests[0].system
+    assert f"Working directory: {own}\n" in system.text
+    assert ("which can only be read" if access == "ro" else "which cannot be seen from here") in system.text
+    text, _ = await run(tmp_path, Caller("write", path="made", content="y"), config)
+    assert text.startswith("Replaced")
+    text, _ = await run(tmp_path, Caller("read", path=str(workspace / "NOTES.md")), config)
+    assert ("mine" in text) is (access == "ro")
+    text, _ = await run(tmp_path, Caller("write", path=str(workspace / "NOTES.md"), content="evil"), config)
+    assert text.startswith("Denied")
+    assert (workspace / "NOTES.md").read_text() == "mine"
+
+
+@SANDBOXED
+async def test_the_owners_notes_beside_the_folder_are_closed_to_others(tmp_path: Path) -> None:
+    workspace = tmp_path / ".openclaw" / "workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "MEMORY.md").write_text("private")
+    config = '{agents: {defaults: {sandbox: {workspaceAccess: "ro"}}}}'
+    for tool, arguments in (
+        ("read", {"path": str(workspace / "MEMORY.md")}),
+        ("grep", {"pattern": "p", "path": str(workspace)}),
+        ("find", {"pattern": "*", "path": str(workspace)}),
+    ):
+        text, _ = await run(tmp_path, Caller(tool, **arguments), config, Trust.EXTERNAL)
+        assert "private" not in text
+        assert "MEMORY.md:" not in text
+        assert text.startswith("Denied")

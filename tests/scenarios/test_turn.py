@@ -1,4 +1,4 @@
-"""§6, §16, §17 and §20 through a whole home: events, shaping, timeouts, fallbacks, levels, circles."""
+"""A turn through a whole home: events, shaping, timeouts, fallbacks, levels, circles."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.scenarios.home import House
 from tests.scenarios.script import Line, kinds
 
 from homarus import Agent
-from homarus.context.audit import HEADINGS
+from homarus.context.summarize import HEADINGS
 from homarus.core.errors import ModelError, ModelFailure
 from homarus.core.events import Notice, RunEvent, ToolEnded
 from homarus.models.provider import ModelRequest
@@ -133,7 +133,7 @@ async def test_a_model_that_the_user_chose_is_kept_to(tmp_path: Path) -> None:
     assert reply.status == "error"
 
 
-@pytest.mark.parametrize("kind", [ModelFailure.FORMAT, ModelFailure.REFUSAL])
+@pytest.mark.parametrize("kind", [ModelFailure.REQUEST_TOO_LARGE, ModelFailure.REFUSAL])
 async def test_some_failures_stop_the_chain(tmp_path: Path, kind: ModelFailure) -> None:
     house = House(tmp_path, fails(kind), config=CHAIN)
     async with house.agent() as agent:
@@ -247,3 +247,66 @@ async def test_three_equal_calls_after_a_compaction_end_the_run(tmp_path: Path) 
         reply = await agent.ask("go on")
     assert reply.status == "error"
     assert "compaction_loop_persisted" in reply.error
+
+
+@pytest.mark.parametrize("mode", ["continuation-skip", "continuation-light"])
+async def test_a_continued_turn_leaves_the_files_to_the_history(tmp_path: Path, mode: str) -> None:
+    house = House(tmp_path, config={"agents": {"defaults": {"contextInjection": mode}}})
+    house.workspace.mkdir(parents=True)
+    (house.workspace / "AGENTS.md").write_text("# Rules\n\n## Red lines\n\nNever sail at NIGHT.\n")
+    (house.workspace / "MEMORY.md").write_text("The boat is BLUE.\n")
+
+    def told(word: str) -> list[int]:
+        """Return how often a word stands in each request: in the system message and in the history."""
+        return [
+            request.system.text.count(word) + sum(getattr(each, "context", "").count(word) for each in request.messages)
+            for request in house.model.requests
+        ]
+
+    async with house.agent() as agent:
+        await agent.ask("one")
+        await agent.ask("two")
+    async with house.agent() as agent:  # read back from the log
+        await agent.ask("three")
+        first, *later = house.model.requests
+        assert all(request.system == first.system for request in later)
+        assert all(request.messages[0] == first.messages[0] for request in later)
+        assert told("NIGHT") == [1, 1, 1]
+        assert "NIGHT" in first.messages[0].context
+        assert "BLUE" in first.system.text
+        assert not any("BLUE" in getattr(each, "context", "") for each in later[-1].messages)
+        (house.workspace / "AGENTS.md").write_text("Sail at DAWN.\n")
+        await agent.ask("four")
+        assert told("DAWN") == [0, 0, 0, 1]
+        assert house.model.requests[-1].system == first.system
+
+
+async def test_a_model_whose_reasoning_cannot_be_told_apart_is_asked_for_tags(tmp_path: Path) -> None:
+    provider = {"baseUrl": "http://127.0.0.1:1", "compat": {"reasoningTags": True}}
+    house = House(tmp_path, config={"models": {"providers": {"script": provider}}})
+    async with house.agent() as agent:
+        await agent.ask("hello")
+    assert "## Reasoning Format" in house.model.requests[0].system.text
+
+
+async def test_a_small_window_has_room_for_a_conversation(tmp_path: Path) -> None:
+    def home(window: int) -> House:
+        models = [{"id": "model", "contextWindow": window}]
+        script = {"baseUrl": "http://127.0.0.1:1", "models": models}
+        (tmp_path / str(window)).mkdir()
+        return House(tmp_path / str(window), config={"models": {"providers": {"script": script}}})
+
+    small = home(4_096)
+    async with small.agent() as agent:
+        assert (await agent.ask("hello")).ok
+        request = small.model.requests[0]
+        size = len(request.system.text) + sum(
+            len(str(tool.parameters)) + len(tool.description) for tool in request.tools
+        )
+        assert size < 2.8 * 4_096
+    tiny = home(1_500)
+    async with tiny.agent() as agent:
+        reply = await agent.ask("hello")
+    assert not reply.ok
+    assert "the model's window has 1,500" in reply.error
+    assert tiny.model.requests == []

@@ -1,6 +1,7 @@
 """Small transcripts for tests, written line by line so that nothing of the code under test makes them."""
 
 import json
+import sys
 
 
 def header(session="s1", version=3, **more):
@@ -51,3 +52,11 @@ def result(ident, parent, call, text=None, minute=0):
 
 def jsonl(*rows):
     return b"".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for row in rows)
+
+
+def compress(data):
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd.compress(data)

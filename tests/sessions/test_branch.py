@@ -1,4 +1,4 @@
-"""Branches as §8.3 of the format has them, by the quick walk from the tail and by the look at the whole file."""
+"""Branches of a transcript, by the quick walk from the tail and by the look at the whole file."""
 
 import pytest
 from tests.sessions.lines import entry, says, user

@@ -6,8 +6,7 @@ from tests.fixtures.homes import snapshot
 from tests.sessions.lines import entry, header, jsonl, result, says, user
 
 from homarus.core.clock import CountingIds, ManualClock
-from homarus.sessions.check import check_store
-from homarus.sessions.mend import mend, report
+from homarus.sessions.check import check_store, mend, report
 from homarus.sessions.store import SessionStore
 
 
@@ -15,12 +14,14 @@ from homarus.sessions.store import SessionStore
 def store(tmp_path):
     folder = tmp_path / "main" / "sessions"
     folder.mkdir(parents=True)
-    return SessionStore(folder, "main", clock=ManualClock(datetime(2026, 5, 1, tzinfo=UTC)), ids=CountingIds())
+    return SessionStore(
+        folder, "main", clock=ManualClock(datetime(2026, 5, 1, tzinfo=UTC)), ids=CountingIds(), main_key="main"
+    )
 
 
 def put(store, data, name="s1"):
     (store.folder / f"{name}.jsonl").write_bytes(data)
-    store.index.edit(lambda rows: rows.update({f"agent:main:explicit:{name}": {"sessionId": name, "updatedAt": 1}}))
+    store.index.put(store.key(f"agent:main:explicit:{name}"), {"sessionId": name, "updatedAt": 1})
 
 
 def names(store):
@@ -68,11 +69,8 @@ def test_one_transcript(store, data, expected):
 def test_the_index(store):
     put(store, WHOLE)
     (store.folder / "lost.jsonl").write_bytes(WHOLE)
-    store.index.edit(
-        lambda rows: rows.update(
-            {"agent:x": {"sessionId": "s1"}, "agent:main:main": {"sessionId": "never"}, "agent:main:odd": {}}
-        )
-    )
+    odd = {"agent:x": {"sessionId": "s1"}, "agent:main:main": {"sessionId": "never"}, "agent:main:odd": {}}
+    (store.folder / "sessions.json").write_text(json.dumps({**store.index.rows(), **odd}))
     assert names(store) == {"orphan", "bad-key", "bad-row", "no-transcript"}
     (store.folder / "sessions.json").write_text(json.dumps([{"id": "s1"}]))
     assert names(store) == {"array-index", "orphan"}

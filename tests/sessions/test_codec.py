@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.messages import Assistant, Cost, Image, StopReason, Text, Thinking, ToolCall, ToolResult, Usage, User
-from homarus.sessions.codec import MAX_DETAILS, cap_details, parse_iso, to_message, to_ms, to_usage
-from homarus.sessions.quick import from_message
+from homarus.sessions.codec import MAX_DETAILS, cap_details, from_message, to_message, to_ms, to_usage
 
 texts = st.text(max_size=20)
 json_values = st.recursive(
@@ -126,7 +125,7 @@ def test_moments(value, expected):
 
 
 def test_zones():
-    assert parse_iso("2026-05-01T10:00:00+02:00") == parse_iso("2026-05-01T08:00:00Z")
+    assert to_ms("2026-05-01T10:00:00+02:00") == to_ms("2026-05-01T08:00:00Z") > 0
 
 
 def test_usage_in_either_spelling():
@@ -140,3 +139,32 @@ def test_details_are_cut_from_the_largest_part():
     assert cap_details(small) is small
     cut = cap_details(ToolResult("c", "read", (), details={"a": 1, "b": "x" * MAX_DETAILS, "c": 2}))
     assert cut.details == {"a": 1, "c": 2, "persistedDetailsTruncated": True}
+
+
+@pytest.mark.parametrize("kind", ["toolCall", "toolUse", "functionCall", "tool_call", "tool_use", "function_call"])
+@pytest.mark.parametrize("field", ["id", "toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "callId", "call_id"])
+def test_a_call_in_any_spelling(kind, field):
+    block = {"type": kind, field: "c1", "name": "read", "arguments": {"path": "x"}}
+    call = to_message({"role": "assistant", "content": [block], "stopReason": "toolUse"})
+    assert call.calls == (ToolCall("c1", "read", {"path": "x"}),)
+    if field != "id":
+        found = to_message({"role": "toolResult", field: "c1", "toolName": "read", "content": "ok"})
+        assert (found.call_id, found.tool_name) == ("c1", "read")
+
+
+@pytest.mark.parametrize(
+    ("ident", "stop", "arguments", "rest", "kept"),
+    [
+        ("call_1|fc_1", "toolUse", {"a": 1}, '{"a": 1}', True),
+        ("call_1|fc_1", "toolUse", {}, " ", True),
+        ("call_1|fc_1", "toolUse", {"a": 1}, "", False),
+        ("call_1|fc_1", "toolUse", {}, '{"a": 1', False),
+        ("call_1|fc_1", "aborted", {"a": 1}, '{"a": 1}', False),
+        ("call_1", "toolUse", {"a": 1}, '{"a": 1}', False),
+        ("call_1", "toolUse", {}, "", False),
+    ],
+)
+def test_a_call_that_was_stored_with_the_buffer_of_its_stream(ident, stop, arguments, rest, kept):
+    block = {"type": "toolCall", "id": ident, "name": "read", "arguments": arguments, "partialJson": rest}
+    said = to_message({"role": "assistant", "content": [block], "stopReason": stop})
+    assert [call.arguments for call in said.calls] == ([arguments] if kept else [])

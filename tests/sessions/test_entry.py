@@ -8,7 +8,7 @@ from tests.sessions.lines import entry, header, says, user
 from homarus.sessions.entry import (
     Compaction,
     MessageEntry,
-    Unknown,
+    UnknownEntry,
     new_entry,
     new_header,
     salvage,
@@ -16,13 +16,12 @@ from homarus.sessions.entry import (
     to_header,
     without_images,
 )
-from homarus.sessions.view import labels, state
 
 
 def test_types():
     assert isinstance(to_entry(user("a", None)), MessageEntry)
     assert isinstance(to_entry(entry("compaction", "k", "a", summary="s")), Compaction)
-    assert isinstance(to_entry(entry("novelty", "n", "a")), Unknown)
+    assert isinstance(to_entry(entry("novelty", "n", "a")), UnknownEntry)
 
 
 @pytest.mark.parametrize(
@@ -87,17 +86,3 @@ def test_pictures_of_old_turns_are_words():
     assert len(slim.raw) < 300 and slim.message.text == "look[image data removed - already processed by model]"
     assert one.body["content"][1]["data"] == "A" * 5000
     assert without_images(slim) is slim
-
-
-def test_labels_and_state_of_a_branch():
-    rows = [
-        entry("model_change", "1", None, provider="p", modelId="m"),
-        entry("thinking_level_change", "2", "1", thinkingLevel="high"),
-        entry("label", "3", "2", targetId="1", label="start"),
-        entry("label", "4", "3", targetId="2", label="gone"),
-        entry("label", "5", "4", targetId="2"),
-        entry("session_info", "6", "5", name="lamps"),
-    ]
-    entries = [to_entry(row) for row in rows]
-    assert labels(entries) == {"1": "start"}
-    assert state(entries) == {"provider": "p", "model": "m", "thinking": "high", "name": "lamps"}

@@ -7,12 +7,11 @@ from contextlib import closing
 
 import pytest
 from tests.fixtures.homes import snapshot, unpack
-from tests.sessions.lines import header, says, user
+from tests.sessions.lines import compress, header, says, user
 
 from homarus.core.errors import StorageError
 from homarus.sessions.importers import FILE
 from homarus.sessions.importers.sqlite import AgentDatabase
-from homarus.storage import zstd
 
 EVENTS = [json.dumps(row) for row in (header(version=4), user("a", None), says("b", "a"), user("c", "b"))]
 
@@ -24,7 +23,7 @@ def make(folder, script, events=EVENTS, packed=()):
         db.executescript(script)
         for seq, text in enumerate(events):
             columns = "(session_id, seq, event_zstd)" if seq in packed else "(session_id, seq, event_json)"
-            value = zstd.compress(text.encode()) if seq in packed else text
+            value = compress(text.encode()) if seq in packed else text
             db.execute(f"INSERT INTO transcript_events {columns} VALUES ('s1', ?, ?)", (seq, value))
     db.close()
     return path
@@ -61,7 +60,7 @@ def test_sessions_windows_and_lines(tmp_path):
     with AgentDatabase(path) as database:
         one = database.sessions()[0]
         assert (one.key, one.session_id, one.row["label"]) == ("agent:main:main", "s1", "x")
-        assert [window.session_id for window in database.windows()] == ["s0", "s1"]
+        assert database.windows() == ["s0", "s1"]
         assert database.schema == 23
     assert ids(path) == ["s1", "a", "b", "c"]
 
@@ -73,7 +72,7 @@ def test_older_tables(tmp_path):
             ("agent:main:broken", "s2"),
             ("agent:main:main", "s1"),
         ]
-        assert [window.session_id for window in database.windows()] == ["s1"]
+        assert database.windows() == ["s1"]
     assert ids(path) == ["s1", "a", "b", "c"]
 
 
@@ -85,7 +84,7 @@ def cold(folder, storage, spoil=False):
             for n, text in enumerate(EVENTS[:2])
         ),
     ]
-    data = zstd.compress(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    data = compress(b"".join(json.dumps(record).encode() + b"\n" for record in records))
     digest = hashlib.sha256(data).hexdigest()
     path = make(folder, NODES + COLD)
     blob = data[:-1] if spoil else data

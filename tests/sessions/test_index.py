@@ -14,8 +14,9 @@ from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import Locked
 from homarus.core.routes import SessionKey
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.owner import own
-from homarus.sessions.row import SessionEntry, changes, to_entry
+from homarus.sessions.places import own
+from homarus.sessions.row import SessionEntry, changes, read_row
+from homarus.storage.locks import PATIENCE
 
 NOW = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
 MAIN = SessionKey.parse("main")
@@ -152,14 +153,14 @@ def test_typed_view_of_a_row():
         "novel": 1,
         "memoryFlush": {"compactionCount": 3},
     }
-    entry = to_entry(row)
+    entry = read_row(row)
     assert (entry.session_id, entry.channel, entry.last_channel, entry.group_channel) == ("s", "telegram", "t", "r")
     assert entry.flushed_at_compaction == 3
     assert "channel" not in row
 
 
 def test_a_bad_field_costs_only_itself():
-    entry = to_entry(
+    entry = read_row(
         {
             "sessionId": "s",
             "compactionCount": "many",
@@ -169,7 +170,7 @@ def test_a_bad_field_costs_only_itself():
         }
     )
     assert entry == SessionEntry(session_id="s", updated_at=1776247200000, last_thread_id=7)
-    assert to_entry(None) == to_entry([]) == SessionEntry()
+    assert read_row(None) == read_row([]) == SessionEntry()
 
 
 def test_changes_have_the_names_of_the_file():
@@ -291,3 +292,16 @@ def test_what_could_not_be_written_stays_noted(path):
         rows.flush()
     rows.flush()
     assert index(path).get(MAIN)[1]["inputTokens"] == 2
+
+
+def test_a_long_line_before_the_index_is_waited_out(tmp_path):
+    first = own(tmp_path / "sessions.json", NOW)
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if sum(pauses) > 30:  # of hundreds of processes at once, the last one waits this long
+            first.release()
+
+    with own(tmp_path / "sessions.json", NOW, wait=PATIENCE, sleep=sleep):
+        assert sum(pauses) > 30

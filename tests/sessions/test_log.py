@@ -2,13 +2,12 @@ import json
 import os
 
 import pytest
-from tests.sessions.lines import entry, header, jsonl, result, says, user
+from tests.sessions.lines import compress, entry, header, jsonl, result, says, user
 
 from homarus.core.errors import StorageError
 from homarus.core.messages import Assistant, Text, ToolResult, User
 from homarus.sessions.log import Form, identify, load_branch, load_tail, opened, read_entries, session_id_of
 from homarus.sessions.view import project, visible
-from homarus.storage import zstd
 
 
 def put(tmp_path, data, name="s1.jsonl"):
@@ -201,13 +200,13 @@ def test_volatile_text_joins_the_message_it_rode_on(tmp_path):
 
 def test_archives_packed_and_plain(tmp_path):
     data = jsonl(header(), user("a", None), says("b", "a"))
-    packed = put(tmp_path, zstd.compress(data), "s1.jsonl.reset.2026-05-01T08-00-00.000Z.zst")
+    packed = put(tmp_path, compress(data), "s1.jsonl.reset.2026-05-01T08-00-00.000Z.zst")
     with opened(packed) as source:
         assert [e.id for e in load_branch(source)] == ["a", "b"]
         place = source.path
     assert not place.exists()
     assert os.listdir(tmp_path) == [packed.name]
-    broken = put(tmp_path, zstd.compress(data)[:-9], "s2.jsonl.zst")
+    broken = put(tmp_path, compress(data)[:-9], "s2.jsonl.zst")
     with pytest.raises(StorageError, match="cannot unpack"), opened(broken):
         pass
 

@@ -9,7 +9,7 @@ from homarus.core.messages import Text, User
 from homarus.core.routes import SessionKey
 from homarus.sessions.maintenance import Stored, carry_out, drop_results, make_plan, plan_for
 from homarus.sessions.places import Kind, Place
-from homarus.sessions.row import to_entry
+from homarus.sessions.row import read_row
 from homarus.sessions.settings import MaintenanceSettings
 from homarus.sessions.store import SessionInfo, SessionStore
 
@@ -19,7 +19,7 @@ DAY = 86_400_000
 
 def info(name, days, **row):
     row = {"sessionId": name, "updatedAt": NOW - int(days * DAY), **row}
-    return SessionInfo(name, "main", to_entry(row), row, Place("main", name, Kind.FILE, Path(name)))
+    return SessionInfo(name, "main", read_row(row), row, Place("main", name, Kind.FILE, Path(name)))
 
 
 def gone(*sessions, files=(), busy=(), **settings):
@@ -71,7 +71,7 @@ def test_archives_have_their_time_and_the_folder_its_size():
 @pytest.fixture
 def store(tmp_path):
     clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
-    return SessionStore(tmp_path / "main" / "sessions", "main", clock=clock, ids=CountingIds())
+    return SessionStore(tmp_path / "main" / "sessions", "main", clock=clock, ids=CountingIds(), main_key="main")
 
 
 def test_a_plan_changes_nothing_and_carrying_it_out_archives_first(store, tmp_path):
@@ -112,3 +112,13 @@ def test_a_session_in_use_stays(store):
         writer.append_message(User((Text("hello"),)))
         store.clock.advance(timedelta(days=40).total_seconds())
         assert plan_for(store, MaintenanceSettings()).removals == ()
+
+
+def test_a_main_session_under_another_name_is_never_cleaned_away(tmp_path):
+    clock = ManualClock(datetime(2026, 5, 1, tzinfo=UTC))
+    named = SessionStore(tmp_path / "main" / "sessions", "main", clock=clock, ids=CountingIds(), main_key="home")
+    with named.open_writer(named.key("home")) as writer:
+        writer.append_message(User((Text("hello"),)))
+    clock.advance(timedelta(days=400).total_seconds())
+    assert named.list()[0].key.is_main
+    assert plan_for(named, MaintenanceSettings()).removals == ()

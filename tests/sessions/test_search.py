@@ -4,11 +4,10 @@ from contextlib import closing
 
 import pytest
 from tests.fixtures.homes import unpack
-from tests.sessions.lines import entry, header, jsonl, result, says, user
+from tests.sessions.lines import compress, entry, header, jsonl, result, says, user
 
 from homarus.sessions.places import Kind, Place
 from homarus.sessions.search import FILE, SessionSearch, snippet
-from homarus.storage import zstd
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_a_deleted_or_damaged_index_is_built_again(folder):
 
 def test_archives_flat_files_and_databases(folder, tmp_path):
     packed = folder / "z.jsonl.reset.2026-01-01T00-00-00.000Z.zst"
-    packed.write_bytes(zstd.compress(jsonl(header("z"), user("a", None, "packedword"))))
+    packed.write_bytes(compress(jsonl(header("z"), user("a", None, "packedword"))))
     flat = folder / "f.jsonl"
     flat.write_text(json.dumps({"role": "user", "content": "flatword"}))
     home = unpack("openclaw-2026.9.6", tmp_path)

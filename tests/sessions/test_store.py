@@ -1,5 +1,6 @@
 import json
 import sqlite3
+import threading
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -7,6 +8,8 @@ import pytest
 from tests.fixtures.homes import snapshot, unpack
 from tests.sessions.lines import header, jsonl, says, user
 
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
 from homarus.core.clock import CountingIds, ManualClock, epoch_ms
 from homarus.core.errors import ConfigError, Locked, StorageError
 from homarus.core.messages import Assistant, Text, User
@@ -27,7 +30,7 @@ def folder(tmp_path):
 
 
 def store(folder, ids=None):
-    return SessionStore(folder, "main", clock=ManualClock(NOW), ids=ids or CountingIds())
+    return SessionStore(folder, "main", clock=ManualClock(NOW), ids=ids or CountingIds(), main_key="main")
 
 
 def talk(sessions, key, *texts):
@@ -197,7 +200,9 @@ def test_transcripts_without_a_row_are_shown_when_asked_or_when_nothing_else_is(
 
 
 def home_of(home):
-    return SessionHome(home.state / "agents", clock=ManualClock(datetime(2026, 12, 1, tzinfo=UTC)), ids=CountingIds())
+    return SessionHome(
+        home.state / "agents", clock=ManualClock(datetime(2026, 12, 1, tzinfo=UTC)), ids=CountingIds(), main_key="main"
+    )
 
 
 @pytest.mark.parametrize("name", ["openclaw-2026.6.11", "openclaw-2026.9.6"])
@@ -267,7 +272,9 @@ def test_a_database_that_cannot_be_read_does_not_hide_the_rest(tmp_path, folder)
 
 
 def test_finding_what_a_person_means(tmp_path):
-    home = SessionHome(tmp_path / "agents", clock=ManualClock(NOW), ids=CountingIds(), roster=["main", "work"])
+    home = SessionHome(
+        tmp_path / "agents", clock=ManualClock(NOW), ids=CountingIds(), roster=["main", "work"], main_key="main"
+    )
     talk(home.store("main"), MAIN, "x")
     talk(home.store("work"), SessionKey.parse("agent:work:explicit:notes"), "y")
     home.store("work").update(SessionKey.parse("agent:work:explicit:notes"), label="My Notes")
@@ -311,6 +318,27 @@ def test_the_file_of_a_topic_without_a_row_has_a_name_of_its_own(folder):
         session.append_message(User((Text("more"),)))
     assert b"more" in (folder / "s1-topic-77.jsonl").read_bytes()
     assert len(store(folder).list(orphans=True)) == 2
-    home = SessionHome(folder.parent.parent, clock=ManualClock(NOW), ids=CountingIds())
+    home = SessionHome(folder.parent.parent, clock=ManualClock(NOW), ids=CountingIds(), main_key="main")
     assert home.resolve("s1").place.path.name == "s1.jsonl"
     assert home.resolve("s1-topic-77").place.path.name == "s1-topic-77.jsonl"
+
+
+def test_a_store_of_a_configuration_knows_the_name_of_the_main_session(tmp_path):
+    env = {"HOME": str(tmp_path), "OPENCLAW_STATE_DIR": str(tmp_path)}
+    (tmp_path / "openclaw.json").write_text("{ session: { mainKey: 'home' } }")
+    config = load_config(resolve_paths(env), env)
+    clock, ids = ManualClock(NOW), CountingIds()
+    sessions = SessionStore.of(config, "main", clock=clock, ids=ids)
+    talk(sessions, sessions.key("home"), "hello")
+    assert [info.name for info in sessions.list()] == ["agent:main:home"]
+    assert SessionHome.of(config, clock=clock, ids=ids).resolve("main").key.is_main
+
+
+def test_a_session_that_somebody_else_writes_can_be_waited_for(folder):
+    sessions = store(folder)
+    writer = sessions.open_writer(MAIN)
+    writer.append_message(User((Text("one"),)))
+    threading.Timer(0.2, writer.close).start()
+    with sessions.open_writer(MAIN, wait=30) as second:
+        second.append_message(User((Text("two"),)))
+    assert texts(sessions, MAIN) == ["onetwo"]

@@ -350,7 +350,6 @@ def test_large_details_are_cut_and_say_so(path):
 def test_a_closed_session_takes_nothing_more(path):
     session = start(path)
     session.append_message(ask())
-    session.sync()
     session.close()
     session.close()
     assert session.size == path.stat().st_size

@@ -37,6 +37,12 @@ def test_commands_are_sanitised(name, command):
     assert sanitize(name) == command
 
 
+def test_a_skill_for_this_machine_alone_has_no_command_on_a_channel():
+    skills = [skill("near", remote_invocable=False), skill("far")]
+    assert [each.command for each in command_table(skills)] == ["far", "near"]
+    assert [each.command for each in command_table(skills, remote=True)] == ["far"]
+
+
 def test_collisions_are_numbered_and_stay_short():
     made = [skill(name) for name in ("a-b", "a_b", "a.b", "stop", "skill", "y" * 33, "y" * 34)]
     table = {each.skill.name: each.command for each in command_table(reversed(made), reserved=["stop"])}

@@ -32,7 +32,7 @@ def test_the_form_of_today():
     assert (found.user_invocable, found.model_invocable, found.problem) == (False, True, "")
 
 
-def test_the_seeds_form_with_its_invocation_block():
+def test_the_older_form_with_its_invocation_block():
     found = header(
         'name: github\ndescription: "Interact"\nmetadata:\n  openclaw:\n    primaryEnv: node\n    requires:\n'
         '      env: ["GITHUB_TOKEN"]\n    invocation:\n      disableModelInvocation: true\n      allowRemote: true\n'
@@ -40,6 +40,13 @@ def test_the_seeds_form_with_its_invocation_block():
     assert found.requires.env == ("GITHUB_TOKEN",)
     assert found.primary_env == "node"
     assert not found.model_invocable
+    assert found.remote_invocable
+
+
+@pytest.mark.parametrize("value", ["false", "'no'", "5", "sometimes"])
+def test_only_a_clear_yes_lets_people_invoke_it_from_afar(value):
+    assert not header(f"name: x\nmetadata: {{openclaw: {{invocation: {{allowRemote: {value}}}}}}}").remote_invocable
+    assert header("name: x\nmetadata: {openclaw: {invocation: {}}}").remote_invocable
 
 
 @pytest.mark.parametrize(

@@ -218,17 +218,26 @@ def test_listing_is_exact_and_sorted(root):
         root.listdir("..")
 
 
-def test_write_is_atomic_and_goes_through_links_inside(root):
+def test_write_is_atomic_and_goes_through_no_link(root):
     base = Path(root.realpath)
     root.make_dirs("a/b")
     root.make_dirs("a/b")
     (base / "link").symlink_to("a/b/f")
-    root.write("link", b"one")
+    (base / "folder").symlink_to("a/b")
+    root.write("a/b/f", b"one")
     root.write("a/b/f", b"two")
+    for change in (
+        lambda: root.write("link", b"x"), lambda: root.remove("link"), lambda: root.write("folder/f", b"x"),
+        lambda: root.remove("folder/f"), lambda: root.make_dirs("folder/c"), lambda: root.make_dirs("folder"),
+        lambda: root.write("a/../folder/f", b"x"), lambda: root.write("..", b"x"), lambda: root.write(".", b"x"),
+    ):  # fmt: skip
+        with pytest.raises(BoundaryError) as caught:
+            change()
+        assert caught.value.kind == "validation"
     assert (base / "link").is_symlink()
     assert (base / "a/b/f").read_bytes() == b"two"
     assert os.listdir(base / "a/b") == ["f"]
-    root.remove("link")
+    root.remove("a/b/f")
     assert os.listdir(base / "a/b") == []
     with pytest.raises(BoundaryError) as caught:
         root.write("nowhere/f", b"x")

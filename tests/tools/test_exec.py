@@ -17,6 +17,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import Denied
 from homarus.core.routes import SessionKind, named_session
+from homarus.sandbox.claims import Claim
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.exec import exec_tools
@@ -34,12 +35,12 @@ MINE = f"0{os.getpid()}"
 
 
 class AnyGrant:
-    def take(self, call_id: str, digest: str) -> None:
-        return None
+    def take(self, call_id: str, digest: str) -> Claim:
+        return Claim()
 
 
 class NoGrant:
-    def take(self, call_id: str, digest: str) -> None:
+    def take(self, call_id: str, digest: str) -> Claim:
         raise Denied("nobody approved this")
 
 
@@ -217,8 +218,8 @@ async def test_without_the_process_tool_a_command_is_waited_for(bench: Bench, tm
 async def test_commands_of_a_killed_program_are_found_and_ended(tmp_path: Path) -> None:
     import subprocess
 
-    from homarus.sandbox.leftovers import end_orphans
-    from homarus.sandbox.marks import MARK
+    from homarus.sandbox.ownership import MARK
+    from homarus.sandbox.process import end_orphans
 
     env = {**os.environ, MARK: "999999999.1.lost"}
     stray = subprocess.Popen(["sleep", "82"], env=env)
@@ -276,16 +277,24 @@ async def test_a_command_that_does_not_read_holds_nobody_up(
 @pytest.mark.parametrize(
     ("command", "network", "tainted"),
     [
-        ("curl -m 1 http://127.0.0.1:9/ || true", True, True),
-        ("true; git clone x y || true", True, True),
-        ("cat < /dev/null # https://example.org", True, True),
-        ("echo fine; grep fetch links.md; ls gh", True, False),
-        ("true && /usr/bin/wget -T 1 -t 1 127.0.0.1:9 || true", True, True),
+        *(
+            (command, True, True)
+            for command in (
+                "curl -m 1 http://127.0.0.1:9/ || true",
+                "timeout 9 curl x || true",
+                "FOO=1 curl x || true",
+                "echo curl x > f.sh; sh f.sh || true",
+                "pip download x || true",
+                "cat < /dev/tcp/127.0.0.1/9 || true",
+                "true",
+            )
+        ),
         ("curl -m 1 http://127.0.0.1:9/ || true", False, False),
+        ("echo fine; grep fetch links.md; ls gh", False, False),
     ],
 )
-@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap")
-async def test_what_a_command_fetches_taints_the_turn(
+@pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")  # fmt: skip
+async def test_what_a_command_may_have_fetched_taints_the_turn(
     bench: Bench, tmp_path: Path, command: str, network: bool, tainted: bool
 ) -> None:
     """The words of strangers are theirs, whether a tool fetched them or a command."""
@@ -293,3 +302,26 @@ async def test_what_a_command_fetches_taints_the_turn(
     ctx = replace(ctx, sandbox=SandboxSpec(Backend.BWRAP, str(tmp_path / "ws"), network=network))
     await call(bench.tools, "exec", ctx, command=command)
     assert bool(ctx.taint) is tainted
+
+
+async def test_a_command_on_the_host_taints_the_turn(bench: Bench, tmp_path: Path) -> None:
+    ctx = replace(at(tmp_path), sandbox=SandboxSpec(Backend.OFF, str(tmp_path / "ws")))
+    await call(bench.tools, "exec", ctx, command="ls")
+    assert not ctx.taint
+    await call(bench.tools, "exec", ctx, command="sleep 0")
+    assert ctx.taint.sources == ("exec",)
+
+
+@pytest.mark.parametrize("backend", [Backend.BWRAP, Backend.LANDLOCK])
+async def test_a_command_that_fills_the_disk_is_ended(tmp_path: Path, backend: Backend) -> None:
+    if not available(backend):
+        pytest.skip(f"{backend} cannot be used here (apt install bubblewrap)")
+    free = iter([1000 << 20, 1000 << 20, *[300 << 20] * 100])
+    manager = ProcessManager(SystemClock(), SystemIds(), free=lambda _path: next(free))
+    tools = exec_tools(manager, AnyGrant(), {})
+    ctx = at(tmp_path)
+    text = text_of(
+        await call(tools, "exec", replace(ctx, sandbox=SandboxSpec(backend, str(tmp_path / "ws"))), command="sleep 30")
+    )
+    assert "more disk space" in text
+    await manager.aclose()

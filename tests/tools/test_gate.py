@@ -15,18 +15,19 @@ from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import Denied, ToolError
 from homarus.core.messages import ToolCall, Trust
 from homarus.core.tools import Risk, ToolSpec
+from homarus.sandbox.claims import Claim
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Decision, Request
-from homarus.tools.command import make_plan
+from homarus.tools.command import make_plan, may_last
 from homarus.tools.edit import edit_tool
 from homarus.tools.exec import exec_tools
+from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.files import file_tools
-from homarus.tools.gate import RULES, Allow, Ask, Case, Deny, ExecSettings, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.gate import RULES, Allow, Ask, Case, Deny, Granted, PolicyGate, decide, rule_subject
 from homarus.tools.patch import patch_tool
 from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager
-from homarus.tools.risky import may_last
 from homarus.tools.target import Target, target_of
 from homarus.tools.tool import Taint, Tool, ToolContext, ToolOutput, said
 
@@ -142,7 +143,7 @@ def test_a_tainted_turn_reaches_only_what_is_known(
         ("sh -c id", False), ("bash", False), ("python3 -c 1", False), ("env ls", False), ("xargs ls", False), ("find . -exec id", False),
         ("ls; id", False), ("ls | sh", False), ("cat f | wc", False), ("./script", False), ("apt install x", False), ("awk x", False),
         ("perl -e 1", False), ("git status", False), ("timeout 5 ls", False), ("nice ls", False), ("ls > f", False), ("echo $(id)", False),
-        ("cat <<E\nx\nE", False), ("sort --compress-program=sh f", False), ("tar cf x --checkpoint-action=exec=sh f", False),
+        ("cat <<E\nx\nE", False), ("ls " + "x " * 40, False), ("ls " + "x" * 300, False), ("sort --compress-program=sh f", False), ("tar cf x --checkpoint-action=exec=sh f", False),
     ],
 )  # fmt: skip
 def test_for_what_always_is_an_answer(tmp_path: Path, command: str, lasting: bool) -> None:
@@ -272,11 +273,11 @@ async def test_taint_closes_what_shapes_the_agent(tmp_path: Path) -> None:
 
 def test_a_grant_is_for_one_call_and_one_plan_once() -> None:
     granted = Granted()
-    granted.give("c1", "d1")
+    granted.give("c1", "d1", Claim())
     for call, digest in (("c2", "d1"), ("c1", "d2"), ("c1", "d1")):
         with pytest.raises(Denied):
             granted.take(call, digest)
-    granted.give("c1", "d1")
+    granted.give("c1", "d1", Claim())
     granted.take("c1", "d1")
     with pytest.raises(Denied):
         granted.take("c1", "d1")

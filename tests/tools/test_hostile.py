@@ -15,19 +15,21 @@ from homarus.core.messages import ToolCall, Trust
 from homarus.core.routes import main_session
 from homarus.core.tools import Risk
 from homarus.sandbox import docker
-from homarus.sandbox.mounts import parse_binds
+from homarus.sandbox.claims import Claims
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place as SandboxPlace
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, resolve
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, parse_binds, resolve
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Decision, Request
-from homarus.tools.command import make_plan
+from homarus.tools.command import make_plan, may_last
+from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import Toolbox, execute
-from homarus.tools.gate import Ask, Case, ExecSettings, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.gate import Ask, Case, Granted, PolicyGate, decide, rule_subject
+from homarus.tools.paths import Reach
 from homarus.tools.processes import ProcessManager
-from homarus.tools.registry import ToolServices, build_tools
-from homarus.tools.risky import may_last
+from homarus.tools.registry import ToolSettings, build_tools
+from homarus.tools.services import ToolServices
 from homarus.tools.tool import Taint, ToolContext
 
 HOST_COMMANDS = [
@@ -72,7 +74,8 @@ class Place:
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.book = Approvals(folder / "book.json", SystemClock(), SystemIds())
         self.owner = Refuses(self.book)
-        self.manager = ProcessManager(SystemClock(), SystemIds())
+        self.claims = Claims.of(folder)
+        self.manager = ProcessManager(SystemClock(), SystemIds(), claims=self.claims)
         granted = Granted()
         self.gate = PolicyGate(
             self.book,
@@ -81,9 +84,10 @@ class Place:
             approver=self.owner,
             settings=lambda _: ExecSettings(),
             running=self.manager.plan_of,
+            claims=self.claims,
         )
-        services = ToolServices(processes=self.manager, grants=granted, env=os.environ, looker=Sees())
-        tools = build_tools(services)
+        services = ToolServices(processes=self.manager, grants=granted, env=os.environ, vision=Sees())
+        tools = build_tools(services, ToolSettings(reach=Reach(state=folder)))
         self.box = Toolbox({tool.name: tool for tool in tools}, self.gate)
         self.context: ToolContext = context(folder, clock=SystemClock(), ids=SystemIds(), **changes)
         (self.context.workspace / "f").write_text("#!/bin/sh\ntouch made\n")
@@ -337,6 +341,27 @@ def test_a_sandbox_has_a_home_of_its_own(tmp_path: Path) -> None:
         "ip",
         "mail",
         "cpio",
+        # They run what a file beside them says.
+        *(
+            "ctest",
+            "cmake",
+            "ruff",
+            "flake8",
+            "pylint",
+            "shellcheck",
+            "prettier",
+            "stylelint",
+            "rubocop",
+            "phpunit",
+            "dotnet",
+            "swift",
+            "bats",
+            "file",
+            "cp",
+            "mv",
+            "ln",
+            "sort",
+        ),
     ],
 )
 def test_programs_that_start_others_are_never_allowed_for_good(tmp_path: Path, program: str) -> None:
@@ -395,7 +420,17 @@ async def test_a_tainted_turn_reaches_no_new_host_however_it_is_named(
     ("words", "asked"),
     [
         ("read https://127.0.0.1/x, and tell me", 0),
-        ("is this (HTTPS://127.0.0.1:80/x) any good?", 0),
+        ("is this (HTTPS://127.0.0.1:443/x) any good?", 0),
+        ("http://127.0.0.1/x", 0),
+        ("see https://127.0.0.1/x#part.", 0),
+        # Another page of the same host is another page.
+        ("https://127.0.0.1/", 1),
+        ("https://127.0.0.1", 1),
+        ("https://127.0.0.1/x/", 1),
+        ("https://127.0.0.1/x?", 0),
+        ("https://127.0.0.1/x?words=of+the+owner", 1),
+        ("https://127.0.0.1:8443/x", 1),
+        ("https://me@127.0.0.1/x", 1),
         ("", 1),
         ("127.0.0.1", 1),
         ("https://127.0.0.1.evil.example/", 1),
@@ -405,10 +440,36 @@ async def test_a_tainted_turn_reaches_no_new_host_however_it_is_named(
         ("http://[::1", 1),
     ],
 )
-async def test_a_host_that_the_owner_writes_out_is_chosen(tmp_path: Path, words: str, asked: int) -> None:
+async def test_a_page_that_the_owner_writes_out_is_chosen(tmp_path: Path, words: str, asked: int) -> None:
     place = Place(tmp_path, taint=Taint(("web_fetch",)), said=words)
     answer = await place.call("web_fetch", url="https://127.0.0.1/x")
     assert (len(place.owner.asked), answer.startswith("Denied: a host new")) == (asked, bool(asked))
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("https://127.0.0.1/a?b=c", 0),
+        ("https://127.0.0.1/a?b=c#d", 0),
+        ("https://127.0.0.1/a?b=c&words=of+the+owner", 1),
+        ("https://127.0.0.1/a", 1),
+        ("https://127.0.0.1/a/words-of-the-owner?b=c", 1),
+    ],
+)
+async def test_a_link_on_a_page_that_the_owner_named_is_chosen_as_it_stands(
+    tmp_path: Path, url: str, asked: int
+) -> None:
+    place = Place(tmp_path, taint=Taint(("web_fetch",)), links={"https://127.0.0.1:443/a?b=c"})
+    await place.call("web_fetch", url=url)
+    assert len(place.owner.asked) == asked
+
+
+async def test_a_tainted_turn_asks_before_it_searches_the_web(tmp_path: Path) -> None:
+    place = Place(tmp_path, taint=Taint(("web_fetch",)))
+    assert (await place.call("web_search", query="words of the owner")).startswith("Denied: a host new (web search)")
+    [request] = place.owner.asked
+    assert "words of the owner" in request.summary
+    assert request.lasting
 
 
 @pytest.mark.parametrize("trust", [Trust.GROUP, Trust.EXTERNAL])

@@ -3,13 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from homarus.core.messages import Trust
 from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
 from homarus.tools.policy import (
-    CHILD_DENIED,
-    GROUPS,
-    LEAF_DENIED,
+    ELSEWHERE,
     PROFILES,
     ChildRules,
     Layer,
@@ -20,13 +19,30 @@ from homarus.tools.policy import (
     layers_for,
     sender_layers,
 )
-from homarus.tools.tool import Taint
+from homarus.tools.registry import every_tool
+from homarus.tools.tool import Taint, Tool
 
-ALL = tuple(sorted(frozenset().union(*GROUPS.values()) | {"plugin_tool"}))
+FOREIGN = {"plugin_tool": "plugins", **{name: group for group, names in ELSEWHERE.items() for name in names}}
+TOOLS = (
+    *every_tool().values(),
+    *(
+        replace(every_tool()["ls"], spec=replace(every_tool()["ls"].spec, name=name), group=group)
+        for name, group in FOREIGN.items()
+    ),
+)
+ALL = tuple(tool.name for tool in TOOLS)
 
 
-def names(*layers: Rules, strict: bool = False) -> set[str]:
-    return set(allowed_tools(ALL, [Layer(f"l{n}", rules, strict) for n, rules in enumerate(layers)]).names)
+def group(name: str) -> set[str]:
+    return {tool.name for tool in TOOLS if tool.group == name}
+
+
+def only(*names: str) -> list[Tool]:
+    return [tool for tool in TOOLS if tool.name in names]
+
+
+def names(*layers: Rules) -> set[str]:
+    return set(allowed_tools(TOOLS, [Layer(f"l{n}", rules) for n, rules in enumerate(layers)]).names)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +64,7 @@ def names(*layers: Rules, strict: bool = False) -> set[str]:
             Rules(allow=("sessions_*",), deny=("sessions_send",)),
             {n for n in ALL if n.startswith("sessions_")} - {"sessions_send"},
         ),
-        (Rules(allow=("group:plugins",)), {"plugin_tool"}),
+        (Rules(allow=("group:plugins",)), set(FOREIGN)),
         (Rules(deny=("*",)), set()),
         # However a name is written, what it means is gone.
         *[
@@ -56,8 +72,8 @@ def names(*layers: Rules, strict: bool = False) -> set[str]:
             for word in ("EXEC", " exec ", "bash", "Shell", "\uff45\uff58\uff45\uff43", "ex?c", "e*c")
         ],
         *[(Rules(deny=(word,)), set(ALL) - {"read"}) for word in ("read_file", "Read", "READ")],
-        (Rules(deny=("Group: FS",)), set(ALL) - GROUPS["fs"]),
-        (Rules(allow=("group:fs", "nosuch")), set(GROUPS["fs"])),
+        (Rules(deny=("Group: FS",)), set(ALL) - group("fs")),
+        (Rules(allow=("group:fs", "nosuch")), set(group("fs"))),
         (Rules(profile="coding", allow=("message", "read"), also_allow=("message",)), {"read"}),
     ],
 )
@@ -65,41 +81,103 @@ def test_one_layer(rules: Rules, expected: set[str]) -> None:
     assert names(rules) == expected
 
 
-def test_an_allow_list_of_unknown_tools_is_ignored_at_the_top_and_taken_at_its_word_below() -> None:
-    assert names(Rules(allow=("nosuch",))) == set(ALL)
-    assert allowed_tools(ALL, [Layer("tools", Rules(allow=("nosuch",)))]).warnings
-    assert names(Rules(allow=("nosuch",)), strict=True) == set()
+def test_an_allow_list_that_matches_nothing_allows_nothing() -> None:
+    left = allowed_tools(TOOLS, [Layer("tools", Rules(allow=("nosuch", "browsr")))])
+    assert left.names == ()
+    assert left.warnings == ("tools: 'allow' names no tool that exists, so no tool is left",)
+
+
+@pytest.mark.parametrize("rules", [Rules(allow=("nosuch",)), Rules(allow=(" ",)), Rules(profile="codign")])
+def test_no_scope_takes_a_list_that_matches_nothing_for_no_list(rules: Rules) -> None:
+    same = PolicySettings(profile=rules.profile, allow=rules.allow)
+    child = PolicySettings(subagents=ChildRules(rules))
+    boxed = PolicySettings(sandbox=ChildRules(rules))
+    by_provider = PolicySettings(by_provider={" Z.AI ": rules})
+    free = PolicySettings()
+    for everyone, agent, who in [
+        (same, free, Who()),
+        (free, same, Who()),
+        (child, free, Who(depth=1)),
+        (free, child, Who(depth=1)),
+        (boxed, free, Who()),
+        (by_provider, free, Who(provider="zai")),
+        (free, by_provider, Who(provider="zai", model="glm")),
+    ]:
+        assert allowed_tools(TOOLS, layers_for(everyone, agent, who)).names == ()
+    assert allowed_tools(TOOLS, sender_layers("group", rules, {}, "ann")).names == ()
+    assert allowed_tools(TOOLS, sender_layers("group", None, {"ann": rules}, "ann")).names == ()
 
 
 def test_the_layers_of_a_child() -> None:
-    settings_ = PolicySettings(subagents=ChildRules(Rules(deny=("web_*",))))
-    child = set(allowed_tools(ALL, layers_for(settings_, PolicySettings(), Who(depth=1, max_depth=2))).names)
-    leaf = set(allowed_tools(ALL, layers_for(settings_, PolicySettings(), Who(depth=2, max_depth=2))).names)
-    assert not child & (CHILD_DENIED | {"web_fetch"})
+    rules = PolicySettings(subagents=ChildRules(Rules(deny=("web_*",))))
+
+    def left(who: Who) -> set[str]:
+        return set(allowed_tools(TOOLS, layers_for(rules, PolicySettings(), who), who).names)
+
+    child, leaf = left(Who(depth=1, max_depth=2)), left(Who(depth=2, max_depth=2))
+    denied = {"sessions_send", "gateway", "agents_list", "session_status", "cron", "message"}
+    assert not child & (denied | {"web_fetch"})
     assert "sessions_spawn" in child
-    assert leaf == child - LEAF_DENIED
+    assert child - leaf == {
+        *("sessions_list", "sessions_history", "sessions_search", "sessions_spawn", "sessions_yield", "subagents")
+    }
 
 
 def test_only_the_owner_has_the_owners_tools() -> None:
     for trust in (Trust.PAIRED, Trust.GROUP, Trust.EXTERNAL):
-        assert not {"cron", "gateway", "nodes"} & set(
-            allowed_tools(ALL, layers_for(PolicySettings(), PolicySettings(), Who(trust=trust))).names
-        )
+        who = Who(trust=trust)
+        left = allowed_tools(TOOLS, layers_for(PolicySettings(), PolicySettings(), who), who).names
+        assert set(ALL) - set(left) == {"cron", "gateway"}
+
+
+def test_a_tool_joins_the_profiles_and_rules_of_the_group_that_it_names() -> None:
+    new = replace(every_tool()["web_fetch"], spec=replace(every_tool()["web_fetch"].spec, name="web_look"))
+    tools = [*TOOLS, new]
+    assert "web_look" in allowed_tools(tools, [Layer("tools", Rules(profile="coding"))]).names
+    assert "web_look" not in allowed_tools(tools, [Layer("tools", Rules(deny=("group:web",)))]).names
+
+
+def test_a_tool_that_is_not_here_today_is_no_slip() -> None:
+    words = ("cron", "group:memory", "web_search", "browser", "group:ui", "tts")
+    assert allowed_tools(only("read", "exec"), [Layer("tools", Rules(deny=words))]).warnings == ()
 
 
 def test_a_rule_that_denies_nothing_is_told() -> None:
-    left = allowed_tools(ALL, [Layer("tools", Rules(deny=("exce", "group:filesystem", "exec", "tts", "plugin_*")))])
-    assert left.warnings == ("tools: 'deny' names exce, group:filesystem, which is no tool that exists",)
+    left = allowed_tools(TOOLS, [Layer("tools", Rules(deny=("group:filesystem", "exec", "tts", "plugin_*")))])
+    assert left.warnings == ("tools: 'deny' names group:filesystem, which is no tool that exists",)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("exce", {"exec"}),
+        ("exe", {"exec"}),
+        ("bsh", {"exec"}),
+        ("web-fetch", {"web_fetch"}),
+        ("group:runtme", group("runtime")),
+        ("gruop:web", group("web")),
+        ("memry_*", group("memory")),
+    ],
+)
+def test_a_slip_in_a_deny_list_denies_what_was_meant(word: str, meant: set[str]) -> None:
+    left = allowed_tools(TOOLS, [Layer("tools", Rules(deny=(word,)))])
+    assert set(left.names) == set(ALL) - meant
+    assert all(name in left.warnings[0] for name in meant)
+
+
+@pytest.mark.parametrize("word", ["lobster", "llm-task", "mcp__github__*", "x*"])
+def test_a_tool_of_somebody_else_in_a_deny_list_takes_nothing_of_ours(word: str) -> None:
+    assert names(Rules(deny=(word,))) == set(ALL)
 
 
 def test_provider_and_sender_rules() -> None:
     everyone = PolicySettings(by_provider={"small": Rules(deny=("exec",)), "small/mini": Rules(allow=("read",))})
-    assert "exec" not in allowed_tools(ALL, layers_for(everyone, PolicySettings(), Who(provider="small"))).names
-    assert allowed_tools(ALL, layers_for(everyone, PolicySettings(), Who(provider="small", model="mini"))).names == (
+    assert "exec" not in allowed_tools(TOOLS, layers_for(everyone, PolicySettings(), Who(provider="small"))).names
+    assert allowed_tools(TOOLS, layers_for(everyone, PolicySettings(), Who(provider="small", model="mini"))).names == (
         "read",
     )
     layers = sender_layers("group", Rules(deny=("exec",)), {"ann": Rules(), "*": Rules(allow=("read",))}, "bob")
-    assert allowed_tools(ALL, layers).names == ("read",)
+    assert allowed_tools(TOOLS, layers).names == ("read",)
 
 
 ITEM = st.sampled_from(
@@ -139,7 +217,7 @@ def test_a_child_can_never_do_more_than_its_parent(tree: list[tuple[Rules, Sandb
                 Who(trust=trust, depth=depth, max_depth=4),
             ),
         ]
-        mine = set(allowed_tools(ALL, layers).names)
+        mine = set(allowed_tools(TOOLS, layers, Who(trust=Trust.OWNER, depth=depth, max_depth=4)).names)
         child = wish if spec is None else spec.narrow(wish)
         inherited = Taint((*taint.sources, f"g{depth}") if tainted else taint.sources)
         if tools is not None and spec is not None:

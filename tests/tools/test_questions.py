@@ -22,10 +22,10 @@ from homarus.sandbox.process import available
 from homarus.sandbox.resolve import is_owners_variable
 from homarus.sandbox.spec import Access, Backend, SandboxSpec
 from homarus.tools.approval import Approvals, Nobody, Request
-from homarus.tools.command import Plan, make_plan
+from homarus.tools.command import Plan, make_plan, may_last
+from homarus.tools.exec_settings import ExecSettings
 from homarus.tools.execute import execute
-from homarus.tools.gate import ExecSettings, rule_subject
-from homarus.tools.risky import may_last
+from homarus.tools.gate import rule_subject
 from homarus.tools.shown import MAX_ASKED, visible
 from homarus.tools.tool import ToolContext
 
@@ -313,3 +313,69 @@ def _plan(tmp_path: Path, *argv: str) -> Plan:
 def test_no_program_with_another_name_is_allowed_for_good(tmp_path: Path, program: str) -> None:
     assert may_last(_plan(tmp_path, "/usr/bin/cat", "x"))
     assert not may_last(_plan(tmp_path, program, "x"))
+
+
+# Ways to name what runs, of which a text says too little. Each runs `sub/x.sh`, or what stands beside it.
+WAYS = [
+    "cd sub && sh x.sh", "sh sub/*.sh", "f=sub/x.sh; sh $f", "make -C sub", "cd sub && python3 -m x", ". sub/x.sh", "run-parts --regex . sub/parts", "sh -c 'sh sub/x.sh'",
+    "git -C sub x", "find sub -name x.sh -exec sh {} ';'", "ls sub/x.sh | xargs sh", "cat sub/x.s* | sh", "env sh sub/x.sh", "sh < sub/x.sh", "cd sub; ./x.sh", "sh $(echo sub/x.sh)",
+    "sh sub/../sub/x.sh", "bash -c 'source sub/x.sh'", "eval sh sub/x.sh",
+]  # fmt: skip
+EVIL = "touch ../made made\n"
+
+
+@pytest.mark.parametrize("command", WAYS)
+@pytest.mark.parametrize("when", ["asked", "running"])
+async def test_what_was_approved_is_what_runs_however_it_is_named(tmp_path: Path, command: str, when: str) -> None:
+    place = Place(tmp_path)
+    ws = place.context.workspace
+    caged = [
+        replace(place.context, sandbox=SandboxSpec(backend, str(ws)))
+        for backend in (Backend.BWRAP, Backend.LANDLOCK)
+        if available(backend)
+    ]
+    (ws / "sub" / "parts").mkdir(parents=True)
+    files = {
+        "x.sh": "sleep 0.1\n", "x.py": "", "Makefile": "all:\n\tsleep 0.1\n", "parts/x": "#!/bin/sh\n", ".git/config": "[core]\nbare=false\n",
+        ".git/HEAD": "ref: refs/heads/main\n", ".git/objects/x": "", ".git/refs/x": "",
+    }  # fmt: skip
+    for name, text in files.items():
+        (ws / "sub" / name).parent.mkdir(parents=True, exist_ok=True)
+        (ws / "sub" / name).write_text(text)
+        (ws / "sub" / name).chmod(0o755)
+    refused = []
+
+    async def change() -> None:
+        for where in caged:
+            for line in (f"echo '{EVIL}' > sub/x.sh", "echo evil > sub/x.py; echo evil > sub/Makefile; mv sub old"):
+                call = ToolCall("e", "exec", {"command": line})
+                refused.append(text_of(await execute(call, place.box, where)))
+        for tool, arguments in (
+            ("write", {"path": "sub/x.sh", "content": EVIL}),
+            ("edit", {"path": "sub/x.sh", "oldText": "sleep", "newText": "touch made; sleep"}),
+            ("apply_patch", {"input": "*** Begin Patch\n*** Delete File: sub/x.sh\n*** End Patch"}),
+            ("write", {"path": "sub/Makefile", "content": f"all:\n\t{EVIL}"}),
+        ):
+            refused.append(text_of(await execute(ToolCall("w", tool, arguments), place.box, place.context)))
+
+    class Changes:
+        def reachable(self, request: Request) -> bool:
+            return True
+
+        async def announce(self, request: Request) -> None:
+            if when == "asked":
+                await change()
+            place.book.decide(request.id, "allow-once", "test")
+
+    place.gate._approver = Changes()
+    call = ToolCall("c", "exec", {"command": f"sleep 0.3; {command}" if when == "running" else command, "yieldMs": 0})
+    await execute(call, place.box, place.context)
+    if when == "running":
+        await change()
+    assert len(refused) == 4 + 2 * len(caged)
+    assert all("could change" in text for text in refused), refused
+    await place.manager.aclose()
+    assert not list(ws.rglob("made"))
+    assert (ws / "sub" / "x.sh").read_text() == files["x.sh"]
+    # Afterwards everything goes on.
+    assert "Replaced" in await place.call("write", path="sub/x.sh", content="true\n")

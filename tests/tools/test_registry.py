@@ -10,9 +10,10 @@ from tests.tools.context import context
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.tools.gate import Granted
 from homarus.tools.processes import ProcessManager
-from homarus.tools.registry import MAX_SPEC_CHARS, ORDER, ToolServices, ToolSettings, build_tools, spec_chars
-from homarus.tools.settings import WebSettings
+from homarus.tools.registry import MAX_SPEC_CHARS, ToolSettings, build_tools, every_tool, members, spec_chars
+from homarus.tools.services import ToolServices
 from homarus.tools.tool import ToolContext
+from homarus.tools.web import WebSettings
 
 
 class World:
@@ -81,14 +82,41 @@ def services(world: World | None = None) -> ToolServices:
         sender=doer,
         scheduler=doer,
         gateway=doer,
-        looker=world,
+        vision=world,
     )
+
+
+# fmt: off
+ORDER = [
+    "read", "write", "edit", "apply_patch", "grep", "find", "ls", "exec", "process", "web_search", "web_fetch", "cron",
+    "message", "gateway", "agents_list", "sessions_list", "sessions_history", "sessions_search", "sessions_send",
+    "sessions_spawn", "sessions_yield", "subagents", "session_status", "image",
+    "memory_get", "memory_recall", "memory_retain", "memory_search",
+]
+# fmt: on
+
+
+def test_what_each_tool_says_of_itself() -> None:
+    tools = every_tool()
+    assert len({tool.spec.order for tool in tools.values()}) == len(tools)
+    assert {name for name, tool in tools.items() if tool.owner_only} == {"cron", "gateway"}
+    assert {name for name, tool in tools.items() if tool.children == "none"} == {
+        *("sessions_send", "gateway", "agents_list", "session_status", "cron", "message")
+    }
+    assert {name for name, tool in tools.items() if tool.children == "parents"} == {
+        *("sessions_list", "sessions_history", "sessions_search", "sessions_spawn", "sessions_yield", "subagents")
+    }
+    assert members("fs") == {"read", "write", "edit", "apply_patch", "grep", "find", "ls"}
+    assert members("runtime") == {"exec", "process"}
+    assert members("automation") == {"cron", "gateway"}
+    assert {tool.group for tool in tools.values()} == {
+        *("fs", "runtime", "web", "sessions", "agents", "memory", "automation", "messaging", "media")
+    }
 
 
 def test_all_tools_in_their_order_and_within_their_budget() -> None:
     tools = build_tools(services())
-    names = [tool.name for tool in tools]
-    assert names == [name for name in ORDER if name not in {"browser", "canvas", "nodes"}]
+    assert [tool.name for tool in tools] == ORDER == list(every_tool())
     assert spec_chars(tool.spec for tool in tools) <= MAX_SPEC_CHARS
     assert all(tool.spec.summary for tool in tools)
 

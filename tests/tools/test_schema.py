@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.core.errors import ToolError
-from homarus.tools.schema import Usual, fit, usage
+from homarus.tools.schema import fit, usage
 
 SCHEMA = {
     "type": "object",
@@ -73,6 +73,9 @@ def test_what_has_one_reading_is_read_so(arguments: object, fitted: dict[str, ob
         ({"path": "a", "ratio": "-inf"}, "no number that means anything"),
         ({"path": "a\ud800"}, "half a character"),
         ({"path": "a", "edits": [{"old": "\udfff"}]}, "half a character"),
+        ({"path": "a", "edits": '[{"old": "\\udfff"}]'}, "half a character"),
+        ({"path": "a", "either": [{"\udfff": 1}]}, "half a character"),
+        ({"path": "a", "\ud800": 1}, "there is no argument '?'"),
         ({"file_path": "a", "filename": "b"}, "given twice"),
         (["path"], "must be an object"),
         ("not json", "must be an object"),
@@ -94,49 +97,8 @@ def test_any_json_fits_or_helps(arguments: object) -> None:
         assert usage(SCHEMA, "t") == problem.cure
 
 
-VALUE = st.none() | st.booleans() | st.integers(-2, 5) | st.floats(-2, 5) | st.sampled_from(["", "a", "b", "2", "true"])
-PART = st.fixed_dictionaries(
-    {},
-    optional={
-        "type": st.sampled_from(["string", "integer", "number", "boolean", "array", "object"]),
-        "minimum": st.integers(-1, 3),
-        "maximum": st.integers(-1, 3),
-        "minLength": st.integers(0, 2),
-        "enum": st.lists(VALUE, max_size=3),
-        "anyOf": st.just([{"type": "integer"}]),
-    },
-)
-NAMES = st.sampled_from(["x", "y", "z"])
-
-
-@given(
-    st.dictionaries(NAMES, PART),
-    st.lists(NAMES, unique=True),
-    st.dictionaries(NAMES, VALUE | st.lists(VALUE, max_size=2)) | VALUE,
-)
-def test_a_usual_call_is_one_that_fits_as_it_is(
-    properties: dict[str, object], required: list[str], arguments: object
-) -> None:
-    schema = {"type": "object", "properties": properties, "required": required}
-    if Usual(schema).admits(arguments):
-        fitted = fit(arguments, schema, aliases={"z": "x"}, tool="t")
-        assert repr(fitted) == repr(arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "usual"),
-    [
-        ({"path": "a", "limit": 5, "ratio": 1, "deep": True, "mode": "b"}, True),
-        ({"path": "a", "limit": "5"}, False),
-        ({"path": "a", "limit": None}, False),
-        ({"limit": 5}, False),
-        ({"file_path": "a"}, False),
-        ({"path": ""}, False),
-        ({"path": "a", "limit": 101}, False),
-        ({"path": "a", "mode": "c"}, False),
-        ({"path": "a", "either": 1}, False),
-        ("{}", False),
-    ],
-)
-def test_what_is_usual(arguments: object, usual: bool) -> None:
-    assert Usual(SCHEMA).admits(arguments) is usual
+@pytest.mark.parametrize("given", [{}, {"path": ""}, {"path": " "}, {"path": None}])
+def test_a_default_stands_for_what_is_not_given(given: dict[str, object]) -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string", "default": "."}}}
+    assert fit(given, schema, aliases={}, tool="t") == {"path": "."}
+    assert fit({"path": "a"}, schema, aliases={}, tool="t") == {"path": "a"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.workspace import names
 from homarus.workspace.audience import Audience
@@ -16,6 +17,7 @@ SHARED = NO_MEMORY - {names.HEARTBEAT}
 
 def seen(key: str | None, **facts) -> set[str]:
     session = SessionKey.parse(key) if key is not None else None
+    facts = {"trust": Trust.OWNER, "chat_type": "direct", **facts}
     return {name for name in names.LOADED if Audience(session=session, **facts).may_see(name)}
 
 
@@ -47,20 +49,23 @@ def test_the_session_decides(key, expected):
     assert seen(key) == expected
 
 
-def test_an_unknown_session_needs_somebody_to_vouch_for_it():
-    assert seen(None, private=True) == ALL
-    assert seen("global", private=True) == ALL
+@pytest.mark.parametrize("key", ["main", "agent:main:direct:anna", "agent:main:explicit:work"])
+@pytest.mark.parametrize("trust", [Trust.PAIRED, Trust.GROUP, Trust.EXTERNAL, None])
+def test_nobody_but_the_owner_is_shown_what_is_private(key, trust):
+    assert seen(key, trust=trust) == SHARED
+    assert not Audience(SessionKey.parse(key), trust, "direct").sees_memory
 
 
-@pytest.mark.parametrize("key", ["agent:main:x:group:1", "agent:main:subagent:1", "agent:main:cron:1"])
-def test_nobody_can_vouch_for_a_session_that_others_read(key):
-    assert names.MEMORY not in seen(key, private=True)
+def test_what_is_not_known_gives_fewer_rights():
+    assert seen("main", chat_type="") == SHARED
+    assert seen("main", chat_type="supergroup") == SHARED
+    assert not Audience(SessionKey.parse("main")).sees_memory
+    assert not Audience(None, Trust.OWNER, "direct").sees_memory
 
 
 @pytest.mark.parametrize("chat", ["group", "channel", "room"])
 def test_a_group_that_speaks_into_the_main_session_is_still_a_group(chat):
     assert seen("main", chat_type=chat) == SHARED
-    assert seen("main", chat_type=chat, private=True) == SHARED
 
 
 def test_a_cron_job_can_be_given_the_persona():

@@ -9,18 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.fixtures.homes import HOMES, snapshot, unpack
 
 from homarus.core.clock import ManualClock
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.hooks.registry import HookRegistry
 from homarus.workspace import names
 from homarus.workspace.audience import Audience
-from homarus.workspace.bootstrap import Bootstrap, Run, hook_of
+from homarus.workspace.bootstrap import Bootstrap, BootstrapRequest, earns_marker, hook_of, marker
 from homarus.workspace.loader import WorkspaceLoader
 from homarus.workspace.settings import WorkspaceSettings
 
-MAIN = Audience(session=SessionKey.parse("main"))
+MAIN = Audience(SessionKey.parse("main"), Trust.OWNER, "direct")
 GROUP = Audience(session=SessionKey.parse("agent:main:telegram:group:1"))
 CHILD = Audience(session=SessionKey.parse("agent:main:subagent:1"))
 FIXED = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
@@ -28,7 +30,7 @@ FIXED = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 
 def build(workspace: Path, audience: Audience = MAIN, *, hook=None, warn=None, **facts):
     return Bootstrap(WorkspaceLoader(), hook=hook, warn=warn or (lambda _: None)).build(
-        Run(workspace, audience=audience, **facts)
+        BootstrapRequest(workspace, audience=audience, **facts)
     )
 
 
@@ -45,7 +47,7 @@ def test_the_main_session_gets_everything(workspace):
     context = build(workspace)
     assert shown(context) == [*FIXED, "BOOTSTRAP.md", "MEMORY.md"]
     assert [file.name for file in context.dynamic] == ["HEARTBEAT.md"]
-    assert (context.ritual, context.carried) == ("full", "full")
+    assert (context.ritual, context.carried) == ("full", True)
 
 
 def test_a_group_gets_no_memory_and_no_ritual(workspace):
@@ -61,7 +63,7 @@ def test_a_child_gets_the_rules(workspace):
 
 def test_unchanged_files_give_the_same_context_object(workspace):
     bootstrap = Bootstrap(WorkspaceLoader())
-    run = Run(workspace, audience=MAIN)
+    run = BootstrapRequest(workspace, audience=MAIN)
     first = bootstrap.build(run)
     assert bootstrap.build(run) is first
     (workspace / "SOUL.md").write_text("changed")
@@ -76,23 +78,47 @@ def settings(mode: str) -> WorkspaceSettings:
     return WorkspaceSettings(context_injection=mode)
 
 
-def test_a_continued_session_can_skip_or_carry_the_light_set(workspace):
+def told(context) -> list[str]:
+    return [file.name for file in context.told]
+
+
+def test_a_continuation_mode_leaves_the_files_to_the_history_and_the_private_one_to_the_system_message(workspace):
     complete(workspace)
-    assert shown(build(workspace, settings=settings("continuation-skip"), completed=True)) == []
-    light = build(workspace, settings=settings("limited"), completed=True)
-    assert shown(light) == ["SOUL.md", "IDENTITY.md", "USER.md"]
+    skip = build(workspace, settings=settings("continuation-skip"))
+    assert (shown(skip), told(skip)) == (["MEMORY.md"], FIXED)
+    light = build(workspace, settings=settings("limited"))
+    assert shown(light) == ["SOUL.md", "IDENTITY.md", "USER.md", "MEMORY.md"]
+    assert told(light) == ["AGENTS.md", "TOOLS.md"]
     assert [file.name for file in light.dynamic] == ["HEARTBEAT.md"]
-    assert light.carried == "light"
-    assert len(build(workspace, settings=settings("limited")).files) == 6
+    assert skip.carried
+    assert light.carried
+    always = build(workspace)
+    assert sorted([*skip.files, *skip.told], key=always.files.index) == list(always.files)
 
 
-def test_what_needs_the_files_gets_them_in_full(workspace):
+def test_a_compaction_within_the_turn_brings_the_files_back(workspace):
     skip = settings("continuation-skip")
-    assert "BOOTSTRAP.md" in shown(build(workspace, settings=skip, completed=True))
+    assert "BOOTSTRAP.md" in told(build(workspace, settings=skip))
     complete(workspace)
-    assert shown(build(workspace, settings=skip, completed=True, after_compaction=True)) == [*FIXED, "MEMORY.md"]
-    beat = Audience(session=MAIN.session, heartbeat=True)
-    assert build(workspace, beat, settings=skip, completed=True).carried == "full"
+    again = build(workspace, settings=skip, after_compaction=True)
+    assert (shown(again), told(again)) == ([*FIXED, "MEMORY.md"], [])
+
+
+def test_only_a_clean_turn_earns_the_marker():
+    assert earns_marker(carried=True, ok=True)
+    assert not earns_marker(carried=False, ok=True)
+    assert not earns_marker(carried=True, ok=False)
+    assert not earns_marker(carried=True, ok=True, heartbeat=True)
+    assert not earns_marker(carried=True, ok=True, compacted=True)
+
+
+def test_the_marker_is_what_other_programs_look_for():
+    now = datetime(2026, 4, 15, 12, 0, tzinfo=UTC)
+    assert marker(now, run_id="run1", session_id="sess1") == {
+        "type": "custom",
+        "customType": "openclaw:bootstrap-context:full",
+        "data": {"timestamp": 1776254400000, "runId": "run1", "sessionId": "sess1"},
+    }
 
 
 def test_never_means_never_and_reads_nothing(workspace):
@@ -100,7 +126,9 @@ def test_never_means_never_and_reads_nothing(workspace):
         raise AssertionError("opened")
 
     bootstrap = Bootstrap(WorkspaceLoader(open_root=forbidden))
-    context = bootstrap.build(Run(workspace, audience=MAIN, settings=settings("never"), after_compaction=True))
+    context = bootstrap.build(
+        BootstrapRequest(workspace, audience=MAIN, settings=settings("never"), after_compaction=True)
+    )
     assert context.files == ()
     assert context.dynamic == ()
 
@@ -117,7 +145,7 @@ def test_never_means_never_and_reads_nothing(workspace):
         ({"interactive": False}, "none"),
         ({"audience": GROUP}, "none"),
         ({"audience": CHILD}, "none"),
-        ({"audience": Audience(session=MAIN.session, heartbeat=True)}, "none"),
+        ({"audience": replace(MAIN, heartbeat=True)}, "none"),
         ({"audience": Audience(session=SessionKey.parse("cron:1"))}, "none"),
     ],
 )
@@ -281,7 +309,7 @@ def test_ten_thousand_offers_are_bounded_marked_and_logged_once(workspace, warni
     hook = adding(*({"name": f"{n:05}.md", "path": f"/v/{n}.md", "content": f"note {n}"} for n in range(10_000)))
     bootstrap = Bootstrap(WorkspaceLoader(), hook=hook, warn=warnings.append)
     for _ in range(3):
-        context = bootstrap.build(Run(workspace, audience=MAIN))
+        context = bootstrap.build(BootstrapRequest(workspace, audience=MAIN))
     assert len(context.files) <= 200
     assert context.truncated
     assert context.omitted > 9_000
@@ -297,7 +325,7 @@ def test_hostile_content_from_a_hook_is_inert(workspace):
 def test_through_the_registry_a_failing_hook_changes_nothing(workspace):
     registry = HookRegistry()
     bootstrap = Bootstrap(WorkspaceLoader(), hook=hook_of(registry, ManualClock(datetime(2026, 1, 1, tzinfo=UTC))))
-    run = Run(workspace, audience=MAIN, session_key="agent:main:main")
+    run = BootstrapRequest(workspace, audience=MAIN, session_key="agent:main:main")
     plain = bootstrap.build(run)
 
     def add(event):
@@ -339,7 +367,7 @@ def test_unreadable_files_leave_a_marker_and_a_warning(workspace, warnings):
     (workspace / "USER.md").unlink()
     os.mkfifo(workspace / "USER.md")
     loader = WorkspaceLoader(warn=warnings.append)
-    files = {file.name: file for file in Bootstrap(loader).build(Run(workspace, audience=MAIN)).files}
+    files = {file.name: file for file in Bootstrap(loader).build(BootstrapRequest(workspace, audience=MAIN)).files}
     assert files["SOUL.md"].text == "[UNREADABLE: a symbolic link leads out of the folder]"
     assert files["USER.md"].text == "[UNREADABLE: not a regular file]"
     assert files["USER.md"].unreadable

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from homarus.workspace import names
 from homarus.workspace.inject import build_context, effectively_empty, prompt_text
 from homarus.workspace.loader import WorkspaceFile
-from homarus.workspace.settings import Limits
+from homarus.workspace.settings import FileLimits
 
 
 def file(name: str, text: str | None = None, **facts) -> WorkspaceFile:
@@ -20,13 +20,13 @@ def file(name: str, text: str | None = None, **facts) -> WorkspaceFile:
 
 
 def texts(files, **limits) -> dict[str, str]:
-    return {shown.name: shown.text for shown in build_context(files, limits=Limits(**limits)).files}
+    return {shown.name: shown.text for shown in build_context(files, limits=FileLimits(**limits)).files}
 
 
 def test_files_stand_in_prompt_order_however_they_came():
     given_names = [*names.LOADED, "zeta.md", "alpha.md"]
     random.Random(4).shuffle(given_names)
-    context = build_context([file(name, f"text of {name}") for name in given_names], limits=Limits())
+    context = build_context([file(name, f"text of {name}") for name in given_names], limits=FileLimits())
     assert [shown.name for shown in context.files] == [
         "AGENTS.md",
         "SOUL.md",
@@ -46,7 +46,7 @@ def test_files_stand_in_prompt_order_however_they_came():
 def test_nine_long_files_share_the_total_in_prompt_order():
     order = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "BOOTSTRAP.md", "MEMORY.md", "a.md", "b.md"]
     shuffled = random.Random(1).sample(order, len(order))
-    context = build_context([file(name, name[0] * 20_000) for name in shuffled], limits=Limits())
+    context = build_context([file(name, name[0] * 20_000) for name in shuffled], limits=FileLimits())
     assert [shown.name for shown in context.files] == order[:8]
     assert [shown.injected_chars for shown in context.files[:7]] == [20_000] * 7
     assert context.files[7].injected_chars <= 10_000
@@ -59,7 +59,7 @@ def test_nine_long_files_share_the_total_in_prompt_order():
 
 def test_a_file_one_character_too_long():
     text = "".join(chr(97 + i % 26) for i in range(20_001))
-    (shown,) = build_context([file("AGENTS.md", text)], limits=Limits()).files
+    (shown,) = build_context([file("AGENTS.md", text)], limits=FileLimits()).files
     assert shown.injected_chars == len(shown.text) <= 20_000
     assert shown.text.startswith(text[:14_000])
     assert shown.text.endswith(text[-4_000:])
@@ -70,9 +70,9 @@ def test_a_file_one_character_too_long():
 
 @pytest.mark.parametrize("limit", [1, 10, 63, 64, 100])
 def test_tiny_limits_hold(limit):
-    context = build_context([file("AGENTS.md", "x" * 300), file("SOUL.md", "y" * 300)], limits=Limits(file=limit))
+    context = build_context([file("AGENTS.md", "x" * 300), file("SOUL.md", "y" * 300)], limits=FileLimits(file=limit))
     assert all(0 < len(shown.text) <= limit for shown in context.files)
-    total = build_context([file(n, "x" * 300) for n in ("AGENTS.md", "SOUL.md")], limits=Limits(total=limit))
+    total = build_context([file(n, "x" * 300) for n in ("AGENTS.md", "SOUL.md")], limits=FileLimits(total=limit))
     assert total.injected_chars <= limit
     assert len(total.files) == (1 if limit >= 64 else 0)
 
@@ -84,7 +84,7 @@ def test_tiny_limits_hold(limit):
 )
 def test_no_limit_is_ever_exceeded(pairs, each, total):
     files = [file(name, text) for name, text in pairs]
-    context = build_context(files, limits=Limits(file=each, total=total))
+    context = build_context(files, limits=FileLimits(file=each, total=total))
     assert context.injected_chars <= total
     assert all(len(shown.text) <= each for shown in (*context.files, *context.dynamic))
 
@@ -115,7 +115,7 @@ def test_an_unreadable_file_says_why_in_one_line():
 def test_a_marker_costs_budget_and_is_clamped():
     context = build_context(
         [file("AGENTS.md", "x" * 100), WorkspaceFile("SOUL.md", "/w/" + "p" * 300, missing=True), file("USER.md", "y")],
-        limits=Limits(total=170),
+        limits=FileLimits(total=170),
     )
     assert [shown.name for shown in context.files] == ["AGENTS.md", "SOUL.md"]
     assert context.injected_chars == 170
@@ -123,7 +123,7 @@ def test_a_marker_costs_budget_and_is_clamped():
 
 def test_front_matter_is_stripped_and_still_counted():
     text = "---\ntitle: x\n---\n# Body\n\n"
-    (shown,) = build_context([file("SOUL.md", text)], limits=Limits()).files
+    (shown,) = build_context([file("SOUL.md", text)], limits=FileLimits()).files
     assert shown.text == "# Body"
     assert shown.raw_chars == len(text.rstrip())
     assert shown.injected_chars == len("# Body")
@@ -148,15 +148,15 @@ def test_the_digest_is_for_the_rules_alone():
 
 
 def test_a_file_past_the_size_cap_is_marked_as_cut():
-    (shown,) = build_context([file("USER.md", "text", beyond=10)], limits=Limits()).files
+    (shown,) = build_context([file("USER.md", "text", beyond=10)], limits=FileLimits()).files
     assert shown.truncated
     assert "read USER.md for full content" in shown.text
 
 
 def test_near_limits_are_told():
-    context = build_context([file("SOUL.md", "x" * 17_000), file("USER.md", "y" * 16_999)], limits=Limits())
+    context = build_context([file("SOUL.md", "x" * 17_000), file("USER.md", "y" * 16_999)], limits=FileLimits())
     assert context.near_limit == ("SOUL.md: 17,000 of 20,000 characters",)
-    near = build_context([file("SOUL.md", "x" * 90)], limits=Limits(total=100))
+    near = build_context([file("SOUL.md", "x" * 90)], limits=FileLimits(total=100))
     assert near.near_limit == ("all files: 90 of 100 characters",)
     assert not near.truncated
 
@@ -169,17 +169,17 @@ def test_one_file_under_two_names_is_shown_once():
 
 def test_user_pages_keep_the_order_in_which_they_came():
     files = [WorkspaceFile("USER.md", f"/w/{n}/USER.md", n) for n in ("z", "a", "m")]
-    assert [shown.text for shown in build_context(files, limits=Limits()).files] == ["z", "a", "m"]
+    assert [shown.text for shown in build_context(files, limits=FileLimits()).files] == ["z", "a", "m"]
 
 
 def test_files_that_stand_last_come_after_everything():
     files = [file("AGENTS.md", "other", last=True), file("zeta.md", "z")]
-    assert [shown.name for shown in build_context(files, limits=Limits()).files] == ["zeta.md", "AGENTS.md"]
+    assert [shown.name for shown in build_context(files, limits=FileLimits()).files] == ["zeta.md", "AGENTS.md"]
 
 
 def test_a_long_memory_does_not_silence_the_heartbeat():
     files = [file("MEMORY.md", "m" * 300), file("HEARTBEAT.md", "- water the plants")]
-    context = build_context(files, limits=Limits(total=100))
+    context = build_context(files, limits=FileLimits(total=100))
     assert context.dynamic[0].text == "- water the plants"
 
 
@@ -218,7 +218,20 @@ def test_hostile_text_is_inert():
 )
 def test_a_heartbeat_list_without_a_task_is_empty(text):
     assert effectively_empty(text)
-    assert build_context([file("HEARTBEAT.md", text)], limits=Limits()).dynamic == ()
+    assert build_context([file("HEARTBEAT.md", text)], limits=FileLimits()).dynamic == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        ("<!-- one line -->\n", True),
+        ("# Heartbeat\n<!-- Write tasks here,\none a line:\n- water the plants\n-->\n", True),
+        ("<!--\nnote\n-->\n- water the plants", False),
+        ("<!-- never closed\n- water the plants", False),
+    ],
+)
+def test_a_comment_over_several_lines_is_no_task(text, empty):
+    assert effectively_empty(text) is empty
 
 
 @pytest.mark.parametrize("text", ["- [ ] water", "#no heading", "look", "- x", "```\nx\n```", "<!-- a\nb --> look"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from homarus.core.clock import ManualClock
 from homarus.storage.boundary import Guarded, Root
 from homarus.workspace import names
-from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader
+from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader, read_sections
 from homarus.workspace.settings import MAX_FILE_BYTES
 
 # The files of these tests are milliseconds old; to this clock they have long settled.
@@ -361,3 +361,40 @@ def test_the_caches_are_bounded(tmp_path):
         loader.load(folder)
     assert len(loader._snapshots) == 4
     assert len(loader._texts) <= 64
+
+
+RULES = """# Rules
+intro
+## Session Startup
+Read memory/YYYY-MM-DD.md.
+### Detail
+More.
+## Other
+no
+```
+## Red Lines
+```
+### Red lines ##
+Never delete.
+# End
+"""
+
+
+@pytest.mark.parametrize(
+    ("headings", "expected"),
+    [
+        (["Session startup"], "## Session Startup\nRead memory/2026-05-01.md.\n### Detail\nMore."),
+        (["## Detail", "red lines"], "### Detail\nMore.\n### Red lines ##\nNever delete."),
+        (["Rules", "nothing"], ""),
+    ],
+)
+def test_named_sections_of_the_rules(tmp_path, headings, expected):
+    (tmp_path / "AGENTS.md").write_text(RULES)
+    assert read_sections(tmp_path, headings, date(2026, 5, 1)) == expected
+
+
+def test_named_sections_are_bounded_and_a_missing_file_has_none(tmp_path):
+    assert read_sections(tmp_path, ["A"], date(2026, 5, 1)) == ""
+    assert read_sections(tmp_path / "gone", ["A"], date(2026, 5, 1)) == ""
+    (tmp_path / "AGENTS.md").write_text("## A\n" + "x" * 9_000)
+    assert len(read_sections(tmp_path, ["A"], date(2026, 5, 1))) == 1_800

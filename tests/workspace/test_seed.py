@@ -13,7 +13,7 @@ from tests.fixtures.homes import snapshot
 
 from homarus.core.errors import StorageError
 from homarus.workspace import names
-from homarus.workspace.seed import Places, Seeded, ensure_workspace, init_git, is_brand_new
+from homarus.workspace.seed import RecordPaths, Seeded, ensure_workspace, init_git, is_brand_new, missing_files
 from homarus.workspace.settings import WorkspaceSettings
 from homarus.workspace.templates import template
 
@@ -42,7 +42,7 @@ def home(tmp_path) -> Path:
 
 def seed(home: Path, *, now: datetime = NOW, git=lambda *_: False, places=None, **settings) -> Seeded:
     return ensure_workspace(
-        home, settings=WorkspaceSettings(**settings), now=now, env={}, places=places or Places(), git=git
+        home, settings=WorkspaceSettings(**settings), now=now, env={}, places=places or RecordPaths(), git=git
     )
 
 
@@ -76,13 +76,13 @@ def test_existing_files_are_never_overwritten(home, git):
     done = seed(home, git=git)
     assert (home / "AGENTS.md").read_text() == "mine"
     assert os.readlink(home / "SOUL.md") == "nowhere"
-    assert set(done.created) == {"IDENTITY.md", "USER.md"}
+    assert set(done.created) == {"IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md"}
     assert not (home / "BOOTSTRAP.md").exists()
     assert not done.brand_new
     assert git.calls == []
 
 
-@pytest.mark.parametrize("sign", ["memory/", "MEMORY.md", "HEARTBEAT.md", "TOOLS.md", "skills/a/SKILL.md"])
+@pytest.mark.parametrize("sign", ["memory/", "MEMORY.md", "memory.md", "HEARTBEAT.md", "TOOLS.md", "skills/a/SKILL.md"])
 def test_any_sign_of_life_means_not_brand_new(home, sign):
     path = home / sign
     (path if sign.endswith("/") else path.parent).mkdir(parents=True)
@@ -102,6 +102,24 @@ def test_pages_that_newer_homes_retired_are_not_brought_back(home):
     home.mkdir(parents=True)
     (home / "AGENTS.md").write_text("# Rules\n\n## Tools\n\n- x\n")
     assert {"TOOLS.md", "HEARTBEAT.md"}.isdisjoint(seed(home).created)
+    assert missing_files(home, WorkspaceSettings(), RecordPaths()) == ()
+
+
+def test_every_default_that_is_missing_is_created_in_a_home_in_use(home):
+    home.mkdir(parents=True)
+    (home / "memory.md").write_text("- Ada likes tea.")
+    assert missing_files(home, WorkspaceSettings(), RecordPaths()) == names.SEEDED
+    done = seed(home)
+    assert set(done.created) == set(names.SEEDED)
+    assert not (home / "BOOTSTRAP.md").exists()
+    assert missing_files(home, WorkspaceSettings(), RecordPaths()) == ()
+
+
+def test_a_newer_homes_database_stands_for_the_retired_pages(home, tmp_path):
+    home.mkdir(parents=True)
+    (home / "AGENTS.md").write_text("# Rules\n")
+    newer = RecordPaths(shared_database=tmp_path / "openclaw.sqlite")
+    assert {"TOOLS.md", "HEARTBEAT.md"}.isdisjoint(seed(home, places=newer).created)
 
 
 def test_skip_bootstrap_makes_the_folder_alone(home, git):
@@ -217,21 +235,21 @@ def test_the_database_of_a_newer_home_is_read_when_there_is_no_file(home, tmp_pa
     conn.commit()
     conn.close()
     before = database.read_bytes()
-    done = seed(home, places=Places(shared_database=database))
+    done = seed(home, places=RecordPaths(shared_database=database))
     assert done.state.completed_at == "2026-02-16T15:34:29.510Z"
     assert "BOOTSTRAP.md" not in done.created
     assert database.read_bytes() == before
-    assert seed(tmp_path / "other", places=Places(shared_database=database)).state.completed_at == ""
+    assert seed(tmp_path / "other", places=RecordPaths(shared_database=database)).state.completed_at == ""
 
 
 def test_a_database_that_is_none_is_ignored(home, tmp_path):
     bad = tmp_path / "openclaw.sqlite"
     bad.write_bytes(b"not a database" * 100)
-    assert "BOOTSTRAP.md" in seed(home, places=Places(shared_database=bad)).created
+    assert "BOOTSTRAP.md" in seed(home, places=RecordPaths(shared_database=bad)).created
 
 
 def test_a_workspace_that_vanished_today_is_not_replaced(home, tmp_path):
-    places = Places(ledger=tmp_path / "own")
+    places = RecordPaths(folder=tmp_path / "own")
     seed(home, places=places)
     (home / "BOOTSTRAP.md").unlink()
     assert seed(home, places=places, now=NOW).state.completed
@@ -244,14 +262,14 @@ def test_a_workspace_that_vanished_today_is_not_replaced(home, tmp_path):
 
 
 def test_a_workspace_still_in_its_ritual_may_be_thrown_away(home, tmp_path):
-    places = Places(ledger=tmp_path / "own")
+    places = RecordPaths(folder=tmp_path / "own")
     seed(home, places=places)
     home.rename(tmp_path / "gone")
     assert seed(home, places=places).brand_new
 
 
 def test_the_record_of_workspaces_is_bounded_and_forgiving(tmp_path):
-    places = Places(ledger=tmp_path / "own")
+    places = RecordPaths(folder=tmp_path / "own")
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "workspaces.json").write_text("{torn")
     for number in range(70):

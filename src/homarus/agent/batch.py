@@ -180,11 +180,12 @@ class Batch:
 
 
 def _groups(steps: Sequence[_Step]) -> list[list[_Step]]:
-    """Split the calls into what runs together: a sequential tool runs alone, in its place."""
+    """Split the calls into what runs together. What has an effect runs alone, in its place: a person who says "wait" is
+    heard before the next effect."""
     groups: list[list[_Step]] = []
     open_group = False
     for step in steps:
-        alone = step.tool is not None and step.tool.sequential
+        alone = step.tool is not None and (step.tool.sequential or not step.tool.replay_safe)
         if alone or not open_group or len(groups[-1]) >= MAX_PARALLEL:
             groups.append([step])
         else:

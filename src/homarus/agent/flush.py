@@ -20,7 +20,7 @@ MAX_CALLS = 6
 _ALLOWED = frozenset({"read", "memory_retain", "memory_search", "write"})
 
 
-class Saving:
+class MemoryFlush:
     """One such turn. `count` is told of every answer, because all of them are paid for."""
 
     def __init__(self, model: Model, box: Toolbox, context: ToolContext, count: Callable[[Assistant], None]) -> None:

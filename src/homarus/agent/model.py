@@ -1,4 +1,4 @@
-"""The models of a turn behind the loop's port: a chain with failover, and the same chain as a summariser."""
+"""The models of a turn behind the loop's port: a chain with failover, the same chain as a summariser, and the session's choice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from homarus.core.cancel import Cancel
 from homarus.core.events import ModelCalled, Notice
 from homarus.core.messages import Assistant, Message, Text, User
 from homarus.core.prompt import SystemPrompt
+from homarus.core.routes import SessionKey
 from homarus.models.client import ModelClient
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.rotation import Pin
-from homarus.models.select import Chain
-from homarus.prompt.guard import body
+from homarus.models.select import Chain, Override
+from homarus.prompt.escape import body
+from homarus.sessions.row import SessionEntry
 
 if TYPE_CHECKING:
     from homarus.context.summarize import Ask
@@ -48,6 +50,18 @@ class ChainModel:
         # The tools stay in the request: taking them out would change the prefix that the provider has cached.
         request = replace(self._request, messages=messages, tool_choice=None if tools else "none")
         return self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
+
+    def variant(self, chain: Chain | None, more: str = "") -> ChainModel:
+        """Return the same model, or another one, with more at the end of its instructions."""
+        system = self._request.system
+        if more.strip():
+            system = SystemPrompt(system.stable, f"{system.session}\n\n{more.strip()}".strip())
+        if chain is None:
+            request = replace(self._request, system=system)
+            return ChainModel(self._client, self._chain, request, pin=self._pin, deadline=self._deadline)
+        # The credential that is pinned belongs to the session's own model.
+        request = replace(self._request, system=system, model=chain.primary.key)
+        return ChainModel(self._client, chain, request, deadline=self._deadline)
 
     def instruct(self, system: SystemPrompt) -> None:
         """Go on with another system prompt: a compaction took from the history what this one says again."""
@@ -89,3 +103,15 @@ class Summaries:
                     raise event.error
                 text = event.message.text
         return text
+
+
+def stored_override(entry: SessionEntry, key: SessionKey) -> Override | None:
+    """Return the model that was chosen for a session, if one was.
+
+    An older OpenClaw also stored the fallback that it had come to. Here a fallback holds for its turn, so the first choice
+    is tried again with the next one.
+    """
+    if not entry.model_override or (entry.model_override_source == "auto" and not key.is_subagent):
+        return None
+    provider = f"{entry.provider_override}/" if entry.provider_override else ""
+    return Override(f"{provider}{entry.model_override}", entry.model_override_source or "user")

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from homarus.core.clock import epoch_ms
 from homarus.core.messages import Assistant, Text, ToolResult
-from homarus.sessions.codec import cap_details, to_message
+from homarus.sessions.codec import cap_details, from_message, to_message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
-from homarus.sessions.quick import from_message
 from homarus.sessions.writer import SessionWriter
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.result import StepRoom

@@ -1,70 +1,115 @@
-"""One turn from a durable message to its outcome: open the session, compose, store the message, loop, keep the counts.
-
-This is the only place that opens a session for writing.
-"""
+"""One turn from a durable message to its outcome: open the session, compose, store the message, loop, keep the counts."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from homarus.agent.live import Live, OpenSessions
+from homarus.agent.batch import Batch
+from homarus.agent.budget import Meter
 from homarus.agent.loop import Loop, LoopSettings, Run
 from homarus.agent.model import ChainModel
+from homarus.agent.open_session import OpenSession
 from homarus.agent.outcome import Outcome, Status
+from homarus.agent.prepare import Prepared, compose_turn, prepare
 from homarus.agent.resume import settle_open_calls
-from homarus.agent.services import Prepared, Speech, TurnServices
-from homarus.agent.windows import Scene, Windows, speech_for
+from homarus.agent.window import open_window
 from homarus.context.pins import signed
-from homarus.context.window import SessionWindow
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError
-from homarus.core.events import RunEnded, RunStarted, UserAccepted
-from homarus.core.later import later, made_later
+from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
+from homarus.sandbox.spec import SandboxSpec
 from homarus.sessions.codec import COLLECTED
-from homarus.workspace.continuation import Carry, earns_marker, marker
+from homarus.sessions.row import SessionEntry
+from homarus.tools.exec_settings import ExecRequest
+from homarus.tools.tool import Taint
+from homarus.workspace.bootstrap import earns_marker, marker
 
 if TYPE_CHECKING:
-    from homarus.agent import batch as batches
-    from homarus.agent.ports import Emit
-else:
-    batches = later("homarus.agent.batch")
-
+    from homarus.agent.compose import ComposedPrompt
+    from homarus.agent.home import Home
 
 _log = logging.getLogger(__name__)
+Prepare = Callable[["Home", "Turn", SessionEntry], Awaitable[Prepared]]
+
+
+class Why(StrEnum):
+    """What made a turn happen."""
+
+    PERSON = "person"
+    PARENT = "parent"  # an agent that wants a task done
+    SCHEDULE = "schedule"
+    HEARTBEAT = "heartbeat"
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What a turn may do at most: on whose word it acts, where, with which tools. A child gets its parent's, never more."""
+
+    trust: Trust
+    taint: Taint
+    workspace: Path
+    cwd: Path
+    sandbox: SandboxSpec
+    depth: int = 0
+    max_depth: int = 1
+    lineage: tuple[str, ...] = ()
+    root: SessionKey | None = None
+    # What a parent had; None where there is none.
+    tools: tuple[str, ...] | None = None
+    # The names of the variables that a parent's commands had.
+    env: tuple[str, ...] | None = None
+    # What a parent's session asked for its commands, where that is stricter.
+    wish: ExecRequest | None = None
+    # Whether `cwd` is a workspace of its own, with its own AGENTS.md.
+    own_folder: bool = False
+    # What a child is told about its place; the same in every turn of its session.
+    rules: str = ""
+    # What counts the calls of the turn that started the child.
+    above: Meter | None = None
+
+
+def _settles_nothing(*_keys: str) -> None:
+    return None
+
+
+def _tells_nobody(_event: RunEvent) -> None:
+    return None
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """The frozen inputs of one turn. `keys` are the messages that it answers; each is stored at most once."""
+    """The inputs of one turn. `keys` are the messages that it answers; each is stored at most once."""
 
     run_id: str
     agent_id: str
     session: SessionKey
     route: Route
     text: str
+    why: Why = Why.PERSON
     keys: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     trust: Trust = Trust.OWNER
+    # `direct`, `group`, `channel` or `room`; what is private stays out of a chat of which nobody says that it is direct.
+    chat_type: str = ""
     # Who wrote what it answers, as their channel names them.
     senders: tuple[str, ...] = ()
     # What stands behind it that nobody trusted wrote: a message of another session hands its own on.
     taint: tuple[str, ...] = ()
+    # What a parent left a child; None for a turn that no other turn asked for.
+    bounds: Bounds | None = None
     model: Override | None = None
     thinking: str = ""
-    heartbeat: bool = False
-    # A turn that nobody reads along with: no first-run ritual.
-    interactive: bool = True
     provenance: dict[str, Any] | None = None
     # Levels of this turn alone (reasoning, elevated, verbose, fast, exec_…), over those of the session.
     levels: dict[str, str] = {}
@@ -72,39 +117,43 @@ class Turn(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     # Facts of this turn alone that the model should know, under a heading each.
     notes: tuple[tuple[str, str], ...] = ()
+    # How many generations of sub-agents it may start.
+    generations: int = 1
+    # Whether what is said to it is heard before the next call of a tool, or only before the next call of the model.
+    steer_boundary: Literal["tool", "model"] = "tool"
+    # Take every waiting message at a boundary, or one at a time.
+    steer_all: bool = False
+    # What is said to it while it runs. The queue's items know more than the loop asks for.
+    mailbox: Mailbox[Any] = field(default_factory=Mailbox)
+    cancel: Cancel = field(default_factory=Cancel)
+    # Called with the keys of messages once they are in the transcript.
+    settle: Callable[..., None] = _settles_nothing
+    emit: Callable[[RunEvent], None] = _tells_nobody
 
+    @property
+    def heartbeat(self) -> bool:
+        return self.why is Why.HEARTBEAT
 
-class Given(Struct, frozen=True):
-    """What the queue gives a turn: its input while it runs, its stop, and whom to tell."""
-
-    mailbox: Mailbox[Any]  # of `Steer`s; a mailbox is invariant, and the queue's items know more than the loop asks for
-    cancel: Cancel
-    settle: Callable[..., None]
-    emit: Emit
-
-
-class Staged(Struct, frozen=True):
-    """Everything of a turn but the turn itself: for what a person may ask of a session besides an answer."""
-
-    live: Live
-    prepared: Prepared
-    model: ChainModel
-    window: SessionWindow
+    @property
+    def interactive(self) -> bool:
+        """Say whether somebody reads along: without a reader there is no first-run ritual."""
+        return self.why in {Why.PERSON, Why.PARENT}
 
 
 class TurnRunner:
-    """Runs turns of all agents of one process."""
+    """Runs turns of all agents of one home. Tests look at what a turn was given by putting a `prepare` of their own in front."""
 
-    def __init__(self, services: TurnServices) -> None:
-        self._services = services
-        self.open = OpenSessions()
-        self._windows = Windows(services)
+    def __init__(self, home: Home, prepare: Prepare = prepare) -> None:
+        self._home = home
+        self._prepare = prepare
 
-    async def run(self, turn: Turn, given: Given) -> Outcome:
+    async def run(self, turn: Turn) -> Outcome:
         """Run a turn to its end. Exactly one `RunEnded` is emitted, whatever happens."""
-        started = self._services.clock.monotonic()
+        started = self._home.clock.monotonic()
         try:
-            outcome = await self._opened(turn, given)
+            with self._home.opened(turn.session) as live:
+                live.writer.begin_run(turn.run_id)
+                outcome = await self._opened(turn, live)
         except Cancelled as stop:
             outcome = Outcome(Status.ABORTED, error=stop.message)
         except HomarusError as problem:
@@ -112,60 +161,33 @@ class TurnRunner:
         except Exception as problem:  # noqa: BLE001 - whatever went wrong, the one who waits is told
             _log.exception("a turn failed")
             outcome = Outcome(Status.ERROR, error=f"unexpected failure: {type(problem).__name__}: {problem}")
-        seconds = self._services.clock.monotonic() - started
-        given.emit(RunEnded(turn.run_id, outcome.status, outcome.text, outcome.error, outcome.spent.usage, seconds))
+        seconds = self._home.clock.monotonic() - started
+        turn.emit(RunEnded(turn.run_id, outcome.status, outcome.text, outcome.error, outcome.spent.usage, seconds))
         return outcome
 
-    @asynccontextmanager
-    async def staged(self, turn: Turn, given: Given) -> AsyncIterator[Staged]:
-        """Open a session with everything that a turn in it would have; nothing is stored by that."""
-        services = self._services
-        store = services.store(turn.agent_id)
-        live = self.open.take(turn.session, lambda: Live(store, turn.session, str(services.workspace(turn.agent_id))))
-        try:
-            entry = live.refresh()
-            prepared = await services.prepare(turn, entry, given.cancel, given.emit)
-            scene = Scene(turn, given, live, prepared, services.compose(speech_for(turn, live, prepared)))
-            model = _model(scene)
-            yield Staged(live, prepared, model, self._windows.open(scene, model))
-        finally:
-            self.open.give_back(turn.session)
-
-    async def _opened(self, turn: Turn, given: Given) -> Outcome:
-        services = self._services
-        store = services.store(turn.agent_id)
-        live = self.open.take(turn.session, lambda: Live(store, turn.session, str(services.workspace(turn.agent_id))))
-        try:
-            live.writer.begin_run(turn.run_id)
-            return await self._prepared(turn, given, live)
-        finally:
-            self.open.give_back(turn.session)
-
-    async def _prepared(self, turn: Turn, given: Given, live: Live) -> Outcome:
+    async def _opened(self, turn: Turn, live: OpenSession) -> Outcome:
         """Resolve what this turn runs with, settle what a crash left, store the message, and loop."""
-        services, session = self._services, live.writer
-        entry = live.refresh()
         try:
-            prepared = await services.prepare(turn, entry, given.cancel, given.emit)
-            given.emit(RunStarted(turn.run_id, str(turn.session), session.session_id, prepared.chain.primary.key))
+            prepared = await self._prepare(self._home, turn, live.refresh())
+            turn.emit(RunStarted(turn.run_id, str(turn.session), live.writer.session_id, prepared.chain.primary.key))
             _carry_taint(live, prepared)
-            await settle_open_calls(session, prepared.box, prepared.context)
-            speech = services.compose(speech_for(turn, live, prepared))
+            await settle_open_calls(live.writer, prepared.box, prepared.context)
+            prompt = compose_turn(self._home, turn, live, prepared)
         except Exception:
             # Its turn cannot begin, and the message is in the transcript all the same: what was accepted is not lost.
-            self._accept(turn, given, live, None)
+            self._accept(turn, live, None)
             raise
-        self._accept(turn, given, live, speech)
-        scene = Scene(turn, given, live, prepared, speech)
+        self._accept(turn, live, prompt)
         try:
-            outcome, compacted = await self._loop(scene)
+            before = live.compactions
+            outcome = await self._loop(turn, live, prepared, prompt)
         finally:
             prepared.context.taint.tell(None)  # a child's lives on, and its log may be closed by then
-        self._keep(scene, outcome, compacted=compacted)
+        self._keep(turn, live, prepared, prompt, outcome, compacted=live.compactions != before)
         timed_out = prepared.limit.expired and outcome.status is Status.ABORTED
         return replace(outcome, status=Status.TIMEOUT) if timed_out else outcome
 
-    def _accept(self, turn: Turn, given: Given, live: Live, speech: Speech | None) -> None:
+    def _accept(self, turn: Turn, live: OpenSession, prompt: ComposedPrompt | None) -> None:
         """Store the user's message with what rides on it; it is durable before the model hears of it.
 
         A message that is stored already belongs to a turn that a crash cut off, and this turn goes on with it.
@@ -173,48 +195,42 @@ class TurnRunner:
         session = live.writer
         known = bool(turn.keys) and all(session.knows(key) for key in turn.keys)
         if not known:
-            context, said = speech.carrier(live.said) if speech else ("", live.said)
+            context, said = prompt.carrier(live.said) if prompt else ("", live.said)
             parts: tuple[Part, ...] = (Text(turn.text), *turn.images)
             key, more = (turn.keys[0], list(turn.keys[1:])) if turn.keys else ("", [])
             provenance = signed(turn.provenance, turn.trust)
             provenance = {**(provenance or {}), COLLECTED: more} if more else provenance
-            message = User(parts, epoch_ms(self._services.clock.now()), context, key, provenance)
+            message = User(parts, epoch_ms(self._home.clock.now()), context, key, provenance)
             session.append_message(message)
             live.now_said(said)
-            given.emit(UserAccepted(message))
-        given.settle(*turn.keys)
+            turn.emit(UserAccepted(message))
+        turn.settle(*turn.keys)
 
-    async def _loop(self, scene: Scene) -> tuple[Outcome, bool]:
-        services, given, prepared, session = self._services, scene.given, scene.prepared, scene.live.writer
-        model = _model(scene)
-        window = self._windows.open(scene, model)
-        batch = made_later(
-            lambda: batches.Batch(
-                session,
-                prepared.box,
-                prepared.context,
-                guard=prepared.guard,
-                emit=given.emit,
-                clock=services.clock,
-                boundary=prepared.steer_boundary,
-            )
+    async def _loop(self, turn: Turn, live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -> Outcome:
+        model = chain_model(live, prepared, prompt)
+        window = open_window(self._home, turn, live, prepared, prompt, model)
+        batch = Batch(
+            live.writer,
+            prepared.box,
+            prepared.context,
+            guard=prepared.guard,
+            emit=turn.emit,
+            clock=self._home.clock,
+            boundary=turn.steer_boundary,
         )
         run = Run(
-            session=session,
-            settings=LoopSettings(
-                take_all=prepared.steer_all, must_answer=not scene.turn.heartbeat, retries=prepared.retries
-            ),
+            session=live.writer,
+            settings=LoopSettings(take_all=turn.steer_all, must_answer=not turn.heartbeat, retries=prepared.retries),
             model=model,
             window=window,
             batch=batch,
-            mailbox=given.mailbox,
-            emit=given.emit,
-            clock=services.clock,
-            cancel=given.cancel,
-            settle=given.settle,
+            mailbox=turn.mailbox,
+            emit=turn.emit,
+            clock=self._home.clock,
+            cancel=turn.cancel,
+            settle=turn.settle,
             meter=prepared.meter,
         )
-        before = scene.live.compactions
         try:
             with prepared.limit:
                 outcome = await Loop(run).run()
@@ -222,16 +238,26 @@ class TurnRunner:
                 await window.accepted()
         except Cancelled as stop:
             outcome = Outcome(Status.ABORTED, error=stop.message)
-        return outcome, scene.live.compactions != before
+        return outcome
 
-    def _keep(self, scene: Scene, outcome: Outcome, *, compacted: bool) -> None:
+    def _keep(
+        self,
+        turn: Turn,
+        live: OpenSession,
+        prepared: Prepared,
+        prompt: ComposedPrompt,
+        outcome: Outcome,
+        *,
+        compacted: bool = False,
+    ) -> None:
         """Write down what the turn used and how it ended, in the session's row."""
-        turn, live, prepared, speech = scene.turn, scene.live, scene.prepared, scene.speech
-        now = epoch_ms(self._services.clock.now())
+        now = self._home.clock.now()
         usage, entry, ref = outcome.spent.usage, live.entry, prepared.chain.primary
-        carried = Carry(speech.carried)
-        if earns_marker(carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted) and not live.completed:
-            note = marker(self._services.clock.now(), run_id=turn.run_id, session_id=live.writer.session_id)
+        earned = earns_marker(
+            carried=prompt.context.carried, ok=outcome.ok, heartbeat=turn.heartbeat, compacted=compacted
+        )
+        if earned and not live.completed:
+            note = marker(now, run_id=turn.run_id, session_id=live.writer.session_id)
             live.writer.append("custom", {key: value for key, value in note.items() if key != "type"}, durable=False)
         fields: dict[str, Any] = {
             "aborted_last_run": outcome.status is Status.ABORTED,
@@ -242,19 +268,19 @@ class TurnRunner:
             "context_tokens": prepared.window_tokens,
             "model_provider": ref.provider,
             "model": ref.model,
-            "skills_snapshot": speech.skills,
+            "skills_snapshot": prepared.skills.to_json(),
         }
         if size := live.context_size:
             fields |= {"total_tokens": size, "total_tokens_fresh": True}
         if not turn.heartbeat:
-            fields["last_interaction_at"] = now
-            fields["system_prompt_report"] = speech.report(entry.system_prompt_report)
+            fields["last_interaction_at"] = epoch_ms(now)
+            fields["system_prompt_report"] = self._home.composer.kept_report(prompt, entry.system_prompt_report)
         keep = live.note if outcome.ok else live.update  # how it failed is known at once, also after a crash
         keep(**fields)
         prepared.meter.took(outcome.spent.seconds)
 
 
-def _carry_taint(live: Live, prepared: Prepared) -> None:
+def _carry_taint(live: OpenSession, prepared: Prepared) -> None:
     """What an earlier turn has read is in view of this one: its words can act as well now as then."""
     taint, before = prepared.context.taint, live.taint
     if new := [source for source in taint.sources if source not in before]:
@@ -264,15 +290,15 @@ def _carry_taint(live: Live, prepared: Prepared) -> None:
     taint.tell(live.note_taint)
 
 
-def _model(scene: Scene) -> ChainModel:
-    prepared = scene.prepared
+def chain_model(live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -> ChainModel:
+    """Return the model of a turn, with its fallbacks behind it and its prompt in front."""
     request = ModelRequest(
         model=prepared.chain.primary.key,
-        system=scene.speech.system,
+        system=prompt.prompt.system,
         messages=(),
         tools=prepared.specs,
         thinking=prepared.thinking,
-        session_id=scene.live.writer.session_id,
+        session_id=live.writer.session_id,
         params=prepared.params or None,
     )
     return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.limit.moment)

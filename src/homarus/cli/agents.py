@@ -85,8 +85,8 @@ def add(
     as_json: bool,
 ) -> None:
     """Add an AGENT to the roster and lay out its workspace."""
+    from homarus.agent.open_session import seed_agent
     from homarus.core.routes import normalize_agent_id
-    from homarus.gateway.setup import seed_agent
     from homarus.workspace.agents import resolve_workspace
     from homarus.workspace.roster import add_agent
 
@@ -303,8 +303,7 @@ def _keep_heirs_home(app: App, config: Config, gone: AgentConfig) -> list[Operat
 
 def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[tuple[str, Path]]:
     """Return what --purge moves; refuses before anything is changed if that would take others along."""
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.trash import refuse_shared
+    from homarus.workspace.agents import refuse_shared, resolve_workspace
 
     paths = app.paths
     others = [other for other in config.agents if other.id != agent.id]
@@ -322,7 +321,7 @@ def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[t
 
 
 def _purge(app: App, agent_id: str, folders: list[tuple[str, Path]]) -> list[Path]:
-    from homarus.workspace.trash import put_away, trash_place
+    from homarus.workspace.agents import put_away, trash_place
 
     place = trash_place(app.paths.state_dir / "trash", agent_id, app.clock.now())
     moved = [put_away(folder, place, label) for label, folder in folders]

@@ -11,7 +11,7 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
 
 if TYPE_CHECKING:
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
 LEAVING = frozenset({"/exit", "/quit", "/bye"})
 
@@ -26,9 +26,9 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
             return int(failed)
         if not line.strip():
             continue
-        row = agent.runtime.store(agent.session.agent_id).find(agent.session)
-        shown = TextStream(out, row.entry.response_usage, row.entry.verbose_level) if row else TextStream(out)
         try:
+            row = await agent.client.row(agent.session)
+            shown = TextStream(out, row.response_usage, row.verbose_level)
             async for event in agent.run(line.rstrip("\n"), children="all"):
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":

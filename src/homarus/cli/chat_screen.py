@@ -7,8 +7,8 @@ it; Esc stops it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import run_in_terminal
@@ -26,11 +26,11 @@ from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_view import Block, ChatView
 from homarus.cli.chat_words import Words, suggest
 from homarus.core.errors import HomarusError
-from homarus.core.events import RunEvent, RunStarted
+from homarus.core.events import RunEnded, RunEvent, RunStarted
 from homarus.core.text import printable, single_line
 
 if TYPE_CHECKING:
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LEAVE = "/exit"
@@ -111,7 +111,7 @@ class Screen:
     async def run(self, greeting: str) -> None:
         """Talk until the person leaves."""
         unlisten = self._agent.listen(self._heard)
-        leave = self._agent.runtime.attend(self._agent.session)
+        leave = self._agent.client.attend(self._agent.session)
         printer = asyncio.ensure_future(self._print_all())
         self._say(Block("note", greeting))
         try:
@@ -124,7 +124,7 @@ class Screen:
                     except KeyboardInterrupt:
                         text = "" if self._interrupted() else LEAVE
                     if text.strip().lower() in LEAVING:
-                        if self._may_leave():
+                        if await self._may_leave():
                             break
                         continue
                     self._warned = False
@@ -137,9 +137,9 @@ class Screen:
                 task.cancel()
             printer.cancel()
 
-    def _may_leave(self) -> bool:
+    async def _may_leave(self) -> bool:
         """Say whether nothing is lost by leaving now; what would be cut off is named once, and then it is the person's choice."""
-        working = len(self._agent.runtime.children.books.look(self._agent.session).open)
+        working = (await self._agent.client.status(self._agent.session)).children
         if not working or self._warned:
             return True
         self._warned = True
@@ -156,7 +156,10 @@ class Screen:
 
     def _submit(self, text: str) -> None:
         self._say(Block("user", text))
-        task = asyncio.ensure_future(self._send(text))
+        self._do(self._send(text))
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
@@ -168,25 +171,23 @@ class Screen:
             return
         for reply in handled.replies:
             self._say(Block("detail", reply))
-        if handled.item is None:  # a command may have chosen another model
-            self._view.model = model_of(self._agent) or self._view.model
+        await self._refresh()
         if handled.refused:
             self._say(Block("error", f"✗ {handled.refused}"))
 
     def _heard(self, event: RunEvent) -> None:
-        if isinstance(event, RunStarted):
-            self._follow_levels()
+        if isinstance(event, RunStarted | RunEnded):
+            self._do(self._refresh())
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()
 
-    def _follow_levels(self) -> None:
-        """What the session shows may have been changed by a command since the last turn."""
-        found = self._agent.runtime.store(self._agent.session.agent_id).find(self._agent.session)
-        if found is not None:
-            entry = found.entry
-            self._view.reasoning, self._view.verbose = entry.reasoning_level or "off", entry.verbose_level or "off"
-            self._view.usage = entry.response_usage
+    async def _refresh(self) -> None:
+        """Take up what a command or another program may have changed in the session: model, levels, what waits."""
+        status, view = await self._agent.client.status(self._agent.session), self._view
+        view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
+        view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
+        view.usage = status.row.response_usage
 
     def _say(self, block: Block) -> None:
         self._printing.put_nowait(block)
@@ -225,20 +226,14 @@ class Screen:
 
     def _toolbar(self) -> str:
         """Return the status line: model, window, session."""
-        view, runtime = self._view, self._agent.runtime
-        waiting = lane.waiting if (lane := runtime.open_lane(self._agent.session)) else ()
+        view = self._view
         parts = [view.model or "auto"]
         if view.used:
-            from homarus.models.ref import split_ref
-
-            ref = split_ref(view.model)
-            window = runtime.models.info(ref).window if ref else 0
-            parts.append(
-                f"{view.used:,}/{window:,} tok ({100 * view.used / window:.0f} %)" if window else f"{view.used:,} tok"
-            )
+            share = f"/{view.window:,} tok ({100 * view.used / view.window:.0f} %)" if view.window else " tok"
+            parts.append(f"{view.used:,}{share}")
         parts.append(str(self._agent.session))
-        if waiting:
-            parts.append(f"{len(waiting)} waiting")
+        if view.waiting:
+            parts.append(f"{view.waiting} waiting")
         return " " + " · ".join(parts)
 
     def _keys(self) -> KeyBindings:
@@ -274,33 +269,16 @@ class Screen:
     def _answerer(self, decision: str) -> Callable[[KeyPressEvent], None]:
         def answer(_event: KeyPressEvent) -> None:
             approval_id, asked = self._view.answered()
-            task = asyncio.ensure_future(self._answer(approval_id, asked.title, decision))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            self._do(self._answer(approval_id, asked.title, decision))
 
         return answer
 
     async def _answer(self, approval_id: str, title: str, decision: str) -> None:
         try:
-            await self._agent.conversation.front.desk.approve(approval_id, decision)
+            await self._agent.client.answer(approval_id, decision)
             self._say(Block("note", f"{decision}: {title}"))
         except HomarusError as problem:
             self._say(Block("error", f"✗ {problem}"))
-
-
-def model_of(agent: Agent) -> str:
-    """Return the model that the next turn asks first; nothing where it is found out only then."""
-    from homarus.agent.choice import stored_override
-    from homarus.models.select import chain
-
-    runtime, key = agent.runtime, agent.session
-    settings, found = runtime.config.agent(key.agent_id), runtime.store(key.agent_id).find(key)
-    try:
-        chosen = stored_override(found.entry, key) if found else None
-        models = chain(settings.raw, runtime.models.names(settings), override=chosen).models
-    except HomarusError:
-        return ""  # the turn says what is wrong
-    return models[0].key if models else ""
 
 
 def _folded(line: str, width: int) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from homarus.cli.reply import footer
 from homarus.core.events import (
     ApprovalAsked,
     ChildEnded,
@@ -36,6 +35,7 @@ from homarus.core.events import (
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.stream import StreamFilter
+from homarus.runtime.reply import footer
 
 MAX_TOOLS = 100
 HESITATION_SECONDS = 0.7  # what somebody types on with before they see that they were asked
@@ -139,6 +139,8 @@ class ChatView:
         self.started = 0.0
         self.model = ""
         self.used = 0
+        self.window = 0
+        self.waiting = 0
         self.tools: deque[ToolRun] = deque(maxlen=MAX_TOOLS)
         self.active: dict[str, ToolRun] = {}
         self.approvals: dict[str, ApprovalAsked] = {}

@@ -15,7 +15,7 @@ from homarus.cli.options import json_option, pass_app
 from homarus.core.errors import ConfigError, HomarusError
 
 if TYPE_CHECKING:
-    from homarus.config.load import Config
+    from homarus.config.load import Config, Problem
     from homarus.config.write import FileChange, Operation
 
 CONFIGURATION = 78
@@ -58,8 +58,10 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
     if reveal and not yes and not app.out.out.isatty():
         raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
     config = _load(app)
+    if config.unusable is not None:
+        raise ConfigError(str(config.unusable))
     for problem in config.problems:
-        if problem.severity == "error":
+        if problem.severity == "error" or config.fallback:
             app.out.warn(str(problem))
     value = _shown(config, steps, effective=effective, show=(lambda document: document) if reveal else redact)
     if value is _MISSING:
@@ -179,7 +181,7 @@ def patch(
 def validate(app: App, as_json: bool) -> None:
     """Check everything the program will read at start; ends with code 78 if something is wrong.
 
-    Unknown keys are nobody's fault: they are kept and not mentioned, unless one is nearly a known key.
+    Every key without effect is listed: mistyped, unknown, or known to OpenClaw and not used here. All of them are kept.
     """
     from homarus.config.blocks import validate as check
     from homarus.config.report import HEADERS, has_errors, table_rows
@@ -191,7 +193,7 @@ def validate(app: App, as_json: bool) -> None:
         app.out.json({"ok": not bad, "file": str(app.paths.config_path), "problems": plain(problems)})
     elif problems:
         app.out.table(table_rows(problems, home=str(app.paths.home)), HEADERS)
-    else:
+    if not as_json and not bad:
         app.out.line(f"{app.paths.config_path}: {app.out.style('ok', 'green')}")
     if bad:
         raise click.exceptions.Exit(CONFIGURATION)
@@ -229,7 +231,7 @@ def schema(app: App, path: str, as_json: bool) -> None:
     For your editor:
       homarus config schema > openclaw.schema.json
     """
-    from homarus.config.schema import build_schema
+    from homarus.config.blocks import build_schema
 
     del as_json
     app.out.json(build_schema(path))
@@ -255,9 +257,9 @@ _MISSING: Any = object()
 
 
 def _load(app: App) -> Config:
-    from homarus.config.load import load_config
+    from homarus.config.load import inspect_config
 
-    return load_config(app.paths, app.env)
+    return inspect_config(app.paths, app.env)
 
 
 def _path(text: str, *, whole: bool = True) -> tuple[str | int, ...]:
@@ -304,21 +306,19 @@ def parse_value(text: str, *, strict: bool = False) -> Any:
 
 
 def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: bool, as_json: bool) -> None:
-    from homarus.config.write import Planner, introduced, write
+    from homarus.config.write import Refused, change
 
-    config = _load(app)
-    changes = Planner(config, app.env).changes(operations)
-    wrong = introduced(config, app.env, changes) if changes else []
-    if wrong and not force:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise ConfigError(
-            f"nothing was written: {wrong[0].key}: {wrong[0].message}{more}", cure="correct it, or add --force"
-        )
-    backups = write(config, app.env, changes) if changes and not dry_run else []
-    report(app, changes, backups, dry_run=dry_run, as_json=as_json)
+    def warn(problem: Problem) -> None:
+        app.out.warn(str(problem))
+
+    try:
+        done = change(_load(app), app.env, operations, literal=True, force=force, dry_run=dry_run, notify=warn)
+    except Refused as problem:
+        raise ConfigError(problem.message, cure=f"{problem.cure}; --force writes it all the same") from None
+    report(app, done, dry_run=dry_run, as_json=as_json)
 
 
-def report(app: App, changes: Sequence[FileChange], backups: Sequence[Path], *, dry_run: bool, as_json: bool) -> None:
+def report(app: App, changes: Sequence[FileChange], *, dry_run: bool, as_json: bool) -> None:
     """Print what changed, as a diff without secrets."""
     if as_json:
         app.out.json(
@@ -326,7 +326,7 @@ def report(app: App, changes: Sequence[FileChange], backups: Sequence[Path], *, 
                 "ok": True,
                 "dryRun": dry_run,
                 "files": [str(change.path) for change in changes],
-                "backups": [str(path) for path in backups],
+                "backups": [str(change.backup) for change in changes if change.backup],
                 "diff": "".join(change.diff for change in changes),
             }
         )

@@ -63,22 +63,22 @@ def _until_settled(app: App, copy: Path, start: bytes) -> bytes:
 
 def _save(app: App, path: Path, before: bytes | None, after: bytes) -> None:
     from homarus.cli.config import report
-    from homarus.config.load import load_config
+    from homarus.config.load import inspect_config
     from homarus.config.write import FileChange, write
 
     change = FileChange(path, before, after)
     try:
-        backups = write(load_config(app.paths, app.env), app.env, [change])
+        done = write(inspect_config(app.paths, app.env), app.env, [change])
     except ConfigError as problem:
         raise ConfigError(f"{problem.message}; your text is in {_keep(path, after)}", cure=problem.cure) from None
-    report(app, [change], backups, dry_run=False, as_json=False)
+    report(app, done, dry_run=False, as_json=False)
 
 
 def _errors(app: App, after: bytes) -> list[Problem]:
     from homarus.config.blocks import validate
-    from homarus.config.load import load_config
+    from homarus.config.load import inspect_config
 
-    config = load_config(app.paths, app.env, overlay={app.paths.config_path: after})
+    config = inspect_config(app.paths, app.env, overlay={app.paths.config_path: after})
     return [problem for problem in validate(config) if problem.severity == "error"]
 
 

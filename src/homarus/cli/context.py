@@ -45,15 +45,14 @@ def map_command(app: App, **options: Any) -> None:
 
 
 def _show(app: App, what: str, *, as_json: bool, estimate: bool, mode: str | None, **chosen: str | None) -> None:
-    from homarus.gateway.estimate import window_of
-    from homarus.prompt.kept import last_run
-    from homarus.prompt.report import About
+    from homarus.agent.sandbox_for import window_of
+    from homarus.prompt.report import About, last_run
     from homarus.prompt.show import detail_lines, list_lines, map_lines
 
     shown = prompt_of(app, mode=mode, session_key=chosen["session_key"], agent_id=chosen["agent_id"])
     composed, past = shown.composed, shown.past
     agent = app.config.agent(composed.session.agent_id)
-    window = window_of(agent, composed.facts.turn.runtime.model)
+    window = window_of(agent, composed.facts.turn.model)
     about = About(window=window, session_tokens=past.tokens, messages=past.messages)
     report = shown.composer.report_for(composed, about=about, said=past.said)
     if not estimate and mode is None:

@@ -42,7 +42,7 @@ def command(app: App, keep: bool) -> int:
 async def _talk(app: App, folder: Path, *, keep: bool) -> int:
     from homarus.core.events import RunEnded, ToolEnded, ToolStarted
     from homarus.delivery.sanitize import shape
-    from homarus.gateway.library import Agent
+    from homarus.runtime.library import Agent
 
     out = app.out
     env = {"HOME": str(folder), "PATH": app.env.get("PATH", "/usr/bin:/bin"), "LANG": app.env.get("LANG", "C.UTF-8")}
@@ -62,10 +62,9 @@ async def _talk(app: App, folder: Path, *, keep: bool) -> int:
                     failed = failed or event.status != "ok"
                     text = shape(event.text).text or event.error
                     out.line("\n".join(_indented(text, out.style("agent", "green", "bold"))))
-        workspace = agent.runtime.workspace("main")
-        sessions = agent.runtime.config.paths.sessions_dir("main")
-    transcript = next(iter(sorted(sessions.glob("*.jsonl"))))
-    notes = sorted((workspace / "memory").glob("*.md"))
+    state = folder / ".openclaw"
+    transcript = next(iter(sorted((state / "agents/main/sessions").glob("*.jsonl"))))
+    notes = sorted((state / "workspace/memory").glob("*.md"))
     out.line(f"\n{out.style('What is on disk now', 'bold')} (plain files, all of it)")
     for note in notes:
         out.line(f"\n  {note}")

@@ -19,16 +19,16 @@ def command(app: App, fix: bool, as_json: bool) -> int:
 
     Looking changes nothing. Exit code 1 when an error is left.
     """
-    from homarus.config.load import load_config
-    from homarus.gateway.doctor.examine import examine
-    from homarus.gateway.doctor.finding import Home, Severity
+    from homarus.admin.doctor.examine import examine
+    from homarus.admin.doctor.finding import Home, Severity
+    from homarus.config.load import inspect_config
 
-    subject = Home(load_config(app.paths, app.env), app.env, app.clock)
+    subject = Home(inspect_config(app.paths, app.env), app.env, app.clock)
     findings = examine(subject)
     done: list[str] = []
     if fix:
         done = [finding.fix() for finding in findings if finding.fix is not None]
-        findings = examine(Home(load_config(app.paths, app.env), app.env, app.clock)) if done else findings
+        findings = examine(Home(inspect_config(app.paths, app.env), app.env, app.clock)) if done else findings
     if as_json:
         app.out.json({"findings": [finding.as_json() for finding in findings], "fixed": done})
     else:

@@ -144,9 +144,8 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
 
     from homarus.config.paths import expand
     from homarus.hooks.discover import find_hooks, standard_roots
-    from homarus.hooks.load import judge
+    from homarus.hooks.load import HookSettings, judge
     from homarus.hooks.manifest import Facts, on_path
-    from homarus.hooks.settings import HookSettings
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
@@ -159,15 +158,14 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
 
 
 def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
-    from homarus.config.write import Operation, Planner, write
+    from homarus.config.write import Operation, change
 
     config = app.config
     key = next((key for key in (hook.key, hook.name) if config.lookup(("hooks", "internal", "entries", key))), hook.key)
     wishes = [Operation("set", ("hooks", "internal", "entries", key, "enabled"), on)]
     if on and config.get("hooks.internal.enabled") is False:
         wishes.append(Operation("set", ("hooks", "internal", "enabled"), True))
-    changes = Planner(config, app.env).changes(wishes)
-    write(config, app.env, changes)
+    changes = change(config, app.env, wishes)
     if as_json:
         app.out.json({"name": hook.name, "enabled": on, "changed": bool(changes)})
         return
@@ -202,7 +200,7 @@ def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
 
 
 def _unknown_entries(app: App, found: HookSet) -> list[str]:
-    from homarus.hooks.settings import HookSettings
+    from homarus.hooks.load import HookSettings
 
     entries = app.config.block("hooks.internal", HookSettings).entries
     return [name for name, entry in entries.items() if entry.get("enabled") is not False and found.get(name) is None]

@@ -29,7 +29,6 @@ def command() -> None:
 
 
 def place_options(function: F) -> F:
-    """Give a command the options that say whose notes are meant."""
     function = click.option("--agent", default=None, metavar="ID", help="Whose notes (default: the default agent).")(
         function
     )
@@ -37,6 +36,9 @@ def place_options(function: F) -> F:
         "--workspace",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
         help="Use this folder instead of an agent's workspace.",
+    )(function)
+    function = click.option(
+        "--extra", multiple=True, metavar="PATH", help="With --workspace: also these files or folders ('.': all of it)."
     )(function)
     return click.option("--provider", default=None, metavar="NAME", help="Embedder: none, auto, wordllama, minilm, …")(
         function
@@ -65,12 +67,19 @@ def search(
 ) -> None:
     """Find passages and say where they stand."""
     with opened(app, **place) as memory:
-        show(app, " ".join(query), memory.search(" ".join(query), max_results, min_score), as_json=as_json, why=why)
+        show(
+            app,
+            memory,
+            " ".join(query),
+            memory.search(" ".join(query), max_results, min_score),
+            as_json=as_json,
+            why=why,
+        )
 
 
 @command.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("-k", type=click.IntRange(1), default=25, show_default=True, help="At most this many passages.")
+@click.option("-k", "--k", type=click.IntRange(1), default=25, show_default=True, help="At most this many passages.")
 @click.option("--budget", type=click.IntRange(1), default=1000, show_default=True, help="Tokens to fill.")
 @click.option("--since", metavar="DAY", help="Earliest day: YYYY-MM-DD, or back from today such as 30d.")
 @click.option("--until", metavar="DAY", help="Latest day.")
@@ -104,15 +113,17 @@ def recall(
     **place: Any,
 ) -> None:
     """Collect the evidence for a question within a token budget."""
+    from homarus.memory.memory import NoDay
+
     text = " ".join(query)
     with opened(app, **place) as memory:
         try:
             answer = memory.recall(
                 text, k, budget, since=since, until=until, as_of=as_of, entities=entities, kinds=kinds
             )
-        except ValueError as problem:
-            raise click.UsageError(f"{problem}; write days as YYYY-MM-DD or as 30d, 6w, 3m, 1y") from problem
-        show(app, text, answer, as_json=as_json, why=why)
+        except NoDay as problem:
+            raise click.UsageError(str(problem)) from problem
+        show(app, memory, text, answer, as_json=as_json, why=why)
 
 
 @command.command()
@@ -147,6 +158,13 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
 @pass_app
 def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any) -> None:
     """Say how a line (path#L12) scores for a query, signal by signal."""
+    from homarus.memory.results import parse_citation
+
+    if parse_citation(citation)[1] is None:
+        hint = " (they are the other way round)" if parse_citation(query)[1] is not None else ""
+        raise click.UsageError(
+            f"'{citation}' is no place such as memory/2026-01-31.md#L12: the query comes first, then the place{hint}"
+        )
     with opened(app, **place) as memory:
         found = memory.explain(query, citation)
     if as_json:
@@ -244,18 +262,23 @@ def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
 
 @command.command()
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@click.option("--since", metavar="DAY", help="Only whom facts from this day on are about: YYYY-MM-DD, or 7d.")
 @place_options
 @json_option
 @pass_app
-def reflect(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
+def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **place: Any) -> None:
     """Write what the retained facts say about each person or thing to bank/entities/.
 
     Text that people wrote stays as it is, and so does a generated region that somebody edited.
     """
     from homarus.memory.bank.reflect import reflect as write_pages
+    from homarus.memory.memory import NoDay
 
     with opened(app, **place) as memory:
-        pages = write_pages(memory, dry_run=dry_run)
+        try:
+            pages = write_pages(memory, dry_run=dry_run, since=since)
+        except NoDay as problem:
+            raise click.UsageError(str(problem)) from problem
     if as_json:
         import msgspec
 
@@ -265,7 +288,9 @@ def reflect(app: App, /, dry_run: bool, as_json: bool, **place: Any) -> None:
         state = ("would change" if dry_run else "written") if page.changed else "as it was"
         kept = f"; edited by hand and kept: {', '.join(page.kept)}" if page.kept else ""
         app.out.line(f"{page.path}: {page.facts} facts, {state}{kept}")
-    if not pages:
+    if not pages and since:
+        app.out.line(f"no retained facts about anybody since {since}")
+    elif not pages:
         app.out.line("no retained facts about anybody yet: write some below '## Retain' of a note")
 
 
@@ -343,26 +368,33 @@ def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_j
     app.out.line(f"{scores['provider']}: {scores['lines']:,} lines, p50 {scores['p50_ms']:.1f} ms a question")
 
 
-def opened(app: App, *, agent: str | None = None, workspace: Path | None = None, provider: str | None = None) -> Memory:
-    """Open the memory that the options mean: a plain folder, or an agent's workspace with its configuration."""
+def opened(
+    app: App, *, agent: str | None, workspace: Path | None, provider: str | None, extra: tuple[str, ...]
+) -> Memory:
     from homarus.memory.memory import Memory
+    from homarus.memory.settings import MemorySettings
 
     if workspace is not None:
         return Memory.open(
-            workspace, clock=app.clock, provider=provider, home=app.paths.home, models=app.paths.models_dir
+            workspace,
+            settings=MemorySettings(extra_paths=extra),
+            clock=app.clock,
+            provider=provider,
+            home=app.paths.home,
+            models=app.paths.models_dir,
         )
-    from homarus.gateway.memories import open_memory
+    if extra:
+        raise click.UsageError("--extra goes with --workspace; for an agent set memorySearch.extraPaths")
+    from homarus.agent.memories import open_memory
 
-    config = app.config
-    chosen = config.agent_named(agent)
-    return open_memory(config, app.env, chosen.id, clock=app.clock, provider=provider or "")
+    chosen = app.config.agent_named(agent)
+    return open_memory(app.config, app.env, chosen.id, clock=app.clock, provider=provider or "")
 
 
-def show(app: App, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:
-    """Print an answer: cited passages with the words found marked, or JSON."""
+def show(app: App, memory: Memory, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:
     from homarus.cli.memory_show import print_answer, to_json
 
     if as_json:
         app.out.json(to_json(answer))
     else:
-        print_answer(app.out, query, answer, why=why)
+        print_answer(app.out, query, answer, memory.problems, why=why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from homarus.cli.output import Output
@@ -34,8 +35,8 @@ def to_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def print_answer(out: Output, query: str, answer: Answer, *, why: bool = False) -> None:
-    """Print cited passages with the words of the query marked."""
+def print_answer(out: Output, query: str, answer: Answer, problems: Sequence[str] = (), *, why: bool = False) -> None:
+    """Print cited passages with the words of the query marked; where there are none, what may be the reason."""
     terms = query_terms(query)
     for hit in answer:
         day = f"  {out.style(hit.timestamp, 'dim')}" if hit.timestamp else ""
@@ -44,10 +45,14 @@ def print_answer(out: Output, query: str, answer: Answer, *, why: bool = False) 
             out.line("  " + marked(out, line, terms))
         if hit.also:
             out.line(out.style(f"  also: {', '.join(hit.also)}", "dim"))
+        if hit.origin:
+            out.line(out.style(f"  from: {printable(', '.join(hit.origin))}", "dim"))
         if why:
             out.line(out.style(f"  why: {'; '.join(hit.why)}", "dim"))
     if not answer:
         out.line("nothing found")
+        for problem in problems:
+            out.warn(problem)
     if answer.degraded:
         out.warn(answer.degraded)
     if answer.stale:

@@ -11,7 +11,7 @@ from homarus.cli.app import App
 from homarus.cli.options import pass_app
 
 if TYPE_CHECKING:
-    from homarus.gateway.choices import Choice
+    from homarus.admin.choices import Choice
 
 
 @click.command("onboard")
@@ -28,8 +28,8 @@ def command(app: App, workspace: Path | None, model: str | None, non_interactive
     """
     import asyncio
 
-    from homarus.gateway.choices import model_choices
-    from homarus.gateway.setup import set_up
+    from homarus.admin.choices import model_choices
+    from homarus.admin.setup import set_up
 
     out, config = app.out, app.config
     ask = not non_interactive and not as_json and _is_terminal(app)

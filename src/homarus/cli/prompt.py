@@ -11,9 +11,9 @@ from homarus.cli.app import App
 from homarus.cli.options import json_option, pass_app
 
 if TYPE_CHECKING:
+    from homarus.agent.compose import ComposedPrompt, Composer
+    from homarus.agent.session_state import SessionState
     from homarus.core.routes import SessionKey
-    from homarus.gateway.compose import Composed, Composer
-    from homarus.gateway.past import Past
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ def session_options(function: F) -> F:
     """Give a command the options that choose a session: `--mode`, `--session`, `--agent`."""
     for option in (
         click.option(
-            "--mode", type=click.Choice(["full", "minimal", "none"]), help="Instead of the session's own mode."
+            "--mode", type=click.Choice(["full", "minimal", "lean", "none"]), help="Instead of the session's own mode."
         ),
         click.option("--session", "session_key", metavar="KEY", help="A session, e.g. agent:main:telegram:group:42."),
         click.option(
@@ -37,20 +37,21 @@ class Shown(NamedTuple):
     """A prompt, what made it, and the past of its session."""
 
     composer: Composer
-    composed: Composed
-    past: Past
+    composed: ComposedPrompt
+    past: SessionState
 
 
 def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
     """Return the prompt that the next turn of the named session would get."""
+    from homarus.agent.compose import Composer, PromptRequest
+    from homarus.agent.hook_events import load_registry
+    from homarus.agent.sandbox_for import sandbox_for, window_of
+    from homarus.agent.session_state import SessionState, session_state
+    from homarus.agent.toolkit import tool_specs
     from homarus.core.errors import ConfigError, Denied, StorageError
-    from homarus.gateway.compose import Composer, PromptRequest
-    from homarus.gateway.estimate import sandbox_of
-    from homarus.gateway.hooking import load_registry
-    from homarus.gateway.past import Past, past_of
-    from homarus.gateway.toolkit import tool_specs
-    from homarus.prompt.modes import Mode
-    from homarus.prompt.sections.tooling import in_order
+    from homarus.core.messages import Trust
+    from homarus.prompt.section import Mode
+    from homarus.prompt.sections.tooling import in_order, told_to
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
@@ -62,25 +63,27 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     hooks = load_registry(config, app.env, home, only="agent:bootstrap")
     if hooks is not None:
         composer = Composer(config, app.env, app.clock, hooks=hooks)
-    past, sandbox = Past(), None
+    past, sandbox = SessionState(), None
     try:
-        past = past_of(config, app.clock, session)
+        past = session_state(config, app.clock, session)
     except StorageError as problem:
         app.out.warn(str(problem))
     try:
-        sandbox = sandbox_of(config.agent(session.agent_id), session, workspace)
+        sandbox = sandbox_for(config.agent(session.agent_id), session, workspace)
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
+    window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
     request = PromptRequest(
         session=session,
         mode=Mode(mode) if mode else None,
-        tools=in_order(tool_specs(config, session.agent_id)) if mode != "none" else (),
+        window=window,
+        tools=told_to(window, in_order(tool_specs(config, session.agent_id))) if mode != "none" else (),
         skills=composer.skills_for(session.agent_id, past.skills),
         sandbox=sandbox,
+        trust=Trust.OWNER,
+        chat_type="direct",
         turn=past.turn,
         session_id=past.session_id,
-        completed=past.completed,
-        after_compaction=past.after_compaction,
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)

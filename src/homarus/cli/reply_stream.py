@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from homarus.cli.reply import footer
 from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
 from homarus.core.text import printable
 from homarus.delivery.stream import StreamFilter
+from homarus.runtime.reply import footer
 
 
 class TextStream:

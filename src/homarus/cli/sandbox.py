@@ -38,6 +38,7 @@ def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = Fal
         "cpuSeconds": spec.limits.cpu_seconds,
         "memoryMb": spec.limits.memory_bytes >> 20,
         "processes": spec.limits.processes,
+        "diskMb": spec.limits.disk_bytes >> 20,
     }
     if as_json:
         app.out.json(facts)
@@ -71,10 +72,10 @@ def probe_command(app: App, agent_id: str, as_json: bool) -> None:
 
 
 def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
+    from homarus.agent.sandbox_for import sandbox_for
     from homarus.core.routes import SessionKey, main_session
-    from homarus.gateway.estimate import sandbox_of
     from homarus.workspace.agents import resolve_workspace
 
     agent = app.config.agent_named(agent_id)
     key = SessionKey.parse(session, default_agent=agent.id) if session else main_session(agent.id)
-    return sandbox_of(agent, key, resolve_workspace(app.config, agent.id, app.env))
+    return sandbox_for(agent, key, resolve_workspace(app.config, agent.id, app.env))

@@ -44,12 +44,8 @@ def home_of(app: App) -> SessionHome:
     """Return all sessions of the home that this command line means."""
     from homarus.core.clock import SystemIds
     from homarus.sessions.home import SessionHome
-    from homarus.sessions.settings import SessionSettings
 
-    default = app.config.default_agent.id
-    roster = [default, *(agent.id for agent in app.config.agents if agent.id != default)]
-    main_key = app.config.block("session", SessionSettings).main_key
-    return SessionHome(app.paths.agents_dir, clock=app.clock, ids=SystemIds(), roster=roster, main_key=main_key)
+    return SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
 
 
 @command.command("list")
@@ -205,8 +201,8 @@ def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_jso
     The sources are only read.
     """
     from homarus.core.clock import SystemIds
+    from homarus.sessions.home import Candidate, bring_in, candidates
     from homarus.sessions.places import Kind
-    from homarus.sessions.transfer import Candidate, bring_in, candidates
 
     home = home_of(app)
     target = agent or home.default_agent
@@ -314,7 +310,7 @@ def repair(app: App, session: str, write: bool, agent: str, as_json: bool) -> No
 
     What is sent is repaired each time anyway. --write keeps the original of a converted file beside it.
     """
-    from homarus.sessions.mend import mend, report
+    from homarus.sessions.check import mend, report
 
     home = home_of(app)
     info = home.resolve(session, agent)

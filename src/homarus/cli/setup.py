@@ -11,7 +11,7 @@ from homarus.cli.app import App
 from homarus.cli.options import json_option, pass_app
 
 if TYPE_CHECKING:
-    from homarus.gateway.setup import SetupReport
+    from homarus.admin.setup import SetupReport
 
 
 @click.command("setup")
@@ -24,7 +24,7 @@ def command(app: App, workspace: Path | None, non_interactive: bool, as_json: bo
 
     Nothing that exists is overwritten, and a second run changes nothing.
     """
-    from homarus.gateway.setup import set_up
+    from homarus.admin.setup import set_up
 
     del non_interactive  # accepted for scripts that were written for OpenClaw
     chosen = workspace.expanduser().absolute() if workspace else None

@@ -108,8 +108,7 @@ def check(app: App, agent_id: str | None, as_json: bool) -> int:
 
 
 def _load(app: App, agent_id: str | None) -> Loaded:
-    from homarus.skills.agent import gate_of, machine_facts, roots_of, settings_of
-    from homarus.skills.library import SkillLibrary
+    from homarus.skills.library import SkillLibrary, gate_of, machine_facts, roots_of, settings_of
     from homarus.workspace.agents import resolve_workspace
 
     config = app.config
@@ -172,6 +171,7 @@ def _summary(verdict: Verdict) -> dict[str, Any]:
         "listed": verdict.eligible and not unlisted,
         "unlistedBecause": unlisted,
         "userInvocable": header.user_invocable,
+        "remoteInvocable": header.remote_invocable,
     }
 
 
@@ -237,7 +237,8 @@ def _gate_line(app: App, step: Step) -> str:
 def _starters(skill: Skill) -> str:
     who = ["the model"] if skill.header.model_invocable else []
     if skill.header.user_invocable:
-        who.append(f"people (/skill {skill.name})")
+        where = "" if skill.header.remote_invocable else " at this machine"
+        who.append(f"people{where} (/skill {skill.name})")
     return _clean(" and ".join(who) or "nobody")
 
 

@@ -19,8 +19,8 @@ def command(app: App, as_json: bool) -> None:
     import asyncio
     from datetime import UTC, datetime
 
-    from homarus.gateway.status import as_json as to_json
-    from homarus.gateway.status import home_status
+    from homarus.admin.status import as_json as to_json
+    from homarus.admin.status import home_status
 
     status = asyncio.run(home_status(app.config, app.env, app.clock))
     if as_json:

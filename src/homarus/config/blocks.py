@@ -1,4 +1,4 @@
-"""Which package owns which block, as a table of names, and the validation that follows from it.
+"""Which package owns which block, as a table of names; the validation and the JSON Schema that follow from it.
 
 Nothing is imported before it is asked for. The owner of a block adds its line here and keeps the defaults in its class.
 A path below `agents.defaults` is checked for the defaults and, merged, for every agent; a `*` stands for every key. Where
@@ -7,22 +7,25 @@ two packages read one object, each has its line, told apart by a word after `#`.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from homarus.config.keypath import KeyPath, format_path, lookup
-from homarus.config.redact import MARKER
-from homarus.config.report import Problem
+from homarus.config.keypath import KeyPath, format_path, lookup, parse_path
+from homarus.config.report import Problem, Severity
 from homarus.config.view import Config
+from homarus.core.errors import HomarusError
 
+if TYPE_CHECKING:
+    from homarus.config.known import Finding
+
+_CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
-    "hooks.internal": "homarus.hooks.settings:HookSettings",
+    "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",
     "agents.defaults#models": "homarus.models.settings:AgentModelSettings",
@@ -34,30 +37,37 @@ BLOCKS: dict[str, str] = {
     "agents.defaults.models.*": "homarus.models.settings:ModelEntry",
     "skills": "homarus.skills.settings:SkillSettings",
     "agents.defaults.sandbox": "homarus.sandbox.settings:SandboxSettings",
-    "agents.defaults.subagents": "homarus.agent.subagents:SubagentSettings",
+    "agents.defaults.subagents": "homarus.subagents.child:SubagentSettings",
     "session": "homarus.sessions.settings:SessionSettings",
-    "commands": "homarus.agent.commands.settings:CommandSettings",
+    "commands": "homarus.commands.settings:CommandSettings",
     "messages.queue": "homarus.queue.settings:QueueSettings",
     "agents.defaults.compaction": "homarus.context.settings:CompactionSettings",
     "agents.defaults.contextPruning": "homarus.context.settings:PruningSettings",
     "tools.loopDetection": "homarus.tools.loopguard:LoopSettings",
     "tools": "homarus.tools.policy:PolicySettings",
-    "tools.exec": "homarus.tools.gate:ExecSettings",
+    "tools.exec": "homarus.tools.exec_settings:ExecSettings",
     "tools.exec#processes": "homarus.tools.processes:ProcessSettings",
+    "tools.exec#patch": "homarus.tools.policy:PatchSwitch",
     "tools.fs": "homarus.tools.paths:FsSettings",
-    "tools.web": "homarus.tools.settings:WebSettings",
-    "tools.elevated": "homarus.tools.wish:ElevatedSettings",
-    "tools.sessions": "homarus.gateway.offers.visible:VisibilitySettings",
-    "tools.agentToAgent": "homarus.gateway.offers.visible:PeerSettings",
+    "tools.web": "homarus.tools.web:WebSettings",
+    "tools.elevated": "homarus.tools.exec_settings:ElevatedSettings",
+    "tools.sessions": "homarus.runtime.tool_backends.visibility:VisibilitySettings",
+    "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
+    "agents.defaults.heartbeat": "homarus.config.settings:HeartbeatSettings",
+    **{
+        f"channels.*{account}{chat}": "homarus.tools.policy:Rules"
+        for account in ("", ".accounts.*")
+        for chat in (".tools", *(f".{kind}.*.{key}" for kind in _CHATS for key in ("tools", "toolsBySender.*")))
+    },
 }
 
 _DEFAULTS = ("agents", "defaults")
 
 
 # What holds blocks, or is read by hand, and must have this shape for anything below it to count.
-_SHAPES: dict[str, tuple[type, str]] = {
+SHAPES: dict[str, tuple[type, str]] = {
     **{
         ".".join(path.split(".")[:size]): (dict, "an object")
         for path in BLOCKS
@@ -71,72 +81,166 @@ _SHAPES: dict[str, tuple[type, str]] = {
 
 
 def load_block(name: str) -> Any:
-    """Import and return the settings class of a line of the table."""
     module, _, attribute = BLOCKS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def path_of(name: str) -> KeyPath:
-    """Return the path that a line of the table is about."""
     return tuple(name.partition("#")[0].split("."))
 
 
 def validate(config: Config) -> list[Problem]:
     """Check every block and return all problems of the configuration; start, `config validate` and `doctor` call this."""
-    known: dict[KeyPath, set[str]] = {}
+    from homarus.config.known import known_tree, without_effect
+
     for name in BLOCKS:
         into, steps = load_block(name), path_of(name)
-        for path in _instances(config.document, steps):
+        for path in instances(config.document, steps):
             value = lookup(config.document, path)
             if value is not None:
                 config.convert_block(value, into, path)
-                known.setdefault(path, set()).update(field.encode_name for field in msgspec.structs.fields(into))
         if steps[: len(_DEFAULTS)] == _DEFAULTS:
             for agent in config.agents:
                 agent.block(format_path(steps[len(_DEFAULTS) :]), into)
-    for path, keys in known.items():
-        _misspelt(config, path, keys)
-    for name, (kind, words) in _SHAPES.items():
-        value = lookup(config.raw, tuple(name.split(".")))
-        if value is not None and not isinstance(value, kind):
-            config.report("error", tuple(name.split(".")), f"must be {words}", "nothing in it counts until then")
+    for found in without_effect(config.document, known_tree()):
+        _name(config, found)
     for source in config.source.all() if config.source else ():
         for line, key in source.written_twice():
             cure = "keep one of them; the last one counts"
             config.record(Problem("warning", str(source.path), line, key, "is written twice", cure))
-    for path in _markers(config.document, ()):
+    from homarus.config.redact import MARKER
+
+    for path in _markers(config.document, (), MARKER):
         config.report("error", path, "holds the marker that stands for a hidden secret", "write the real value here")
     return config.problems
 
 
-def _instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyPath]:
+def instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the paths that a pattern with `*` in it stands for in this document."""
     if not steps:
         yield at
     elif steps[0] == "*":
         table = lookup(document, at)
         for name in table if isinstance(table, dict) else ():
-            yield from _instances(document, steps[1:], (*at, name))
+            yield from instances(document, steps[1:], (*at, name))
     else:
-        yield from _instances(document, steps[1:], (*at, steps[0]))
+        yield from instances(document, steps[1:], (*at, steps[0]))
 
 
-def _misspelt(config: Config, path: KeyPath, known: set[str]) -> None:
-    # Unknown keys are somebody else's and stay unmentioned, unless one is nearly a key of ours.
-    value = lookup(config.document, path)
-    if not isinstance(value, dict):
+def _name(config: Config, found: Finding) -> None:
+    from homarus.config.restrict import restricts
+
+    written = config.written(found.path)
+    if lookup(config.raw, written) is None and found.path not in config.origins:
+        return  # not of this file: a variable of the environment put it there
+    if config.is_told(found.path):
         return
-    for key in value.keys() - known:
-        near = difflib.get_close_matches(key, known - value.keys(), n=1, cutoff=0.85)
-        if near:
-            config.report("warning", (*path, key), "is no key that is used here", f"did you mean '{near[0]}'?")
+    if found.near:
+        config.report("warning", found.path, "is no key that is known here", f"did you mean '{found.near}'?")
+    elif found.reason:
+        severity: Severity = "warning" if restricts(found.path) else "info"
+        config.report(severity, found.path, f"has no effect here: {found.reason}", "it is kept as it is")
+    else:
+        config.report("warning", found.path, "is no key that is known here and has no effect", "it is kept as it is")
 
 
-def _markers(value: Any, path: KeyPath) -> Iterator[KeyPath]:
+def _markers(value: Any, path: KeyPath, marker: str) -> Iterator[KeyPath]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _markers(inner, (*path, key))
+            yield from _markers(inner, (*path, key), marker)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _markers(inner, (*path, index))
-    elif value == MARKER:
+            yield from _markers(inner, (*path, index), marker)
+    elif value == marker:
         yield path
+
+
+# The JSON Schema. Unknown keys are allowed everywhere.
+
+Node = dict[str, Any]
+
+
+def build_schema(path: str = "") -> Node:
+    """Return the schema of the whole file, or of the part at a path. Raises HomarusError where nothing is known."""
+    names = list(BLOCKS)
+    parts, definitions = msgspec.json.schema_components(
+        [load_block(name) for name in names], ref_template="#/$defs/{name}"
+    )
+    root: Node = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "openclaw.json",
+        "type": "object",
+        "properties": {"$schema": {"type": "string"}, "$include": {"type": ["string", "array"]}},
+    }
+    for name, part in sorted(zip(names, parts, strict=True), key=lambda item: item[0].count(".")):
+        steps = [str(step) for step in path_of(name)]
+        _graft(root, steps, part)
+        if steps[:2] == [*_DEFAULTS]:
+            _graft(root, ["agents", "entries", "*", *steps[2:]], part)
+    here = root
+    for step in parse_path(path):
+        here = _step(here, str(step), definitions, path)
+    if path and ("$ref" in here or "allOf" in here):
+        here = _opened(here, definitions)
+    needed = {name: definitions[name] for name in sorted(_references(here, definitions, set()))}
+    return {**here, "$defs": needed} if needed else here
+
+
+def _step(here: Node, step: str, definitions: Node, path: str) -> Node:
+    opened = _opened(here, definitions)
+    inner = opened.get("properties", {}).get(step, opened.get("additionalProperties", opened.get("items")))
+    if not isinstance(inner, dict):
+        known = ", ".join(sorted(opened.get("properties", {}))) or "nothing"
+        raise HomarusError(f"no schema is known for '{path}'", cure=f"known at that level: {known}")
+    return inner
+
+
+def _graft(root: Node, steps: list[str], part: Node) -> None:
+    here = root
+    for step in steps[:-1]:
+        here = _below(here, step)
+    target = here.setdefault("properties", {}) if steps[-1] != "*" else here
+    key = steps[-1] if steps[-1] != "*" else "additionalProperties"
+    old = target.get(key)
+    if isinstance(old, dict):
+        # Several owners of one object: all count.
+        others = old["allOf"] if list(old) == ["allOf"] else [old]
+        target[key] = {"allOf": [part, *others]}
+    else:
+        target[key] = dict(part)
+
+
+def _below(here: Node, step: str) -> Node:
+    table, key = (here.setdefault("properties", {}), step) if step != "*" else (here, "additionalProperties")
+    inner = table.get(key)
+    if not isinstance(inner, dict):
+        inner = table[key] = {"type": "object"}
+    elif "$ref" in inner:
+        inner = table[key] = {"type": "object", "allOf": [inner]}
+    assert isinstance(inner, dict)
+    return inner
+
+
+def _opened(node: Node, definitions: Node) -> Node:
+    """Return a node with what its references say written out, one level deep."""
+    merged: Node = {key: value for key, value in node.items() if key not in ("$ref", "allOf")}
+    for part in [*([node] if "$ref" in node else []), *node.get("allOf", []), *node.get("anyOf", [])]:
+        target = definitions.get(str(part.get("$ref", "")).rpartition("/")[2], part if part is not node else {})
+        merged = {**target, **merged, "properties": {**target.get("properties", {}), **merged.get("properties", {})}}
+    if not merged.get("properties"):
+        merged.pop("properties", None)
+    return merged
+
+
+def _references(value: Any, definitions: Node, found: set[str]) -> set[str]:
+    if isinstance(value, list):
+        for inner in value:
+            _references(inner, definitions, found)
+    elif isinstance(value, dict):
+        name = str(value.get("$ref", "")).rpartition("/")[2]
+        if name in definitions and name not in found:
+            found.add(name)
+            _references(definitions[name], definitions, found)
+        for inner in value.values():
+            _references(inner, definitions, found)
+    return found

@@ -1,14 +1,17 @@
 """From plain data to a typed block, losing no more than the bad value. Pure.
 
 A value that does not fit is reported, and its key falls back to the default of the class. A class that must not run on
-half of what its owner meant offers a classmethod `disabled()`: then one bad value turns the whole block into that.
+half of what its owner meant offers a classmethod `disabled()`: then one bad value, or one key that is nearly one of its
+own, turns the whole block into that. A rule that is misspelt must not be a rule less.
 """
 
 from __future__ import annotations
 
+import enum
+import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +28,12 @@ class Unfit(Exception):
 
 def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
     """Return the typed block. `report` hears of every value that was left out, by its path and the reason."""
+    disabled = getattr(into, "disabled", None)
+    slips = list(_slips(value, into, path)) if disabled else []
+    for where, meant in slips:
+        report(where, f"is no key that is known here, but '{meant}' is")
+    if disabled and slips:
+        return typing.cast("T", disabled())
     if _says_nothing(value, into):
         return into()
     try:
@@ -35,8 +44,33 @@ def convert(value: Any, into: type[T], report: Report, path: KeyPath = ()) -> T:
         return typing.cast("T", _salvage(value, into, report, path))
     except Unfit as problem:
         report(path, str(problem))
-        disabled = getattr(into, "disabled", None)
         return typing.cast("T", disabled()) if disabled else into()
+
+
+def _slips(value: Any, into: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the keys that are nearly one of the class and none of its own, each with the one that was meant."""
+    origin = typing.get_origin(into)
+    if origin in (typing.Union, types.UnionType):
+        for option in typing.get_args(into):
+            yield from _slips(value, option, path)
+    if origin is dict and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _slips(inner, typing.get_args(into)[1], (*path, key))
+    if not isinstance(value, dict) or not _is_struct(into):
+        return
+    # `beside` are the keys that others read in the same object.
+    known = {*into.__struct_encode_fields__, *getattr(into, "beside", ())}
+    strange = value.keys() - known
+    if strange:
+        from homarus.config.known import is_named, near
+
+        for key in strange:
+            meant = "" if is_named((*path, key)) else near(str(key), known - value.keys())
+            if meant:
+                yield (*path, key), meant
+    for field in msgspec.structs.fields(into):
+        if isinstance(value.get(field.encode_name), dict):
+            yield from _slips(value[field.encode_name], field.type, (*path, field.encode_name))
 
 
 def _says_nothing(value: Any, into: Any) -> bool:
@@ -54,7 +88,7 @@ def _salvage(value: Any, into: Any, report: Report, path: KeyPath) -> Any:
     try:
         return msgspec.convert(value, into)
     except msgspec.ValidationError as problem:
-        from homarus.config.wording import reason  # most configurations are right, and start without it
+        from homarus.config.convert import reason  # most configurations are right, and start without it
 
         why = reason(problem, into)
     origin, args = typing.get_origin(into), typing.get_args(into)
@@ -132,6 +166,8 @@ def _salvage_map(value: dict[str, Any], item: Any, report: Report, path: KeyPath
             found[key] = _salvage(inner, item, report, (*path, key))
         except Unfit as problem:
             report((*path, key), str(problem))
+            if hasattr(item, "disabled"):
+                found[key] = item.disabled()
     return found
 
 
@@ -152,3 +188,56 @@ def _is_struct(option: Any) -> bool:
 
 def _takes_none(into: Any) -> bool:
     return into is Any or into is type(None) or type(None) in typing.get_args(into)
+
+
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_EXPECTED = re.compile(r"Expected '([^']*)'(.*?)(?:, got '([^']*)')?")
+_GIVEN = {
+    "bool": "a flag",
+    "str": "text",
+    **{name: _KINDS[name] for name in ("int", "float", "array", "object", "null")},
+}
+
+
+def reason(problem: msgspec.ValidationError, into: Any) -> str:
+    text = str(problem).split(" - at `")[0].replace("`", "'")
+    if text.startswith("Invalid enum value"):
+        chosen = text.removeprefix("Invalid enum value ")
+        names = list(dict.fromkeys(_choices(into)))
+        return f"{chosen} is none of {', '.join(names)}" if names else f"{chosen} is not known here"
+    match = _EXPECTED.fullmatch(text)
+    if "matching regex" in text:
+        return f"must be {' or '.join(_described(into)) or 'written differently'}"
+    if match is None:
+        return text
+    kinds = [_KINDS.get(kind, kind) for kind in match[1].split(" | ")]
+    wanted = " or ".join(dict.fromkeys(kinds)) + match[2]
+    return f"must be {wanted}" + (f", not {_GIVEN.get(match[3], match[3])}" if match[3] else "")
+
+
+def _described(into: Any) -> Iterator[str]:
+    """Yield what texts that must look a certain way are, in the words of their owner."""
+    if typing.get_origin(into) is typing.Annotated:
+        yield from (
+            meta.description for meta in into.__metadata__ if isinstance(meta, msgspec.Meta) and meta.description
+        )
+    for part in typing.get_args(into):
+        yield from _described(part)
+
+
+def _choices(into: Any) -> Iterator[str]:
+    if isinstance(into, type) and issubclass(into, enum.Enum):
+        yield from (str(member.value) for member in into)
+    elif typing.get_origin(into) is typing.Literal:
+        yield from map(str, typing.get_args(into))
+    elif typing.get_origin(into) is not dict:
+        for part in typing.get_args(into):
+            yield from _choices(part)

@@ -11,24 +11,24 @@ from homarus.core.patterns import late
 
 _VARIABLE = late(r"\$(\$?)\{([A-Z_][A-Z0-9_]*)\}")
 _DOTENV = late(
-    r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_][\w.-]*)(?:[ \t]*=[ \t]*|:[ \t]+)
-        (?:"((?:[^"\\]|\\.)*)"|'([^']*)'|`([^`]*)`|([^\#\r\n]*))[ \t]*(?:\#[^\r\n]*)?\r?$""",
+    r"""^[ \t]*(?:export[ \t]+)?([\w.-]+)(?:[ \t]*=[ \t]*|:[ \t]+)
+        (?:"((?:\\"|[^"])*)"|'((?:\\'|[^'])*)'|`((?:\\`|[^`])*)`|([^\#\r\n]*))[ \t]*(?:\#[^\r\n]*)?\r?$""",
     re.VERBOSE | re.MULTILINE,
 )
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 _UNSET = object()
 
 Missing = Callable[[KeyPath, str], None]
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
-    """Return the variables of a `.env` file; lines that are none are skipped, the last of a name wins."""
+    """Return the variables of a `.env` file, by the rules of the npm package `dotenv`, for which such files were written.
+
+    Three kinds of quotes; `\\n` and `\\r` count in double ones alone; `#` ends a value without quotes, a blank before it or
+    not. Lines that are no variable are skipped, the last of a name wins.
+    """
     found = {}
-    for name, double, single, ticks, bare in _DOTENV.findall(text):
-        if double:
-            found[name] = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), double, flags=re.DOTALL)
-        else:
-            found[name] = single or ticks or bare.strip()
+    for name, double, single, back, bare in _DOTENV.findall(text):
+        found[name] = double.replace("\\n", "\n").replace("\\r", "\r") or single or back or bare.strip()
     return found
 
 
@@ -54,6 +54,8 @@ def layered(process: Mapping[str, str], *lower: Mapping[str, str]) -> dict[str, 
 
 def substitute(value: Any, env: Mapping[str, str], missing: Missing, path: KeyPath = ()) -> Any:
     """Return the value with every `${NAME}` filled in. A value with a missing variable is unset, and `missing` hears of it.
+
+    A rule about tools stays as it is written: it then names nothing that exists, where unset it would restrict nothing.
 
     Only text changes, never a key. `$${NAME}` is the way to write `${NAME}` itself.
     """
@@ -88,6 +90,8 @@ def _text(text: str, env: Mapping[str, str], missing: Missing, path: KeyPath) ->
     filled = _VARIABLE.sub(fill, text)
     for name in dict.fromkeys(absent):
         missing(path, name)
+    if absent and not {"tools", "toolsBySender"}.isdisjoint(path) and "web" not in path:
+        return text
     return _UNSET if absent else filled
 
 

@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from homarus.config.keypath import KeyPath, format_path
+from homarus.config.keypath import KeyPath, format_path, merge_include
 from homarus.config.report import Problem
-from homarus.config.resolve import merge_include
 from homarus.config.scan import Member, Node, ScanError, find, is_blank, line_and_column, parse, scan
 from homarus.core.errors import StorageError
 from homarus.storage.boundary import Guarded, Root
@@ -27,8 +26,6 @@ MAX_PATH = 4096
 
 
 class Source:
-    """One file of a configuration, with the files that it includes."""
-
     def __init__(self, path: Path, data: bytes) -> None:
         self.path = path
         self.data = data
@@ -38,8 +35,7 @@ class Source:
 
     @cached_property
     def text(self) -> str:
-        """Return the text, in which bytes that are no UTF-8 survive a round trip."""
-        return self.data.decode("utf-8", "surrogateescape")
+        return self.data.decode("utf-8")
 
     @cached_property
     def tree(self) -> Node | None:
@@ -87,7 +83,6 @@ class Source:
         return found
 
     def all(self) -> list[Source]:
-        """Return this file and all that it includes, in reading order."""
         return [self, *(source for _, child in self.includes for source in child.all())]
 
 
@@ -134,13 +129,16 @@ class Reader:
             return None
         source = Source(path, found.data)
         try:
-            text = found.data.decode("utf-8")
+            text = source.text
         except UnicodeDecodeError as problem:
             line = found.data[: problem.start].count(b"\n") + 1
-            self._problem(path, line, "", "holds bytes that are no UTF-8", "save it as UTF-8", severity="warning")
-            text = found.data.decode("utf-8", "replace")
+            self._problem(path, line, "", "holds bytes that are no UTF-8", "save it as UTF-8")
+            return None
+        if is_blank(text):
+            self._problem(path, 1, "", "is empty", "write { } into it if no setting is meant")
+            return None
         try:
-            source.document = {} if is_blank(text) else parse(text)
+            source.document = parse(text)
         except ScanError as problem:
             line, column = line_and_column(text, problem.offset)
             self._problem(path, line, "", f"{problem.message} (column {column})", "correct that line")
@@ -203,8 +201,8 @@ class Reader:
         where = (*path, INCLUDE)
         self._problem(source.path, source.line(where), format_path(where), message, cure)
 
-    def _problem(self, path: Path, line: int, key: str, message: str, cure: str, *, severity: Any = "error") -> None:
-        self.problems.append(Problem(severity, str(path), line, key, message, cure))
+    def _problem(self, path: Path, line: int, key: str, message: str, cure: str) -> None:
+        self.problems.append(Problem("error", str(path), line, key, message, cure))
 
 
 _NOTHING: Any = object()

@@ -17,8 +17,8 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.config import reshape
-from homarus.config.draft import Draft
 from homarus.config.keypath import KeyPath
+from homarus.config.reshape import Draft
 
 Rename = tuple[str, str]
 _OWNERS = ("agents.defaults", "agents.entries.*")
@@ -135,11 +135,11 @@ MIGRATIONS = (
     ),
     Migration(16, "model providers and MCP servers", apply=reshape.servers),
     Migration(17, "variables directly under env", apply=reshape.variables),
+    Migration(18, "idle minutes of the old form say nothing about a daily reset", apply=reshape.idle_reset),
 )
 
 
 def migrate(document: dict[str, Any]) -> Draft:
-    """Run all steps in order over a copy of the document."""
     draft = Draft(document)
     for step in MIGRATIONS:
         for old, new in step.renames:

@@ -29,7 +29,6 @@ class Paths(msgspec.Struct, frozen=True):
 
     @property
     def agents_dir(self) -> Path:
-        """Return the folder with one folder per agent."""
         return self.state_dir / "agents"
 
     def agent_dir(self, agent_id: str) -> Path:
@@ -37,7 +36,6 @@ class Paths(msgspec.Struct, frozen=True):
         return self.agents_dir / agent_id / "agent"
 
     def sessions_dir(self, agent_id: str) -> Path:
-        """Return the folder of an agent's transcripts and their index."""
         return self.agents_dir / agent_id / "sessions"
 
     def memory_db(self, agent_id: str) -> Path:
@@ -46,22 +44,18 @@ class Paths(msgspec.Struct, frozen=True):
 
     @property
     def skills_dir(self) -> Path:
-        """Return the folder of managed skills."""
         return self.state_dir / "skills"
 
     @property
     def hooks_dir(self) -> Path:
-        """Return the folder of managed hooks."""
         return self.state_dir / "hooks"
 
     @property
     def logs_dir(self) -> Path:
-        """Return the folder of log files."""
         return self.state_dir / "logs"
 
     @property
     def models_dir(self) -> Path:
-        """Return the folder of downloaded model weights."""
         return self.state_dir / "models"
 
     @property
@@ -79,7 +73,8 @@ class Paths(msgspec.Struct, frozen=True):
         if self.profile is None:
             return modern
         older = (self.state_dir if self.isolated else self.home / ".openclaw") / f"workspace-{self.profile}"
-        return modern if modern.is_dir() else older
+        shared = self.state_dir == self.home / ".openclaw"
+        return modern if modern.is_dir() and not shared else older
 
 
 def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_path: Path | None = None) -> Paths:
@@ -89,10 +84,19 @@ def resolve_paths(env: Mapping[str, str], *, profile: str | None = None, config_
     home = expand(named, account) if named else account
     name = _profile(profile if profile is not None else env.get("OPENCLAW_PROFILE", ""))
     chosen = _setting(env, "OPENCLAW_STATE_DIR")
-    state = expand(chosen, home) if chosen else home / (f".openclaw-{name}" if name else ".openclaw")
+    state = expand(chosen, home) if chosen else _state_dir(home, name)
     asked = str(config_path) if config_path is not None else _setting(env, "OPENCLAW_CONFIG_PATH")
     file = expand(asked, home) if asked else state / CONFIG_NAME
     return Paths(home=home, state_dir=state, config_path=file, profile=name, isolated=bool(chosen), named=bool(asked))
+
+
+def _state_dir(home: Path, profile: str | None) -> Path:
+    """Return a profile's own folder, or the common one where an older profile lives, which had a workspace there and no more."""
+    shared = home / ".openclaw"
+    own = home / f".openclaw-{profile}"
+    if profile is None or (not own.is_dir() and (shared / f"workspace-{profile}").is_dir()):
+        return shared
+    return own
 
 
 def expand(text: str, home: Path) -> Path:

@@ -36,8 +36,6 @@ _PART_DEPTH = {"channels": 2, "plugins": 3, "agents": 3}
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One key that differs, and what that takes."""
-
     path: KeyPath
     reload: Reload
 

@@ -38,12 +38,10 @@ Notify: TypeAlias = Callable[[Problem], None]
 
 
 def ordered(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the worst first, then by place."""
     return sorted(problems, key=lambda p: (_ORDER[p.severity], p.file, p.line, p.key))
 
 
 def has_errors(problems: Iterable[Problem]) -> bool:
-    """Say whether a validator must fail."""
     return any(problem.severity == "error" for problem in problems)
 
 
@@ -63,5 +61,4 @@ def table_rows(problems: Iterable[Problem], *, home: str = "") -> list[tuple[str
 
 
 def as_json(problems: Iterable[Problem]) -> list[dict[str, object]]:
-    """Return the problems as plain data."""
     return [{**msgspec.structs.asdict(problem), "line": problem.line or None} for problem in ordered(problems)]

@@ -122,7 +122,6 @@ def is_blank(text: str) -> bool:
 
 
 def scan(text: str) -> Node:
-    """Return the tree of a whole document, or raise ScanError."""
     scanner = _Scanner(text)
     root, at = scanner.value(_skip(text, 0), 0)
     at = _skip(text, at)

@@ -16,6 +16,18 @@ class EnvSettings(Struct, frozen=True, rename="camel"):
     vars: dict[str, str] = {}
 
 
+class HeartbeatSettings(Struct, frozen=True, rename="camel"):
+    """`heartbeat` of an agent, as far as the prompt tells of it; a bare number is minutes."""
+
+    every: (
+        Annotated[
+            str, Meta(pattern=r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*)*$", description="a duration such as 30m or 2h")
+        ]
+        | int
+    ) = ""
+    prompt: str = ""
+
+
 class SecretProvider(Struct, frozen=True, rename="camel"):
     """One entry of `secrets.providers`; which keys count depends on its source."""
 

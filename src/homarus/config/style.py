@@ -31,7 +31,6 @@ class Style(msgspec.Struct, frozen=True):
 
 
 def detect(text: str, root: Node) -> Style:
-    """Read the handwriting off a file."""
     members = list(_members(root))
     named = [member for member in members if isinstance(member.key, str)]
     first = [text[member.key_start] for member in named]
@@ -49,7 +48,6 @@ def detect(text: str, root: Node) -> Style:
 
 
 def render_key(name: str, style: Style) -> str:
-    """Write a key."""
     return name if style.bare_keys and _BARE.fullmatch(name) else render_text(name, style.quote)
 
 
@@ -94,14 +92,12 @@ def render(value: Any, style: Style, margin: str = "", *, lines: bool = True) ->
 
 
 def margin_of(text: str, offset: int) -> str:
-    """Return the white space at the start of the line that holds an offset."""
     start = line_start(text, offset)
     match = re.compile(r"[ \t]*").match(text, start)
     return match.group() if match else ""
 
 
 def line_start(text: str, offset: int) -> int:
-    """Return where the line begins that holds an offset."""
     return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from homarus.config.convert import convert
-from homarus.config.draft import Draft
 from homarus.config.env import apply_overrides, layered
 from homarus.config.include import Source
-from homarus.config.keypath import KeyPath, format_path, lookup, parse_path
+from homarus.config.keypath import KeyPath, format_path, lookup, merge_agent, parse_path
 from homarus.config.migrate import canonical, migrate
 from homarus.config.paths import Paths, expand
 from homarus.config.report import Notify, Problem, Severity
-from homarus.config.resolve import merge_agent
+from homarus.config.reshape import Draft
 from homarus.core.errors import Unknown
 from homarus.core.routes import DEFAULT_AGENT, normalize_agent_id
 
@@ -70,7 +69,7 @@ class AgentConfig:
 class Config:
     """A loaded configuration. `raw` is what the user wrote; everything else reads the canonical `document`."""
 
-    def __init__(self, content: Content, *, notify: Notify | None = None) -> None:
+    def __init__(self, content: Content) -> None:
         self.paths = content.paths
         self.authored = content.authored
         self.raw = content.raw
@@ -78,7 +77,9 @@ class Config:
         self.source = content.source
         self.fallback = content.fallback
         self.problems: list[Problem] = []
-        self._notify = notify
+        # What must be mended before anything may run on this; set by `inspect_config`.
+        self.unusable: Problem | None = None
+        self._notify: Notify | None = None
         self._programs: dict[str, str] = {}
         self._blocks: dict[tuple[KeyPath, type], tuple[Any, Any]] = {}
         for problem in content.problems:
@@ -112,7 +113,6 @@ class Config:
         return default if found is None else found
 
     def lookup(self, path: KeyPath) -> Any:
-        """Return the value at a parsed path, or None."""
         return lookup(self.document, self.canonical(path))
 
     def canonical(self, path: KeyPath) -> KeyPath:
@@ -126,6 +126,11 @@ class Config:
                     return moved
         return canonical(path)
 
+    @property
+    def origins(self) -> Mapping[KeyPath, KeyPath]:
+        """Return where the user wrote what the canonical form has in another place."""
+        return self._draft.origins
+
     def block(self, path: str, into: type[T]) -> T:
         """Return a typed block; a bad value is reported and falls back, or disables the block where its class says so."""
         return self.convert_block(self.get(path), into, parse_path(path))
@@ -138,7 +143,8 @@ class Config:
         cure = _CURE_DISABLED if hasattr(into, "disabled") else _CURE
 
         def heard(where: KeyPath, reason: str) -> None:
-            self.report("error", where, reason, cure)
+            if not self.is_told(where):
+                self.report("error", where, reason, cure)
 
         made = convert({} if value is None else value, into, heard, path)
         self._blocks[path, into] = (value, made)
@@ -154,7 +160,6 @@ class Config:
         return None if value in (None, "") else self.resolve(value)
 
     def resolve(self, value: Any) -> str:
-        """Return the secret that a value of this configuration is or refers to."""
         if isinstance(value, str) and "$" not in value:
             return value  # as most are
         from homarus.config.secrets import parse_ref, resolve_secret
@@ -186,13 +191,11 @@ class Config:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Return what every agent starts from."""
         found = lookup(self.document, ("agents", "defaults"))
         return found if isinstance(found, dict) else {}
 
     @property
     def default_agent(self) -> AgentConfig:
-        """Return the agent that gets what is addressed to nobody."""
         return next(agent for agent in self.agents if agent.default)
 
     def agent(self, agent_id: str) -> AgentConfig:
@@ -241,8 +244,19 @@ class Config:
         file, line = self.locate(written)
         self.record(Problem(severity, file, line, format_path(written), message, cure))
 
+    def listen(self, notify: Notify | None) -> None:
+        """Tell `notify` of every problem that is known, and of each that is found from now on."""
+        self._notify = notify
+        if notify:
+            for problem in self.problems:
+                notify(problem)
+
+    def is_told(self, path: KeyPath) -> bool:
+        """Say whether something is known to be wrong with this very key."""
+        told = format_path(self.written(path))
+        return any(problem.key == told for problem in self.problems)
+
     def record(self, problem: Problem) -> None:
-        """Record a problem whose place is known already."""
         if problem not in self.problems:
             self.problems.append(problem)
             if self._notify:

@@ -6,10 +6,9 @@ was asked for, where it would add an error, and, at the moment of writing, where
 
 from __future__ import annotations
 
-import fcntl
-import os
+import glob
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,13 +17,14 @@ import msgspec
 from homarus.config.edit import apply_data, parse_text, same, set_value, unset_value
 from homarus.config.include import INCLUDE, Source
 from homarus.config.keypath import KeyPath, as_index, format_path, lookup
-from homarus.config.load import Config, load_config, reader_for, remember_good
+from homarus.config.load import Config, inspect_config, reader_for, refuse_lost, remember_good
 from homarus.config.migrate import canonical
 from homarus.config.redact import restore
-from homarus.config.report import Problem
+from homarus.config.report import Notify, Problem
 from homarus.config.scan import find
 from homarus.core.errors import ConfigError, HomarusError
-from homarus.storage.faults import explained
+from homarus.storage.atomic import backup, create_new, ensure_dir, write_atomic
+from homarus.storage.locks import alone_in
 
 _NOTHING: Any = object()
 
@@ -37,16 +37,21 @@ class Operation(msgspec.Struct, frozen=True):
     value: Any = None
 
 
+class Refused(ConfigError):
+    """The person who asked for the change acts: the configuration would have an error that it has not now."""
+
+
 class FileChange(msgspec.Struct, frozen=True):
     """The bytes of one file before and after; `before` is None for a file that does not exist yet."""
 
     path: Path
     before: bytes | None
     after: bytes
+    # Where the old content lies, once this is written.
+    backup: Path | None = None
 
     @property
     def diff(self) -> str:
-        """Return the change as people read it, secrets hidden."""
         from homarus.config.diff import unified_diff
 
         old, new = (data.decode("utf-8", "replace") for data in (self.before or b"", self.after))
@@ -91,6 +96,8 @@ class Planner:
                 f"{broken.where}: {broken.message}; nothing was written",
                 cure=broken.cure or "correct it with 'homarus config edit' first",
             )
+        if source is None:
+            refuse_lost(self.config.paths, self.env)
         return source, document
 
     def _simple(self, operation: Operation) -> Iterator[Operation]:
@@ -144,7 +151,7 @@ class Planner:
             changed = set_value(text, local, value)
             self.document = apply_data(self.document, step.path, value)
         self.before.setdefault(path, owner.data if owner else None)
-        self.overlay[path] = changed.encode("utf-8", "surrogateescape")
+        self.overlay[path] = changed.encode()
 
 
 def choose(source: Source, path: KeyPath) -> tuple[Source, KeyPath]:
@@ -164,64 +171,90 @@ def choose(source: Source, path: KeyPath) -> tuple[Source, KeyPath]:
 
 
 def introduced(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> list[Problem]:
-    """Return the errors that the changed configuration would have and the present one has not."""
+    """Return the errors and warnings that the changed configuration would have and the present one has not."""
     from homarus.config.blocks import validate
 
     def key(problem: Problem) -> tuple[str, str, str]:
         return problem.severity, problem.key, problem.message
 
-    known = {key(problem) for problem in validate(load_config(config.paths, env))}
+    known = {key(problem) for problem in validate(inspect_config(config.paths, env))}
     overlay = {change.path: change.after for change in changes}
-    after = validate(load_config(config.paths, env, overlay=overlay))
-    return [problem for problem in after if problem.severity == "error" and key(problem) not in known]
+    after = validate(inspect_config(config.paths, env, overlay=overlay))
+    return [problem for problem in after if problem.severity != "info" and key(problem) not in known]
 
 
-def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> list[Path]:
-    """Write the changes, each file atomically and with a backup, and return the backups. All or nothing is checked first."""
-    from homarus.storage.atomic import backup, create_new, ensure_dir, write_atomic
+def change(
+    config: Config,
+    env: Mapping[str, str],
+    operations: Sequence[Operation],
+    *,
+    literal: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    notify: Notify = lambda _problem: None,
+) -> tuple[FileChange, ...]:
+    """Plan, check and write as the only writer; what others wrote since `config` was read stays.
 
-    backups = []
+    Raises ConfigError, before anything is written, where the result would be wrong (unless `force`), and where the files
+    changed and an operation may rest on what they said: it names a place in a list, or gives a whole one. With `literal`
+    the operations are what a person wrote, and rest on nothing. `notify` hears of warnings that the change brings.
+    """
+    if not dry_run:
+        ensure_dir(config.paths.config_path.parent)
+    with alone_in(config.paths.config_path.parent) if not dry_run else nullcontext():
+        fresh = inspect_config(config.paths, env)
+        if fresh.hash != config.hash and not literal and any(map(_rests_on_a_list, operations)):
+            raise _changed(config.paths.config_path)
+        changes = Planner(fresh, env).changes(operations)
+        found = introduced(fresh, env, changes) if changes else []
+        errors = [problem for problem in found if problem.severity == "error"]
+        if errors and not force:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise Refused(f"nothing was written: {errors[0].key}: {errors[0].message}{more}", cure=errors[0].cure)
+        for problem in found:
+            notify(problem)
+        return changes if dry_run else _written(fresh, env, changes)
+
+
+def write(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """Write changes that were planned before, if the files still are what they were. All or nothing is checked first."""
     ensure_dir(config.paths.config_path.parent)
-    with _alone(config.paths.config_path.parent):
-        for change in changes:
-            if read_or_none(change.path) != change.before:
-                raise _changed(change.path)
-        for change in changes:
-            if change.before is None:
-                if not create_new(change.path, change.after):
-                    raise _changed(change.path)
-                continue
-            kept = backup(change.path)
-            if kept is not None:
-                backups.append(kept)
-            write_atomic(change.path, change.after)
-    remember_good(load_config(config.paths, env), env, explicit=True)
-    return backups
+    with alone_in(config.paths.config_path.parent):
+        for planned in changes:
+            if read_or_none(planned.path) != planned.before:
+                raise _changed(planned.path)
+        return _written(config, env, changes)
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other writers of ours out between the last look and the write; the lock is the folder itself and leaves no file."""
-    with explained("lock", folder):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _written(config: Config, env: Mapping[str, str], changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """Write each file atomically, with a backup, readable for nobody else: keys stand in them."""
+    done = []
+    for planned in changes:
+        kept = None
+        if planned.before is None:
+            if not create_new(planned.path, planned.after):
+                raise _changed(planned.path)
+        else:
+            _make_private(planned.path)
+            kept = backup(planned.path)
+            write_atomic(planned.path, planned.after)
+        done.append(msgspec.structs.replace(planned, backup=kept))
+    if done:
+        remember_good(inspect_config(config.paths, env), explicit=True)
+    return tuple(done)
 
 
-def change(config: Config, env: Mapping[str, str], operations: Sequence[Operation]) -> tuple[FileChange, ...]:
-    """Plan, check and write in one go; for commands that set things up. Raises ConfigError before anything is written."""
-    changes = Planner(config, env).changes(operations)
-    wrong = introduced(config, env, changes) if changes else []
-    if wrong:
-        raise ConfigError(
-            f"this change would break the configuration: {wrong[0].key}: {wrong[0].message}", cure=wrong[0].cure
-        )
-    if changes:
-        write(config, env, changes)
-    return changes
+def _make_private(path: Path) -> None:
+    for file in (path, *path.parent.glob(f"{glob.escape(path.name)}.bak*")):
+        try:
+            if file.stat().st_mode & 0o077:
+                file.chmod(file.stat().st_mode & 0o700)
+        except OSError:
+            continue  # somebody else's: then we cannot replace it either, and writing says so
+
+
+def _rests_on_a_list(operation: Operation) -> bool:
+    return isinstance(operation.value, list) or any(isinstance(step, int) for step in operation.path)
 
 
 def _changed(path: Path) -> ConfigError:

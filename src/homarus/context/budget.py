@@ -17,7 +17,6 @@ from homarus.core.messages import (
     Text,
     Thinking,
     ToolCall,
-    ToolResult,
     User,
 )
 from homarus.core.text import estimate_tokens
@@ -54,7 +53,6 @@ def budget_for(window: int, settings: CompactionSettings) -> Budget:
 
 
 def estimate(message: Message) -> int:
-    """Return about how many tokens one message takes."""
     total = OVERHEAD_TOKENS
     for part in message.parts:
         total += estimate_tokens(part.text) if type(part) is Text else _part(part)
@@ -110,8 +108,3 @@ def _ratio(messages: Sequence[Message], place: int, newest: Assistant, since: in
     if counted <= 0 or guessed < 50:
         return 1.0
     return max(_LOW, min(_HIGH, counted / guessed))
-
-
-def tool_chars(messages: Sequence[Message]) -> int:
-    """Return how many characters the results of tools take in a history."""
-    return sum(len(message.text) for message in messages if isinstance(message, ToolResult))

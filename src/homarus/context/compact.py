@@ -8,22 +8,25 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.context import audit, pins
+from homarus.context import pins
 from homarus.context.budget import estimate, measure
 from homarus.context.cut import Cut, plan
 from homarus.context.rewrite import say_again
 from homarus.context.serialize import failures, touched_files
 from homarus.context.settings import CompactionSettings
 from homarus.context.summarize import (
+    HEADINGS,
     MAX_FOCUS_CHARS,
     MAX_SUMMARY_CHARS,
+    PLAIN_HEADINGS,
     Job,
     RejectedError,
     Summarizer,
+    identifiers,
     summarize,
     summarize_prefix,
 )
-from homarus.core.errors import ModelError
+from homarus.core.errors import ConfigError, ModelError
 from homarus.core.messages import Message, User
 from homarus.core.text import single_line
 from homarus.sessions.entry import Compaction, Entry
@@ -47,8 +50,8 @@ class Compacted(Struct, frozen=True):
     said: tuple[str, ...] = ()
 
 
-class Occasion(Struct, frozen=True):
-    """Why and for what a history is compacted."""
+class Occasion(Struct, frozen=True, kw_only=True):
+    """Why and for what a history is compacted; `manual` means that a person asked for it."""
 
     reason: str
     window: int
@@ -58,16 +61,27 @@ class Occasion(Struct, frozen=True):
     keep_tokens: int | None = None
     # Which compaction of its session this is. The entry says it, so that a crash right after it cannot lose the count.
     number: int = 1
+    # What stands in AGENTS.md under the headings that the owner wants said again after a compaction.
+    rules: str = ""
+
+
+def plan_for(session: SessionWriter, settings: CompactionSettings, occasion: Occasion) -> Cut | str:
+    """Return where the history would be cut, or why it would not be. It costs nothing and changes nothing."""
+    keep = occasion.keep_tokens if occasion.keep_tokens is not None else settings.keep_recent_tokens
+    keep = min(keep, max(1_000, (occasion.window - occasion.reserve) // 2))
+    return plan(session.view, keep, force=occasion.reason == "manual")
 
 
 async def compact(
-    session: SessionWriter, settings: CompactionSettings, occasion: Occasion, ask: Summarizer
+    session: SessionWriter,
+    settings: CompactionSettings,
+    occasion: Occasion,
+    ask: Summarizer,
+    cut: Cut | str | None = None,
 ) -> Compacted:
     """Summarise what is old and append the compaction; on any failure the history stays exactly as it was."""
-    keep = occasion.keep_tokens if occasion.keep_tokens is not None else settings.keep_recent_tokens
-    keep = min(keep, max(1_000, (occasion.window - occasion.reserve) // 2))
     view = session.view
-    cut = plan(view, keep)
+    cut = cut or plan_for(session, settings, occasion)
     before = measure(session.history(), since=view.boundary.time if view.boundary else 0)
     if isinstance(cut, str):
         return Compacted(False, cut, before, before)
@@ -76,13 +90,13 @@ async def compact(
             summary = await _summary(cut, settings, occasion, ask)
     except RejectedError as problem:
         return Compacted(False, f"the summary was not good enough, so nothing was dropped: {problem}", before, before)
-    except ModelError as problem:
+    except (ModelError, ConfigError) as problem:
         return Compacted(False, f"the summary failed, so nothing was dropped: {problem.message}", before, before)
     except TimeoutError:
         return Compacted(False, "the summary took too long, so nothing was dropped", before, before)
     held = pins.kept(session.notes, messages_of(cut.left_out))
     read, changed = touched_files(messages_of(cut.left_out))
-    text = _whole(summary, cut, held, (read, changed))
+    text = _whole(summary, cut, held, (read, changed), settings, occasion.rules)
     after = estimate(User(())) + len(text) // 4 + _tail_tokens(view.entries, cut.first_kept)
     details: dict[str, Any] = {"readFiles": read, "modifiedFiles": changed, "pins": held, "reason": occasion.reason}
     details[NUMBER] = occasion.number
@@ -136,10 +150,11 @@ async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, a
         previous=cut.previous,
         focus=occasion.focus[:MAX_FOCUS_CHARS],
         ask=_last_ask(everything),
-        names=tuple(audit.identifiers(everything)) if strict else (),
+        names=tuple(identifiers(everything)) if strict else (),
         window=occasion.window,
         reserve=occasion.reserve,
         retries=settings.audit_retries,
+        headings=HEADINGS if settings.is_safeguard else PLAIN_HEADINGS,
     )
     if not cut.is_split:
         return await summarize(job, ask)
@@ -153,7 +168,14 @@ def _fields(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in job.__struct_fields__}
 
 
-def _whole(summary: str, cut: Cut, held: Sequence[str], files: tuple[list[str], list[str]]) -> str:
+def _whole(
+    summary: str,
+    cut: Cut,
+    held: Sequence[str],
+    files: tuple[list[str], list[str]],
+    settings: CompactionSettings,
+    rules: str,
+) -> str:
     """Return the summary with what is known for certain: pins, files, failures and the last turns, each bounded."""
     messages = messages_of(cut.left_out)
     parts = []
@@ -162,10 +184,12 @@ def _whole(summary: str, cut: Cut, held: Sequence[str], files: tuple[list[str], 
     for title, names in zip(("Files read", "Files changed"), files, strict=True):
         if names:
             parts.append(f"## {title}\n\n" + _bounded("\n".join(f"- {name}" for name in names), FILES_CHARS // 2))
-    if wrong := failures(messages):
+    if settings.is_safeguard and (wrong := failures(messages)):
         parts.append("## Recent tool failures\n\n" + "\n".join(f"- {line}" for line in wrong))
-    if recent := _recent(messages):
+    if recent := _recent(messages, settings.recent_turns):
         parts.append("## Last exchanges before the cut\n\n" + "\n".join(recent))
+    if rules:
+        parts.append(f"## Rules from AGENTS.md, said again\n\n{rules}")
     certain = "\n\n".join(parts)
     room = max(2_000, MAX_SUMMARY_CHARS - len(certain) - 2)
     return f"{_bounded(summary, room)}\n\n{certain}".strip()
@@ -180,9 +204,9 @@ def _bounded(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - len(mark)] + mark
 
 
-def _recent(messages: Sequence[Message], turns: int = 3) -> list[str]:
+def _recent(messages: Sequence[Message], turns: int) -> list[str]:
     lines: list[str] = []
-    for message in reversed(messages):
+    for message in reversed(messages) if turns else ():
         if isinstance(message, User) and message.text.strip():
             lines.append(f"- Person: {single_line(message.text, RECENT_CHARS)}")
             if sum(line.startswith("- Person") for line in lines) >= turns:

@@ -22,21 +22,21 @@ class Cut(Struct, frozen=True):
 
     @property
     def is_split(self) -> bool:
-        """Say whether the cut goes through a turn."""
         return bool(self.prefix)
 
     @property
     def left_out(self) -> tuple[Entry, ...]:
-        """Return everything that the summary stands for."""
         return (*self.history, *self.prefix)
 
 
-def plan(view: View, keep_tokens: int) -> Cut | str:
-    """Return the cut, or why there is none."""
+def plan(view: View, keep_tokens: int, *, force: bool = False) -> Cut | str:
+    """Return the cut, or why there is none. With `force` a short history is cut, too: its newest turn alone is kept."""
     if isinstance(view.boundary, Compaction) and not any(map(_speaks, view.after)):
         return "nothing was said since the last compaction"
     entries = (*view.kept, *view.after)
     place = _place(entries, keep_tokens)
+    if force and (place is None or not any(map(_speaks, entries[:place]))):
+        place = next((at for at in range(len(entries) - 1, -1, -1) if _is_user(entries[at])), None)
     if place is None or not any(map(_speaks, entries[:place])):
         return "there is nothing old enough to summarise"
     previous = view.boundary.summary if isinstance(view.boundary, Compaction) else ""
@@ -85,7 +85,6 @@ def _tokens(entries: Sequence[Entry]) -> int:
 
 
 def said(entry: Entry) -> Message | None:
-    """Return what an entry says to a model, or None."""
     if isinstance(entry, MessageEntry | BranchSummary | CustomMessage):
         return entry.message
     return None

@@ -60,8 +60,6 @@ class EngineCall(Struct, frozen=True, kw_only=True):
 
 
 class SpawnCall(Struct, frozen=True, kw_only=True):
-    """What an engine is told about a sub-agent that is about to start."""
-
     parent: str
     child: str
     mode: Literal["isolated", "fork"] = "isolated"
@@ -83,8 +81,6 @@ class Assembled(Struct, frozen=True):
 
 
 class EngineCompaction(Struct, frozen=True):
-    """What an engine's compaction came to."""
-
     ok: bool
     compacted: bool
     reason: str = ""
@@ -105,9 +101,7 @@ class ContextEngine(Protocol):
     """
 
     @property
-    def info(self) -> EngineInfo:
-        """Return who this engine is."""
-        ...
+    def info(self) -> EngineInfo: ...
 
     async def ingest(self, call: EngineCall) -> None:
         """Take note of the new messages of a turn that was accepted, all at once; failed turns never come here."""
@@ -184,5 +178,4 @@ class PassThrough:
 
 
 def find_factory(engine_id: str) -> Factory | None:
-    """Return what makes the engine of a name."""
     return _factories.get(engine_id)

@@ -60,7 +60,6 @@ def _texts(entry: Custom) -> list[str]:
 
 
 def carried(entry: Compaction) -> list[str]:
-    """Return the pins that a compaction recorded."""
     details: Any = entry.data.get("details")
     pins = details.get("pins") if isinstance(details, dict) else None
     return [clean(pin) for pin in pins if isinstance(pin, str)] if isinstance(pins, list) else []
@@ -87,7 +86,6 @@ def merge(by_hand: Sequence[str], automatic: Sequence[str]) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """Return a pin as one line."""
     return single_line(text, MAX_CHARS)
 
 

@@ -1,4 +1,4 @@
-"""Shorten old tool results in what is sent, never in what is stored. Decisions are remembered and replayed byte for byte.
+"""Shorten old tool results, and leave out old images, in what is sent, never in what is stored. Decisions are remembered and replayed byte for byte.
 
 A result that was shortened once is shortened in the same way in every later request, also after a restart; otherwise
 each request would decide anew, and the provider's cached prefix would flip to and fro.
@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from homarus.context.settings import PruningSettings
-from homarus.core.messages import Assistant, Image, Message, Text, ToolResult, User
+from homarus.core.messages import Assistant, Image, Message, Part, Text, ToolResult, User
 
 IMAGE_CHARS = 8_000
 CUSTOM_TYPE = "openclaw.cache-ttl"
@@ -27,39 +28,26 @@ LONG_CHARS = 4_000
 class PruneState(Struct, frozen=True):
     """What was shortened so far, by the place of the result: its call id and how often that id came before."""
 
-    touched_at: int = 0
+    touched_at: int = field(default=0, name="timestamp")
     cuts: dict[str, Kind] = {}
     head: int = 1_500
     tail: int = 1_500
     placeholder: str = "[Old tool result content cleared]"
 
     def to_data(self) -> dict[str, Any]:
-        """Return the state as it stands in a transcript's custom entry."""
-        return {
-            "timestamp": self.touched_at,
-            "cuts": self.cuts,
-            "head": self.head,
-            "tail": self.tail,
-            "placeholder": self.placeholder,
-        }
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
 
     @classmethod
     def from_data(cls, data: Any) -> PruneState:
-        """Read a state back; what is not ours or not understood is an empty state."""
-        if not isinstance(data, dict) or not isinstance(data.get("cuts"), dict):
+        """Read a state back from a transcript's custom entry; what is not ours or not understood is an empty state."""
+        try:
+            return msgspec.convert(data, cls) if isinstance(data, dict) and "cuts" in data else cls()
+        except msgspec.ValidationError:
             return cls()
-        cuts: dict[str, Kind] = {
-            key: "clear" if kind == "clear" else "soft"
-            for key, kind in data["cuts"].items()
-            if isinstance(key, str) and kind in {"soft", "clear"}
-        }
-        moment, head, tail = (data.get(name) for name in ("timestamp", "head", "tail"))
-        if not (isinstance(moment, int) and isinstance(head, int) and isinstance(tail, int)):
-            return cls()
-        return cls(moment, cuts, head, tail, str(data.get("placeholder", cls().placeholder)))
 
 
-def project(messages: Sequence[Message], state: PruneState) -> tuple[Message, ...]:
+def apply_cuts(messages: Sequence[Message], state: PruneState) -> tuple[Message, ...]:
     """Return the history with everything shortened that was ever decided on."""
     if not state.cuts:
         return tuple(messages)
@@ -79,7 +67,7 @@ def decide(
 
     Nothing is pruned while the provider still holds the prefix: that would cost more than it saves.
     """
-    if settings.mode == "off":
+    if settings.mode != "cache-ttl":
         return state
     touched = max(state.touched_at, _last_answer(messages))
     if now - touched < settings.ttl_seconds * 1000:
@@ -95,7 +83,7 @@ def decide(
         tail=settings.soft_trim.tail_chars,
         placeholder=settings.hard_clear.placeholder,
     )
-    shown = list(project(messages, state))
+    shown = list(apply_cuts(messages, state))
     prunable = [place for place in range(start, end) if _prunable(messages[place], settings)]
     total = sum(map(_chars, shown))
     if total < settings.soft_trim_ratio * room:
@@ -144,9 +132,14 @@ def _replace(shown: list[Message], place: int, original: Message, kind: Kind, st
 
 
 def _protected_from(messages: Sequence[Message], keep: int) -> int:
-    """Return the place of the assistant message that is `keep`-th from the end; with fewer of them nothing is prunable."""
+    """Return the place of the assistant message that is `keep`-th from the end; with fewer of them nothing is prunable.
+
+    To keep none protects nothing.
+    """
+    if keep <= 0:
+        return len(messages)
     places = [place for place, message in enumerate(messages) if isinstance(message, Assistant)]
-    return places[-keep] if keep and len(places) >= keep else 0
+    return places[-keep] if len(places) >= keep else 0
 
 
 def _keys(messages: Sequence[Message]) -> dict[int, str]:
@@ -184,3 +177,22 @@ def _shortened(result: ToolResult, kind: Kind, state: PruneState) -> ToolResult:
     note = f"[Shortened: the first {state.head:,} and last {state.tail:,} of {len(text):,} characters.]"
     tail = text[len(text) - state.tail :] if state.tail else ""
     return replace(result, parts=(Text(f"{text[: state.head]}\n...\n{tail}\n\n{note}"),))
+
+
+KEEP_TURNS = 3
+FADED = "[image data removed - already processed by model]"
+
+
+def fade_images(messages: Sequence[Message], keep: int = KEEP_TURNS) -> tuple[Message, ...]:
+    starts = [place for place, message in enumerate(messages) if isinstance(message, User)]
+    if len(starts) <= keep + 1:
+        return tuple(messages)
+    edge = starts[-(keep + 1)]
+    return tuple(_faded(message) if place < edge else message for place, message in enumerate(messages))
+
+
+def _faded(message: Message) -> Message:
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message
+    parts: tuple[Part, ...] = tuple(Text(FADED) if isinstance(part, Image) else part for part in message.parts)
+    return replace(message, parts=parts)

@@ -28,7 +28,6 @@ def inert(text: str) -> str:
 
 
 def serialize(message: Message) -> str:
-    """Return one message as a labelled block of text."""
     match message:
         case User():
             return f"[User]: {_plain(message)}"
@@ -119,7 +118,6 @@ def touched_files(messages: Iterable[Message]) -> tuple[list[str], list[str]]:
 
 
 def failures(messages: Iterable[Message], most: int = 8, chars: int = 240) -> list[str]:
-    """Return the newest tool failures, one line each."""
     found = [
         f"{message.tool_name}: {' '.join(message.text.split())[:chars]}"
         for message in messages

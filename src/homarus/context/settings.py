@@ -6,10 +6,12 @@ import re
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.patterns import late
 
 _SIZE = late(r"\s*(\d+(?:\.\d+)?)\s*(b|kb|k|mb|m|gb|g)?\s*", re.IGNORECASE)
+MAX_RECENT_TURNS = 12
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _DURATION = late(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h|d)?\s*", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -23,9 +25,20 @@ class QualityGuard(Struct, frozen=True, rename="camel"):
 
 
 class MidTurnPrecheck(Struct, frozen=True, rename="camel"):
-    """Whether the size is checked between tool results and the next call as well."""
+    """Whether the size is checked between tool results and the next call as well.
 
-    enabled: bool = False
+    OpenClaw leaves this off. Ours is on: it costs an estimate, and without it the provider has to refuse the call first.
+    """
+
+    enabled: bool = True
+
+
+# What the silent turn is asked, where the configuration has no words of its own.
+FLUSH_PROMPT = """\
+The older part of this conversation will soon be condensed. Save now what should not be lost: decisions and their reasons, promises, \
+facts about people and projects, open questions. Append them to memory/{date}.md, one short line each, in plain words that \
+make sense without this conversation. Change no other file, and repeat nothing that is in your notes already. If there is nothing \
+worth saving, answer NO_REPLY. When you have saved it, answer NO_REPLY."""
 
 
 class FlushSettings(Struct, frozen=True, rename="camel"):
@@ -59,8 +72,19 @@ class CompactionSettings(Struct, frozen=True, rename="camel"):
     memory_flush: FlushSettings = FlushSettings()
 
     @property
+    def is_safeguard(self) -> bool:
+        return self.mode == "safeguard"
+
+    @property
+    def recent_turns(self) -> int:
+        """Return how many of the last exchanges before the cut are quoted behind the summary."""
+        return max(0, min(MAX_RECENT_TURNS, self.recent_turns_preserve)) if self.is_safeguard else 0
+
+    @property
     def audit_retries(self) -> int:
         """Return how often a summary that fails the audit is asked for again; -1 when there is no audit."""
+        if not self.is_safeguard:
+            return -1
         guard = self.quality_guard
         if isinstance(guard, bool):
             return 1 if guard else -1
@@ -68,16 +92,12 @@ class CompactionSettings(Struct, frozen=True, rename="camel"):
 
 
 class SoftTrim(Struct, frozen=True, rename="camel"):
-    """How a long old result is shortened."""
-
     max_chars: int = 4_000
     head_chars: int = 1_500
     tail_chars: int = 1_500
 
 
 class HardClear(Struct, frozen=True, rename="camel"):
-    """What replaces an old result when shortening is not enough."""
-
     enabled: bool = True
     placeholder: str = "[Old tool result content cleared]"
 
@@ -90,10 +110,10 @@ class PruneTools(Struct, frozen=True, rename="camel"):
 
 
 class PruningSettings(Struct, frozen=True, rename="camel"):
-    """`contextPruning`. Off unless set: every pruning step moves the cached prefix once."""
+    """`contextPruning`. Off unless set, but for Anthropic: every pruning step moves the cached prefix once."""
 
-    mode: Literal["off", "cache-ttl"] = "off"
-    ttl: int | str = "5m"
+    mode: Literal["off", "cache-ttl"] | None = None
+    ttl: int | str | None = None
     keep_last_assistants: int = 3
     soft_trim_ratio: float = 0.3
     hard_clear_ratio: float = 0.5
@@ -102,12 +122,18 @@ class PruningSettings(Struct, frozen=True, rename="camel"):
     hard_clear: HardClear = HardClear()
     tools: PruneTools = PruneTools()
 
+    def for_provider(self, provider: str) -> PruningSettings:
+        """Return the settings as they hold for a provider: Anthropic's cache is worth pruning for, once it has expired."""
+        if self.mode is not None or provider != "anthropic":
+            return self
+        return replace(self, mode="cache-ttl", ttl="1h" if self.ttl is None else self.ttl)
+
     @property
     def ttl_seconds(self) -> float:
         """Return the waiting time; a bare number is minutes."""
         if isinstance(self.ttl, int):
             return self.ttl * 60
-        match = _DURATION.fullmatch(self.ttl)
+        match = _DURATION.fullmatch(self.ttl or "5m")
         return float(match[1]) * _SECONDS[(match[2] or "m").lower()] if match else 300.0
 
 

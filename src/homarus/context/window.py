@@ -7,35 +7,32 @@ caused it, and at most once in each cycle.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from homarus.context import compact
 from homarus.context.budget import Budget, measure
 from homarus.context.engine import EngineCall
-from homarus.context.flush import FlushFacts, due
-from homarus.context.host import EngineHost
+from homarus.context.engine_host import EngineHost
 from homarus.context.pins import PIN, kept
-from homarus.context.prune import CUSTOM_TYPE, PruneState, decide, project, shorten
+from homarus.context.prune import CUSTOM_TYPE, PruneState, apply_cuts, decide, fade_images, shorten
+from homarus.context.rewrite import Rewriter
 from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
+from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.errors import Cancelled, ModelError
+from homarus.core.errors import Cancelled, ConfigError, ModelError
 from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunEvent
-from homarus.core.later import later
 from homarus.core.messages import Message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.repair import APART, Rules, repair
 from homarus.sessions.writer import SessionWriter
 
-if TYPE_CHECKING:
-    from homarus.context import compact, media, rewrite
-    from homarus.context.summarize import Summarizer
-else:
-    compact = later("homarus.context.compact")
-    media = later("homarus.context.media")
-    rewrite = later("homarus.context.rewrite")
+# What people who know OpenClaw look for.
+COMPLETE = "🧹 Auto-compaction complete"
+MAX_FLUSH_FAILURES = 3
 
 
 class Cycle(Protocol):
@@ -46,14 +43,10 @@ class Cycle(Protocol):
     flush_failures: int
 
     @property
-    def compactions(self) -> int:
-        """Return how often this session was compacted."""
-        ...
+    def compactions(self) -> int: ...
 
     @property
-    def flushed_at(self) -> int | None:
-        """Return the count of compactions at the last time memory was saved."""
-        ...
+    def flushed_at(self) -> int | None: ...
 
     def compacted(self, tokens_after: int) -> None:
         """Count one more compaction, durably."""
@@ -71,13 +64,10 @@ Tell = Callable[[str, dict[str, Any]], Awaitable[list[str]]]
 
 
 async def tell_nobody(_moment: str, _facts: dict[str, Any]) -> list[str]:
-    """Stand in where nobody waits for anything."""
     return []
 
 
 class WindowFacts(Struct, frozen=True, kw_only=True):
-    """What a window is made for."""
-
     budget: Budget
     compaction: CompactionSettings
     pruning: PruningSettings
@@ -86,7 +76,10 @@ class WindowFacts(Struct, frozen=True, kw_only=True):
     # System prompt and tool schemas, in tokens.
     fixed_tokens: int = 0
     heartbeat: bool = False
+    # Whether memory can be saved at all: not in a workspace that cannot be written, nor without a tool to write with.
     writable: bool = True
+    # Whether the user wants to see what the runtime does.
+    verbose: bool = False
 
 
 class Ports(Struct, frozen=True, kw_only=True):
@@ -101,18 +94,19 @@ class Ports(Struct, frozen=True, kw_only=True):
     tell: Tell = tell_nobody
     # Takes what the engine wants behind the cache line of the system prompt, whenever that is something else.
     add: Callable[[str], None] = lambda _text: None
+    # Returns what of the agent's rules is said again behind a summary.
+    rules: Callable[[], str] = lambda: ""
     # Makes the system prompt anew after a compaction and returns its tokens, or None where it stays as it is.
     renew: Callable[[], int | None] = lambda: None
 
 
 class SessionWindow:
-    """The window of one turn."""
-
     def __init__(self, session: SessionWriter, facts: WindowFacts, ports: Ports) -> None:
         self._session = session
         self._facts = facts
         self._ports = ports
         self._gave_up = False
+        self._called = False
         self._addition = ""
         self._may_overflow = False
         # Transcripts of this many bytes are compacted, and have memory saved from them; zero means none.
@@ -137,8 +131,11 @@ class SessionWindow:
 
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
         """Return what the next call sees; a history that is too long is compacted first."""
+        self._check_prompt()
         messages = await self._view()
-        if self._gave_up or (self._ports.host.info.owns_compaction and not self._may_overflow):
+        skipped = self._called and not self._facts.compaction.mid_turn_precheck.enabled
+        self._called = True
+        if self._gave_up or skipped or (self._ports.host.info.owns_compaction and not self._may_overflow):
             return messages
         size, flush_at = self._session.size, self._facts.budget.flush_at
         forced, heavy = 0 < self._forced <= size, 0 < self._heavy <= size
@@ -156,6 +153,15 @@ class SessionWindow:
             messages = await self._view()
         return messages
 
+    def _check_prompt(self) -> None:
+        """Raise if there is no room for a conversation beside the prompt: nothing that is done to the history helps then."""
+        fixed, window = self._facts.fixed_tokens, self._facts.budget.window
+        if fixed >= window:
+            raise ConfigError(
+                f"the prompt and the tools take about {fixed:,} tokens, and the model's window has {window:,}",
+                cure="choose a model with a larger window, say how large it is (contextWindow), or allow fewer tools",
+            )
+
     async def accepted(self) -> None:
         """Tell the engine what this turn added, once it came to a good end: no other turn advances an engine."""
         if self._ports.host.is_default:
@@ -170,7 +176,7 @@ class SessionWindow:
             summary=self._summary,
             key=f"{self._facts.call.session_id}:{self._began}",
         )
-        await self._ports.host.accept(added, call, lambda: rewrite.Rewriter(self._session))
+        await self._ports.host.accept(added, call, lambda: Rewriter(self._session))
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
         """Make the history shorter after the provider refused it: compact, and if that fails shorten results once."""
@@ -180,9 +186,20 @@ class SessionWindow:
         return self._prune(shorten(await self._view(), self._pruned, now=epoch_ms(self._ports.clock.now())))
 
     async def compact_now(self, focus: str, cancel: Cancel) -> compact.Compacted:
-        """Compact because a person asked for it."""
         tokens = self._measure(self._session.history(self._facts.rules))
-        return await self._compact(compact.Occasion("manual", 0, 0, focus), tokens, cancel)
+        return await self._compact(self._occasion("manual", focus=focus), tokens, cancel)
+
+    def _occasion(self, reason: str, *, focus: str = "", keep: int | None = None) -> compact.Occasion:
+        budget = self._facts.budget
+        return compact.Occasion(
+            reason=reason,
+            window=budget.window,
+            reserve=budget.reserve,
+            focus=focus,
+            keep_tokens=keep,
+            number=self._ports.cycle.compactions + 1,
+            rules=self._ports.rules(),
+        )
 
     def _hopeless(self, tokens: int) -> bool:
         """Say whether it failed a moment ago: the next try waits until there is more to summarise."""
@@ -199,13 +216,13 @@ class SessionWindow:
     async def _view(self) -> tuple[Message, ...]:
         messages = self._session.history(self._facts.rules)
         if self._session.has_images:
-            messages = media.fade_images(messages)
+            messages = fade_images(messages)
         if not self._ports.host.is_default or self._addition or self._may_overflow:
             messages = await self._engine_view(messages)
-        if self._facts.pruning.mode != "off":
+        if self._facts.pruning.mode == "cache-ttl":
             now, window = epoch_ms(self._ports.clock.now()), self._facts.budget.window
             self._prune(decide(messages, self._pruned, self._facts.pruning, window=window, now=now))
-        return project(messages, self._pruned) if self._pruned.cuts else messages
+        return apply_cuts(messages, self._pruned) if self._pruned.cuts else messages
 
     async def _engine_view(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return what an engine makes of the history, and put where it belongs what it wants said besides."""
@@ -226,27 +243,35 @@ class SessionWindow:
         self._session.append("custom", {"customType": CUSTOM_TYPE, "data": state.to_data()})
         return True
 
+    def _flush_due(self, tokens: int, *, compacting: bool) -> str:
+        """Return why memory should be saved now, or nothing. The counts make it happen once in each cycle, across restarts."""
+        facts, cycle = self._facts, self._ports.cycle
+        if not facts.compaction.memory_flush.enabled or facts.heartbeat or not facts.writable:
+            return ""
+        if cycle.flushed_at == cycle.compactions or cycle.flush_failures >= MAX_FLUSH_FAILURES:
+            return ""
+        if compacting:
+            return "compaction"
+        if tokens >= facts.budget.flush_at:
+            return "tokens"
+        return "bytes" if 0 < self._forced <= self._session.size else ""
+
     async def _save_memory(self, shown: tuple[Message, ...], tokens: int, *, compacting: bool, cancel: Cancel) -> None:
-        facts = FlushFacts(
-            tokens=tokens,
-            transcript_bytes=self._session.size,
-            compactions=self._ports.cycle.compactions,
-            flushed_at_compaction=self._ports.cycle.flushed_at,
-            failures=self._ports.cycle.flush_failures,
-            heartbeat=self._facts.heartbeat,
-            writable=self._facts.writable,
-            compacting=compacting,
-        )
-        reason = due(facts, self._facts.budget, self._facts.compaction.memory_flush)
+        reason = self._flush_due(tokens, compacting=compacting)
         if not reason or cancel.cancelled:
             return
-        if await self._ports.flush(reason, shown):
+        try:
+            saved = await self._ports.flush(reason, shown)
+        except ConfigError as problem:
+            self._ports.emit(Notice(f"memory was not saved: {problem}", "warning"))
+            saved = False
+        if saved:
             self._ports.cycle.flushed()
         else:
             self._ports.cycle.flush_failures += 1
 
     async def _shrink(self, reason: str, tokens: int, cancel: Cancel, *, keep: int | None = None) -> bool:
-        done = await self._compact(compact.Occasion(reason, 0, 0, keep_tokens=keep), tokens, cancel)
+        done = await self._compact(self._occasion(reason, keep=keep), tokens, cancel)
         if done.ok:
             return True
         # Told once until it works again: the next try would most likely fail in the same way.
@@ -258,20 +283,22 @@ class SessionWindow:
         return False
 
     async def _compact(self, occasion: compact.Occasion, tokens: int, cancel: Cancel) -> compact.Compacted:
+        # Before anything is paid for: saving memory, and the hooks, are for a compaction that takes place.
+        cut = compact.plan_for(self._session, self._facts.compaction, occasion)
+        if isinstance(cut, str) and self._ports.host.is_default:
+            return compact.Compacted(False, cut, tokens, tokens)
         await self._save_memory(await self._view(), tokens, compacting=True, cancel=cancel)
         cancel.check()
         known = {"reason": occasion.reason, "tokensBefore": tokens, "messageCount": len(self._session.history())}
         with cancel.interrupting():
             said = await self._tell("session:compact:before", known)
         self._ports.emit(CompactionStarted(occasion.reason))
-        budget = self._facts.budget
         engine = await self._engine_compaction(occasion, tokens, cancel)
         if engine is not None:
             done = engine
         else:
-            number = self._ports.cycle.compactions + 1
-            filled = replace(occasion, window=budget.window, reserve=budget.reserve, number=number)
-            done = await compact.compact(self._session, self._facts.compaction, filled, self._ports.summarize)
+            settings, ask = self._facts.compaction, self._ports.summarize
+            done = await compact.compact(self._session, settings, occasion, ask, cut)
         if done.ok:
             self._ports.cycle.compacted(done.tokens_after)
             self._ports.cycle.failed_at, self._ports.cycle.flush_failures = None, 0
@@ -281,6 +308,9 @@ class SessionWindow:
             if fixed is not None:
                 self._facts = replace(self._facts, fixed_tokens=fixed)
         self._ports.emit(CompactionEnded(done.ok, done.reason, done.tokens_before, done.tokens_after))
+        told = self._facts.verbose or self._facts.compaction.notify_user
+        if done.ok and told and occasion.reason != "manual":
+            self._ports.emit(Notice(COMPLETE, "reply"))
         known |= {"ok": done.ok, "tokensBefore": done.tokens_before or tokens, "tokensAfter": done.tokens_after}
         known |= {"summaryLength": len(done.summary), "problem": "" if done.ok else done.reason}
         # Not interrupted: what has been compacted is compacted, and those who wait for that are told.
@@ -315,12 +345,9 @@ class SessionWindow:
             return compact.Compacted(False, stop.message, tokens)
         if self._ports.host.quarantined or done.delegated:
             return None
-        if done.ok and done.compacted and done.summary:
-            number = self._ports.cycle.compactions + 1
-            if not compact.adopt(self._session, done.summary, done.first_kept, tokens, number=number):
-                return compact.Compacted(
-                    False, f"the engine keeps from {done.first_kept!r} on, which is not here", tokens
-                )
+        made = done.ok and done.compacted and bool(done.summary)
+        if made and not compact.adopt(self._session, done.summary, done.first_kept, tokens, number=occasion.number):
+            return compact.Compacted(False, f"the engine keeps from {done.first_kept!r} on, which is not here", tokens)
         return compact.Compacted(done.ok and done.compacted, done.reason, tokens, summary=done.summary)
 
 

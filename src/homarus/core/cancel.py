@@ -29,7 +29,6 @@ class Cancel:
 
     @property
     def cancelled(self) -> bool:
-        """Say whether the run must stop."""
         return self._reason is not None
 
     @property
@@ -75,12 +74,10 @@ class Cancel:
         return lambda: self._callbacks.pop(key, None) and None
 
     def check(self) -> None:
-        """Raise `Cancelled` if the run must stop."""
         if self._reason is not None:
             raise Cancelled(self._reason)
 
     async def wait(self) -> str:
-        """Wait until somebody asks to stop, and return the reason."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         remove = self.on_cancel(lambda: soon(loop, done.set))

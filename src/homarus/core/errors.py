@@ -30,11 +30,12 @@ class StorageError(HomarusError):
 
 
 class Locked(StorageError):
-    """Another process owns this file. Carries its pid where it is known."""
+    """Another process owns this file. Carries its pid where it is known; `ours` says that it is one of homarus."""
 
-    def __init__(self, message: str, *, pid: int | None = None, cure: str = "") -> None:
+    def __init__(self, message: str, *, pid: int | None = None, cure: str = "", ours: bool = True) -> None:
         super().__init__(message, cure=cure)
         self.pid = pid
+        self.ours = ours
 
 
 class ModelFailure(StrEnum):
@@ -46,6 +47,8 @@ class ModelFailure(StrEnum):
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
     TIMEOUT = "timeout"
+    # A certificate, a proxy or a missing name: the same again until somebody acts.
+    UNREACHABLE = "unreachable"
     SERVER = "server_error"
     MODEL_NOT_FOUND = "model_not_found"
     CONTEXT_OVERFLOW = "context_overflow"
@@ -79,29 +82,9 @@ class ToolError(HomarusError):
     """The model acts: the text tells it how to call the tool right."""
 
 
-class NeedsApproval(HomarusError):
-    """A human acts: this exact action waits for a decision."""
-
-    def __init__(self, message: str, *, approval_id: str, cure: str = "") -> None:
-        super().__init__(message, cure=cure)
-        self.approval_id = approval_id
-
-
 class Denied(HomarusError):
     """Nobody acts: policy said no, and asking again will not change it."""
 
 
-class BudgetExceeded(HomarusError):
-    """The run stops: calls, tokens, money or time are spent."""
-
-
 class Cancelled(HomarusError):
     """The run stops: somebody asked for it."""
-
-
-class DeliveryError(HomarusError):
-    """The outbox acts: try again after `retry_after` seconds, or give up when it is None."""
-
-    def __init__(self, message: str, *, retry_after: float | None = None, cure: str = "") -> None:
-        super().__init__(message, cure=cure)
-        self.retry_after = retry_after

@@ -13,8 +13,6 @@ from homarus.core.messages import Assistant, ToolResult, Usage, User
 
 
 class RunStarted(Struct, frozen=True, tag="run_started"):
-    """A turn began."""
-
     run_id: str
     session_key: str
     session_id: str
@@ -36,14 +34,10 @@ class ModelCalled(Struct, frozen=True, tag="model_called"):
 
 
 class TextDelta(Struct, frozen=True, tag="text_delta"):
-    """More visible text; append only."""
-
     text: str
 
 
 class ThinkingDelta(Struct, frozen=True, tag="thinking_delta"):
-    """More reasoning text; append only."""
-
     text: str
 
 
@@ -54,16 +48,12 @@ class MessageEnded(Struct, frozen=True, tag="message_ended"):
 
 
 class ToolStarted(Struct, frozen=True, tag="tool_started"):
-    """A tool call began to run."""
-
     call_id: str
     name: str
     arguments: dict[str, Any]
 
 
 class ToolProgress(Struct, frozen=True, tag="tool_progress"):
-    """A running tool has something to show."""
-
     call_id: str
     text: str
 
@@ -76,8 +66,6 @@ class ToolEnded(Struct, frozen=True, tag="tool_ended"):
 
 
 class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
-    """A human must decide before the run goes on."""
-
     approval_id: str
     title: str
     detail: str
@@ -85,8 +73,6 @@ class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
 
 
 class CompactionStarted(Struct, frozen=True, tag="compaction_started"):
-    """Older history is about to be summarised."""
-
     reason: str
 
 

@@ -1,16 +1,14 @@
 """The `---` block at the head of a Markdown file: cut off, and read into plain values.
 
 Pure text in, plain values out; what the keys mean is the reader's business. Such a block may come from a stranger, so
-nothing here raises, whatever the bytes say, and no depth of nesting reaches the YAML library's recursion in C.
+nothing here raises, whatever the bytes say, and no depth of nesting reaches the YAML library's recursion in C. The library
+is loaded by the first block that is read: most commands read none.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any, NamedTuple
-
-import msgspec
-from msgspec import Struct
 
 from homarus.core.patterns import late
 
@@ -22,18 +20,8 @@ _MAX_KEYS = 100
 # With fewer of these characters than this, and less indentation, no nesting can grow deep enough to hurt.
 _OPENERS, _FEW = "-?[{", 300
 
-# What YAML refuses, takes for a line break, or gives a meaning of its own to.
-_ODD = late("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _KEY = late(r"( *)([A-Za-z_][\w-]*):(?: +(.*))?")
-_ITEM = late(r"( *)- +(.*)")
-# A plain scalar that YAML reads as that very text: starts with a letter, holds no `: `, ` #` or quotes' meaning.
-_PLAIN = late(r"[^\W\d_](?:[^:#]|:(?! |$)|(?<! )#)*")
-_WORDS = late(r"\[ *(?:[A-Za-z][\w.-]*(?: *, *[A-Za-z][\w.-]*)*)? *\]")
-_CONSTANTS = {
-    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
-    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("null", "Null", "NULL"), None),
-}
+_ANY_KEY = late(r"[A-Za-z0-9_][\w .-]*:(?:[ \t]|$)")
 
 
 class Header(NamedTuple):
@@ -41,10 +29,6 @@ class Header(NamedTuple):
 
     values: dict[str, Any]
     problem: str = ""
-
-
-class _Unsure(Exception):
-    """The cheap reader met something that only YAML can judge."""
 
 
 def split(text: str) -> tuple[str | None, str]:
@@ -63,18 +47,37 @@ def split(text: str) -> tuple[str | None, str]:
     return None, text[start:]
 
 
+def without_header(text: str) -> str:
+    """Return text without the block at its head; text whose first block is anything but key/value lines stays whole."""
+    if not text.startswith("---"):
+        return text
+    header, body = split(text)
+    return text if header is None or not _is_mapping(header) else body.lstrip("\r\n")
+
+
+def _is_mapping(block: str) -> bool:
+    """Say whether every line is a key, a comment, or belongs to the key above it; at least one must be a key."""
+    keys = 0
+    for line in block.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if _ANY_KEY.match(line):
+            keys += 1
+        elif not keys or not (line.startswith((" ", "\t", "- ")) or line.strip() in {"}", "]", "},", "],"}):
+            return False
+    return keys > 0
+
+
 def parse(header: str) -> Header:
-    """Return the block's values: by the cheap reader where that is certain, else by YAML, else key by key."""
+    """Return the block's values as YAML has them; where it is not clean YAML, each key is read alone."""
     if len(header) > MAX_HEADER_CHARS:
         return Header(_by_key(header[:MAX_HEADER_CHARS]), f"the header is longer than {MAX_HEADER_CHARS} characters")
-    try:
-        return Header(_simple(header))
-    except _Unsure:
-        pass
     try:
         values = _yaml(header)
     except Exception as problem:  # noqa: BLE001 - on hostile text the YAML library raises nearly anything
         return Header(_by_key(header), f"not clean YAML: {_first_line(problem)}")
+    if values is None:
+        return Header({})  # blank, or comments alone
     return Header(values) if isinstance(values, dict) else Header(_by_key(header), "the header is no mapping")
 
 
@@ -104,88 +107,6 @@ def _plain(value: Any, depth: int, seen: list[int]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, depth + 1, seen) for item in value]
     return str(value)
-
-
-def _simple(header: str) -> dict[str, Any]:
-    """Read nested `key: scalar` lines and lists of scalars; raises _Unsure where YAML could mean anything else."""
-    # Nothing odd is printable, and asking for that costs less than the pattern.
-    if not header.replace("\n", "").isprintable() and _ODD.search(header):
-        raise _Unsure
-    root: dict[str, Any] = {}
-    # One entry per open mapping: its indentation and itself.
-    stack: list[tuple[int, dict[str, Any]]] = [(0, root)]
-    empty: _Empty | None = None
-    for line in header.split("\n"):
-        start = line.lstrip()[:1]
-        if not start or start == "#":
-            continue
-        match = _KEY.fullmatch(line)
-        if match is None:
-            empty = _list_item(line, empty)
-            continue
-        indent, (key, value) = len(match[1]), (match[2], match[3])
-        if indent > stack[-1][0]:
-            if empty is None or empty.owner[empty.key] is not None:
-                raise _Unsure
-            child: dict[str, Any] = {}
-            empty.owner[empty.key] = child
-            stack.append((indent, child))
-        while indent < stack[-1][0]:
-            stack.pop()
-        owner = stack[-1][1]
-        if indent != stack[-1][0] or key in owner or key in _CONSTANTS or len(stack) > _MAX_DEPTH:
-            raise _Unsure
-        owner[key] = None
-        empty = _Empty(owner, key, indent)
-        if value is not None and value.strip():
-            owner[key] = _scalar(value.strip())
-            empty = None
-    return root
-
-
-class _Empty(Struct, frozen=True):
-    """A key whose value has not come yet, or has come in part as a list whose items stand at `indent`."""
-
-    owner: dict[str, Any]
-    key: str
-    indent: int
-
-
-def _list_item(line: str, empty: _Empty | None) -> _Empty:
-    match = _ITEM.fullmatch(line)
-    if match is None or empty is None or len(match[1]) < empty.indent:
-        raise _Unsure
-    owner, key, indent = empty.owner, empty.key, empty.indent
-    if owner[key] is None:
-        owner[key], indent = [], len(match[1])
-    item = _scalar(match[2].strip())
-    # A line indented deeper than the first item goes on with the text of the item above it.
-    if indent != len(match[1]) or isinstance(item, dict | list):
-        raise _Unsure
-    owner[key].append(item)
-    return _Empty(owner, key, indent)
-
-
-def _scalar(text: str) -> Any:
-    quote = text[:1]
-    if quote in {'"', "'"}:
-        inner = text[1:-1]
-        if len(text) < 2 or text[-1] != quote or quote in inner or (quote == '"' and "\\" in inner):
-            raise _Unsure
-        return inner
-    if quote in {"{", "["}:
-        if _WORDS.fullmatch(text):
-            return [_scalar(word.strip()) for word in text[1:-1].split(",") if word.strip()]
-        try:
-            value = msgspec.json.decode(text)
-            return value if isinstance(value, list) and all(type(item) is str for item in value) else plain(value)
-        except (ValueError, RecursionError):
-            raise _Unsure from None
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if not _PLAIN.fullmatch(text):
-        raise _Unsure
-    return text
 
 
 def _yaml(header: str) -> Any:
@@ -234,13 +155,8 @@ def _by_key(header: str) -> dict[str, Any]:
 
 
 def _alone(key: str, lines: list[str]) -> Any:
-    chunk = "\n".join(lines)
     try:
-        return _simple(chunk)[key]
-    except _Unsure:
-        pass
-    try:
-        return _yaml(chunk)[key]
+        return _yaml("\n".join(lines))[key]
     except Exception:  # noqa: BLE001 - as in parse
         return _as_text(lines)
 

@@ -21,7 +21,6 @@ class Mailbox(Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """Say whether the run still takes input."""
         return self._open
 
     @property
@@ -44,7 +43,6 @@ class Mailbox(Generic[T]):
         return [self._waiting.popleft() for _ in range(count)]
 
     def take_more(self, wanted: Callable[[T], bool]) -> list[T]:
-        """Take the oldest items for as long as they are wanted."""
         taken = []
         while self._waiting and wanted(self._waiting[0]):
             taken.append(self._waiting.popleft())

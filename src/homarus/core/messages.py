@@ -14,8 +14,6 @@ from msgspec import Struct
 
 
 class Text(Struct, frozen=True, tag="text", omit_defaults=True, gc=False):
-    """Plain text."""
-
     text: str
 
 
@@ -28,7 +26,7 @@ class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False
 
 
 class Image(Struct, frozen=True, tag="image", gc=False):
-    """An image as base64 text."""
+    """A picture as base64 text."""
 
     data: str
     mime_type: str
@@ -46,7 +44,7 @@ Part = Text | Thinking | Image | ToolCall
 
 
 class Cost(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Money in US dollars, by where it went."""
+    """Money, in US dollars."""
 
     input: float = 0.0
     output: float = 0.0
@@ -55,7 +53,6 @@ class Cost(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def total(self) -> float:
-        """Return the sum."""
         return self.input + self.output + self.cache_read + self.cache_write
 
 
@@ -80,8 +77,6 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class StopReason(StrEnum):
-    """Why an assistant message ended."""
-
     STOP = "stop"
     LENGTH = "length"
     TOOL_USE = "toolUse"
@@ -104,13 +99,10 @@ class User(Struct, frozen=True, tag="user", tag_field="role", omit_defaults=True
 
     @property
     def text(self) -> str:
-        """Return the text parts, joined."""
         return join_text(self.parts)
 
 
 class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True, gc=False):
-    """What a model answered."""
-
     parts: tuple[Part, ...]
     timestamp: int = 0
     api: str = ""
@@ -122,12 +114,10 @@ class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", omit_def
 
     @property
     def text(self) -> str:
-        """Return the visible text, joined."""
         return join_text(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """Return the tool calls in source order."""
         calls = []
         for part in self.parts:  # a loop: most answers have one part, and this is asked of each of them many times
             if type(part) is ToolCall:
@@ -147,7 +137,6 @@ class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", omit_d
 
     @property
     def text(self) -> str:
-        """Return the text parts, joined."""
         return join_text(self.parts)
 
 
@@ -199,7 +188,6 @@ class Outbound(Struct, frozen=True, omit_defaults=True):
 
 
 def join_text(parts: tuple[Part, ...]) -> str:
-    """Return the text of the text parts, one after another."""
     return "".join([part.text for part in parts if type(part) is Text])
 
 

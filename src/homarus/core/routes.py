@@ -22,9 +22,9 @@ MAIN = "main"
 
 _AGENT_ID = late(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NOT_ID = late(r"[^a-z0-9_-]+")
-_SUFFIX = late(r"(?s)(.+):(thread|topic):(.+)")
+_SUFFIX = late(r"(?si)(.+):(thread|topic):(.+)")
 _RUN = late(r"(?s)(.+):run:(.+)")
-_MARKS = late(r":(?=(?:thread|topic|run):)")
+_MARKS = late(r"(?i):(?=(?:thread|topic|run):)")
 
 
 class SessionKind(StrEnum):
@@ -47,8 +47,6 @@ class SessionKind(StrEnum):
 
 
 class DmScope(StrEnum):
-    """Which direct messages share one session."""
-
     MAIN = "main"
     PER_PEER = "per-peer"
     PER_CHANNEL_PEER = "per-channel-peer"
@@ -60,15 +58,7 @@ _CHATS = {"direct": SessionKind.DIRECT, "dm": SessionKind.DIRECT} | {
 }
 _NAMED = {
     kind.value: kind
-    for kind in (
-        SessionKind.CRON,
-        SessionKind.HOOK,
-        SessionKind.SUBAGENT,
-        SessionKind.BOOT,
-        SessionKind.HEARTBEAT,
-        SessionKind.EXPLICIT,
-        SessionKind.DASHBOARD,
-    )
+    for kind in map(SessionKind, ("cron", "hook", "subagent", "boot", "heartbeat", "explicit", "dashboard"))
 }
 _SHARED = frozenset({SessionKind.GROUP, SessionKind.CHANNEL, SessionKind.ROOM})
 _PRIVATE = frozenset({SessionKind.MAIN, SessionKind.DIRECT, SessionKind.EXPLICIT, SessionKind.DASHBOARD})
@@ -152,7 +142,6 @@ class SessionKey(Struct, frozen=True):
 
     @property
     def is_main(self) -> bool:
-        """Say whether this is the agent's main session itself."""
         return self.kind is SessionKind.MAIN and not self.thread and not self.topic
 
     @property
@@ -167,12 +156,10 @@ class SessionKey(Struct, frozen=True):
 
     @property
     def is_subagent(self) -> bool:
-        """Say whether a parent run started this session."""
         return self.kind is SessionKind.SUBAGENT
 
     @property
     def is_cron(self) -> bool:
-        """Say whether a scheduled job owns this session."""
         return self.kind is SessionKind.CRON
 
     def with_thread(self, thread: str) -> SessionKey:
@@ -197,8 +184,8 @@ class Route(Struct, frozen=True):
 
 def _parse_rest(agent: str, rest: str, main_key: str) -> SessionKey:
     text, suffix = rest, {}
-    if (":thread:" in text or ":topic:" in text) and (match := _SUFFIX.fullmatch(text)):
-        text, suffix = match[1], {match[2]: match[3]}
+    if match := _SUFFIX.fullmatch(text):
+        text, suffix = match[1], {match[2].lower(): match[3]}
     words = text.lower().split(":")
     if text.lower() in {MAIN, main_key.lower()}:
         name = "" if text.lower() == MAIN else text.lower()
@@ -290,7 +277,6 @@ def direct_session(
 
 
 def chat_session(agent_id: str, channel: str, kind: SessionKind, peer: str) -> SessionKey:
-    """Return the session of a group, a channel or a room."""
     if kind not in _SHARED:
         raise ValueError(f"{kind} is not a shared chat")
     channel = _word(channel)

@@ -148,3 +148,12 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+# English words that say how a sentence is built, and nothing of what it is about. Users add their own.
+_STOP_WORDS = """
+a about again an and any are as at be been but by can could did do does for from had has have here how i if in is it
+its may me might my no not now of on or our shall should so some that the there these this those to us was we were
+what when where which who whom whose why will with would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())

@@ -29,3 +29,5 @@ class ToolSpec(Struct, frozen=True):
     description: str
     parameters: dict[str, Any]
     summary: str = ""
+    # Where it stands among the tools of a prompt; those without a place of their own follow by name.
+    order: int = 1_000

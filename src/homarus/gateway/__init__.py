@@ -1,1 +1,1 @@
-"""The one long-running process, and the only place where the packages below are put together."""
+"""The home on the network: nothing lives here until the server moves in."""

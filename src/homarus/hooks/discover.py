@@ -37,8 +37,6 @@ class Source(StrEnum):
 
 
 class HookRoot(Struct, frozen=True):
-    """One folder of hooks."""
-
     source: Source
     path: Path
 
@@ -68,7 +66,6 @@ class HookSet(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
     def get(self, name: str) -> Hook | None:
-        """Return a hook by its name or its key."""
         return next((hook for hook in self.hooks if name in {hook.name, hook.key}), None)
 
 

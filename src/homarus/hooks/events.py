@@ -50,7 +50,6 @@ class HookEvent(Struct):
 
     @property
     def key(self) -> str:
-        """Return the full name, `type:action`."""
         return f"{self.type}:{self.action}"
 
     def to_json(self) -> dict[str, Any]:

@@ -6,16 +6,64 @@ import hashlib
 import sys
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
 from homarus.core.text import single_line
-from homarus.hooks.discover import Hook, HookSet
+from homarus.hooks.discover import Hook, HookSet, Source
 from homarus.hooks.manifest import Facts, Step, check
 from homarus.hooks.registry import Handler, HookRegistry
-from homarus.hooks.settings import HookSettings, is_wanted
 from homarus.storage.boundary import Root
+
+
+class HookLoad(Struct, frozen=True, rename="camel"):
+    extra_dirs: tuple[str, ...] = ()
+
+
+class HookSettings(Struct, frozen=True, rename="camel"):
+    """`hooks.internal`. `enabled` is the master switch: absent, only what is named runs."""
+
+    enabled: bool | None = None
+    entries: dict[str, dict[str, Any]] = {}
+    load: HookLoad = HookLoad()
+
+    @classmethod
+    def disabled(cls) -> Self:
+        """Return the block that runs nothing: what a damaged block becomes, because hooks are code."""
+        return cls(enabled=False)
+
+    def entry(self, hook: Hook) -> dict[str, Any] | None:
+        return self.entries.get(hook.key, self.entries.get(hook.name))
+
+
+def is_wanted(hook: Hook, settings: HookSettings) -> tuple[bool, str]:
+    """Say whether the owner wants this hook to run, and why.
+
+    Named entries form an allowlist. Bundled hooks run only when named, workspace hooks only when an entry says
+    `enabled: true` in so many words, because a workspace may hold what a stranger wrote. A folder in
+    `load.extraDirs` and a plugin were chosen by hand: their hooks run unless an entry turns them off.
+    """
+    entry = settings.entry(hook)
+    switch = None if entry is None else entry.get("enabled")
+    if settings.enabled is False:
+        return False, "hooks.internal.enabled is false"
+    if entry is not None and switch is not True and switch is not None:
+        return False, "turned off"
+    if hook.source is Source.WORKSPACE:
+        return switch is True, "enabled" if switch is True else "a workspace hook runs only when enabled by name"
+    if entry is not None:
+        return True, "enabled"
+    if hook.source is Source.BUNDLED:
+        return False, "not enabled"
+    if hook.source in {Source.EXTRA, Source.PLUGIN}:
+        return True, "its folder was chosen by hand"
+    if any(other.get("enabled") in {True, None} for other in settings.entries.values()):
+        return False, "not among the enabled entries"
+    if settings.enabled or settings.load.extra_dirs:
+        return True, "hooks are on and none is named"
+    return False, "no hooks are enabled"
+
 
 _MAX_BYTES = 1_000_000
 
@@ -32,12 +80,10 @@ class HookStatus(Struct, frozen=True):
 
     @property
     def on(self) -> bool:
-        """Say whether it runs."""
         return self.wanted and self.able
 
 
 def judge(hook: Hook, settings: HookSettings, facts: Facts) -> HookStatus:
-    """Return the verdict on a hook without touching its code."""
     wanted, reason = is_wanted(hook, settings)
     env = (settings.entry(hook) or {}).get("env")
     granted = frozenset(name for name, value in env.items() if value) if isinstance(env, dict) else frozenset[str]()

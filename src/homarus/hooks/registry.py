@@ -30,14 +30,10 @@ log = logging.getLogger("homarus.hooks")
 class Handler(Protocol):
     """What listens. It may be a plain function or a coroutine function; a returned value is ignored."""
 
-    def __call__(self, event: HookEvent, /) -> Awaitable[None] | None:
-        """Hear of the event."""
-        ...
+    def __call__(self, event: HookEvent, /) -> Awaitable[None] | None: ...
 
 
 class Listener(Struct, frozen=True, eq=False):
-    """One registration."""
-
     key: str
     handler: Handler
     source: str
@@ -80,7 +76,6 @@ class HookRegistry:
         return remove
 
     def clear(self) -> None:
-        """Forget every listener, as before a reload."""
         self._listeners.clear()
 
     def listeners(self, key: str) -> tuple[Listener, ...]:
@@ -193,7 +188,6 @@ def _late(limit: float) -> TimeoutError:
 
 
 def _given(event: HookEvent, listener: Listener) -> HookEvent:
-    """Return the copy of an event that one handler works on."""
     context, messages = _copy(event.context, _COPY_DEPTH), list(event.messages)
     return replace(event, context=context, messages=messages, options=dict(listener.options))
 

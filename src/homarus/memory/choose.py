@@ -8,11 +8,10 @@ from datetime import date
 from math import log
 
 from homarus.memory.pack import cost
-from homarus.memory.rank import Ranked
+from homarus.memory.rank import PRICE, Ranked
 from homarus.memory.results import parse_citation
 from homarus.memory.rows import FileRow, Lines, Row
 from homarus.memory.terms import plain
-from homarus.memory.weights import PRICE
 
 MEANT = 0.35  # cosine from which a line without any word in common still speaks to the question
 VALUED = 300  # lines whose price is looked at

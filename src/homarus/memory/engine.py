@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from homarus.memory.candidates import KEEP
+from homarus.memory.candidates import KEEP, Postings
 from homarus.memory.choose import (
     Texts,
     about,
@@ -22,21 +22,20 @@ from homarus.memory.choose import (
 )
 from homarus.memory.embed.base import EmbedError
 from homarus.memory.embed.resolve import Choice, Embedders
-from homarus.memory.flags import kind_names
 from homarus.memory.pack import Packer, Range
-from homarus.memory.postings import Postings
 from homarus.memory.query import Query, analyse
 from homarus.memory.rank import Filters, Known, Ranked, rank
-from homarus.memory.read import Explanation
+from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.rows import FileRow, Lines
-from homarus.memory.settings import MemorySettings
+from homarus.memory.schema import kind_names
+from homarus.memory.settings import MIN_SCORE, MemorySettings
 from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
 
 if TYPE_CHECKING:
-    from homarus.memory.chunk_vectors import ChunkVectors
-    from homarus.memory.vectors import Vectors
+    from homarus.memory.chunk_ranking import ChunkVectors
+    from homarus.memory.line_vectors import Vectors
 
 UNBOUNDED = 1 << 40
 CLOSE = 0.6  # share of the best score above which the default of `minScore` hides nothing
@@ -93,8 +92,10 @@ class Request(Struct, frozen=True, kw_only=True):
 class Engine:
     """Ranks and packs. `forget` must be called whenever the index changed."""
 
-    def __init__(self, settings: MemorySettings, embedders: Embedders) -> None:
+    def __init__(self, settings: MemorySettings, embedders: Embedders, *, resident: int | None = None) -> None:
+        """`resident` is how many lines' vectors are held in memory at most."""
         self.settings = settings
+        self._resident = {} if resident is None else {"resident": resident}
         self.embedders = embedders
         self.known = Known(Postings(), Lines())
         self._vectors: Vectors | None = None
@@ -112,10 +113,12 @@ class Engine:
         if self._vectors is not None and self._vectors.embedder is not choice.embedder:
             self._vectors = None
         if choice.embedder is not None and self._vectors is None:
-            from homarus.memory.vectors import Vectors
+            from homarus.memory.line_vectors import Vectors
 
             cache = self.settings.cache
-            self._vectors = Vectors(choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries)
+            self._vectors = Vectors(
+                choice.embedder, cache=cache.enabled, cache_entries=cache.max_entries, **self._resident
+            )
         return choice
 
     @property
@@ -124,12 +127,15 @@ class Engine:
         embedder = self.choice.embedder
         return (embedder.provider, embedder.model) if embedder else ("none", "")
 
-    @property
-    def degraded(self) -> str:
-        """Say what is missing from the best answer that the settings ask for."""
+    def degraded(self, conn: sqlite3.Connection, *, count: bool = False) -> str:
+        """Say what is missing from the best answer that the settings ask for; `count` looks for lines without vectors anew."""
         reasons = [self.choice.degraded]
-        if self._missing:
-            reasons.append(f"{self._missing:,} passages have no vectors yet; run 'homarus memory index'")
+        if self._vectors:
+            if count:
+                self._missing = self._vectors.missing(conn)
+            if self._missing:
+                reasons.append(f"{self._missing:,} passages have no vectors yet; run 'homarus memory index'")
+            reasons.append(self._vectors.limits(conn))
         return "; ".join(reason for reason in reasons if reason)
 
     def forget(self) -> None:
@@ -176,7 +182,7 @@ class Engine:
         packer.fill(order)
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
-        hits = tuple(self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
+        hits = with_facts(conn, (self._hit(ranked, group, files, texts, strength) for group in packer.ranges))
         provider, model = self.identity
         return Answer(
             hits=hits,
@@ -185,15 +191,15 @@ class Engine:
             model=model,
             fallback=self.choice.fallback,
             tokens=packer.spent,
-            degraded=self.degraded,
+            degraded=self.degraded(conn),
         )
 
     @property
     def _ranks_chunks(self) -> bool:
-        return self.settings.query.ranking == "hybrid"
+        return self.settings.query.ranks_chunks
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
-        from homarus.memory.chunk_vectors import ChunkVectors
+        from homarus.memory.chunk_ranking import ChunkVectors
 
         if self._chunked is None or self._chunked.embedder is not vectors.embedder:
             self._chunked = ChunkVectors(vectors.embedder, vectors.cache)
@@ -201,7 +207,7 @@ class Engine:
 
     def _chunks(self, conn: sqlite3.Connection, request: Request) -> Answer:
         """Answer with whole chunks, as the seeds do."""
-        from homarus.memory.hybrid import Wanted, search_chunks
+        from homarus.memory.chunk_ranking import Wanted, search_chunks
 
         query = self.analyse(conn, request)
         settings = self.settings.query
@@ -218,12 +224,12 @@ class Engine:
         provider, model = self.identity
         mode = "hybrid-chunks" if self._vectors else "fts-only"
         return Answer(
-            hits=tuple(hits),
+            hits=with_facts(conn, hits),
             mode=mode,
             provider=provider,
             model=model,
             fallback=self.choice.fallback,
-            degraded=self.degraded,
+            degraded=self.degraded(conn),
         )
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
@@ -278,18 +284,20 @@ class Engine:
         covered = ranked.columns["covered"]
         order = [index for index in order if ranked.rows[index].kind != "heading" or covered[index] >= 0.5]
         if request.budget is None:
-            order = self._strong_enough(ranked, speaking(ranked, order), request, strength)
+            order = self._strong_enough(ranked, order, request, strength)
         return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
 
     def _strong_enough(self, ranked: Ranked, order: list[int], request: Request, strength: list[float]) -> list[int]:
-        """Drop what is weak. The default never hides what is nearly as good as the best: better a weak match than silence."""
-        least = request.min_score
+        """Drop what is weaker than the score that somebody named; where nobody did, only what is much weaker than the best.
+
+        A line that holds all the words asked for is always shown.
+        """
+        said = speaking(ranked, order) or order[: request.limit]  # better a weak match than silence
+        least = request.min_score if request.min_score is not None else self.settings.query.min_score
         if least is None:
-            least = min(
-                self.settings.query.min_score, CLOSE * max((strength[index] for index in order[:1]), default=0.0)
-            )
+            least = min(MIN_SCORE, CLOSE * max((strength[index] for index in said[:1]), default=0.0))
         covered = ranked.columns["covered"]
-        return [index for index in order if strength[index] >= least or covered[index] >= 0.999]
+        return [index for index in said if strength[index] >= least or covered[index] >= 0.999]
 
     def _strength(self, ranked: Ranked) -> list[float]:
         """Return scores that mean the same for every question, in the order of the ranking.

@@ -14,9 +14,8 @@ from homarus.core.patterns import late
 from homarus.core.text import slug
 from homarus.memory.chunk import Chunk, chunk_numbered
 from homarus.memory.files import Found
-from homarus.memory.flags import PATH
-from homarus.memory.lines import Unit, note_day
-from homarus.memory.schema import GAP
+from homarus.memory.lines import Ending, Unit, note_day
+from homarus.memory.schema import GAP, PATH
 from homarus.memory.settings import Chunking
 from homarus.memory.terms import search_text
 from homarus.memory.transcripts import Tail
@@ -34,50 +33,84 @@ class IndexWriter:
         highest = conn.execute("SELECT max(room_id) FROM files").fetchone()[0]
         self.next_id = (highest or 0) + GAP + 1
 
-    def put_note(self, item: Found, digest: str, units: list[Unit], chunks: Sequence[Chunk]) -> int:
-        """Replace everything the index knows about a note."""
+    def put_note(
+        self, item: Found, digest: str, units: list[Unit], chunks: Sequence[Chunk], ending: Ending | None = None
+    ) -> int:
+        """Replace everything the index knows about a note. With an `ending` it may grow: ids are kept free behind it."""
         self.drop(item.source, item.path)
-        file = self._file(item, digest, units)
+        room = max(10_000, 3 * len(units)) if ending else 0
+        file = self._file(item, digest, units, room=room, state=ending)
         self._facts(file, item.path, units)
         self._chunks(item, chunks)
         return file
 
+    def extend_note(self, file: int, item: Found, digest: str, units: list[Unit], ending: Ending | None) -> bool:
+        """Add new lines behind the old ones; False, with nothing done, when the free ids are used up."""
+        if not self._extend(file, item, units, ending):
+            return False
+        self.conn.execute("UPDATE files SET hash = ? WHERE id = ?", (digest, file))
+        self._facts(file, item.path, units)
+        self._origins(file, units)
+        return True
+
+    def chunk_tail(self, item: Found, lines: list[str], chunking: Chunking) -> None:
+        """Cut a note that grew into chunks, from the start of its last one: that may grow, those before it stay."""
+        first = max(1, self._last_chunk(item))
+        numbered = enumerate(lines[first - 1 :], first)
+        self._chunks(item, chunk_numbered(numbered, tokens=chunking.tokens, overlap=chunking.overlap))
+
     def put_transcript(self, item: Found, units: list[Unit], tail: Tail) -> int:
         """Replace a transcript. Ids are kept free behind it, because it will grow."""
         self.drop(item.source, item.path)
-        return self._file(item, tail.head, units, room=max(10_000, 3 * len(units)), tail=tail)
+        return self._file(item, tail.head, units, room=max(10_000, 3 * len(units)), state=tail)
 
     def extend_transcript(self, file: int, item: Found, units: list[Unit], tail: Tail) -> bool:
         """Add new messages behind the old ones; False, with nothing done, when the free ids are used up."""
+        return self._extend(file, item, units, tail)
+
+    def _extend(self, file: int, item: Found, units: list[Unit], state: Tail | Ending | None) -> bool:
         first, last, room = self.conn.execute(
             "SELECT first_id, last_id, room_id FROM files WHERE id = ?", (file,)
         ).fetchone()
         if last + len(units) > room:
             return False
-        self._lines(file, units, base=last + 1, root=first)
+        known = self.conn.execute("SELECT id, size FROM lines WHERE id BETWEEN ? AND ?", (last - 3, last)).fetchall()
+        before = [size for number, size in known if number > first]
+        self._lines(file, units, at=last + 1, first=first, before=before)
+        news = [unit.size for unit in units]
+        for behind in (1, 2):  # the last lines have new neighbours
+            added = sum(news[: 3 - behind])
+            self.conn.execute(
+                "UPDATE lines SET around = around + ? WHERE id = ? AND id > ?", (added, last + 1 - behind, first)
+            )
         self._names(file, units)
         self.conn.execute(
             "UPDATE files SET stamp = ?, size = ?, mtime = ?, state = ?, last_id = ?, lines = lines + ?, words = words + ?"
             " WHERE id = ?",
             (
-                *(item.stamp, item.size, item.mtime, msgspec.json.encode(tail).decode(), last + len(units)),
+                *(item.stamp, item.size, item.mtime, _encoded(state), last + len(units)),
                 *(len(units), sum(unit.size for unit in units), file),
             ),
         )
         return True
 
     def chunk_transcript(self, file: int, item: Found, chunking: Chunking) -> None:
-        """Cut a transcript into chunks, from the start of its last one: that may grow, those before it stay."""
+        """The same for the messages of a transcript."""
+        first = self._last_chunk(item)
+        rows = self.conn.execute(
+            "SELECT line, text FROM lines WHERE file = ? AND kind = 'turn' AND line >= ? ORDER BY id", (file, first)
+        ).fetchall()
+        self._chunks(item, chunk_numbered(rows, tokens=chunking.tokens, overlap=chunking.overlap))
+
+    def _last_chunk(self, item: Found) -> int:
+        """Take the last chunk of a file away and return the line that it began with."""
         last = self.conn.execute(
             "SELECT start_line FROM chunks WHERE source = ? AND path = ? ORDER BY end_line DESC, start_line DESC LIMIT 1",
             (item.source, item.path),
         ).fetchone()
         first = last[0] if last else 0
         self._drop_chunks("source = ? AND path = ? AND start_line >= ?", (item.source, item.path, first))
-        rows = self.conn.execute(
-            "SELECT line, text FROM lines WHERE file = ? AND kind = 'turn' AND line >= ? ORDER BY id", (file, first)
-        ).fetchall()
-        self._chunks(item, chunk_numbered(rows, tokens=chunking.tokens, overlap=chunking.overlap))
+        return first
 
     def _drop_chunks(self, where: str, given: tuple[object, ...]) -> None:
         self.conn.execute(
@@ -108,7 +141,7 @@ class IndexWriter:
         run("DELETE FROM line_vec WHERE id BETWEEN ? AND ?", (first, last))
         run("DELETE FROM lines WHERE id BETWEEN ? AND ?", (first, last))
         self._drop_chunks("source = ? AND path = ?", (source, path))
-        for table in ("names", "facts", "entities", "fact_entities"):
+        for table in ("names", "facts", "entities", "fact_entities", "origins"):
             run(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608 - names from the line above
         run("DELETE FROM files WHERE id = ?", (file,))
 
@@ -125,46 +158,51 @@ class IndexWriter:
             "facts",
             "entities",
             "fact_entities",
+            "origins",
             "files",
         ):
             self.conn.execute(f"DELETE FROM {table}")  # noqa: S608 - names from the line above
         self.next_id = GAP + 1
 
-    def _file(self, item: Found, digest: str, units: list[Unit], *, room: int = 0, tail: Tail | None = None) -> int:
+    def _file(
+        self, item: Found, digest: str, units: list[Unit], *, room: int = 0, state: Tail | Ending | None = None
+    ) -> int:
         """Store a file's row, its path as the root of all headings, and its lines."""
         day = note_day(item.path)
         first = self.next_id
         base = first + GAP
         last = base + len(units) - 1
         self.next_id = last + room + GAP + 1
-        state = msgspec.json.encode(tail).decode() if tail else ""
         cursor = self.conn.execute(
             "INSERT INTO files(path, source, hash, mtime, size, stamp, first_id, last_id, room_id, lines, words, day, state)"
             " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(item.path, item.source, digest, item.mtime, item.size, item.stamp, first, last, last + room),
-                *(len(units), sum(unit.size for unit in units), day.toordinal() if day else None, state),
+                *(len(units), sum(unit.size for unit in units), day.toordinal() if day else None, _encoded(state)),
             ),
         )
         file = cursor.lastrowid
         assert file is not None
         label = " ".join(_PATH_WORD.findall(item.path.rpartition(".")[0]))
         self._insert([(first, file, 0, None, None, None, "", "path", PATH, 0, 0, None, "", label, _extra(label))])
-        self._lines(file, units, base=base, root=first)
+        self._lines(file, units, at=base, first=first)
         self._names(file, units)
+        self._origins(file, units)
         return file
 
-    def _lines(self, file: int, units: list[Unit], *, base: int, root: int) -> None:
-        sizes = [unit.size for unit in units]
+    def _lines(self, file: int, units: list[Unit], *, at: int, first: int, before: Sequence[int] = ()) -> None:
+        """Store lines from id `at` on; `first` is the id of the file's path, `before` the sizes of the last lines so far."""
+        sizes = [*before, *(unit.size for unit in units)]
+        base = first + GAP
         self._insert(
             [
                 (
-                    *(base + at, file, unit.line, unit.day, unit.first, unit.last, unit.speaker, unit.kind, unit.flags),
-                    *(unit.size, sum(sizes[max(0, at - 2) : at + 3])),
-                    base + unit.head if unit.head is not None else root,
+                    *(number, file, unit.line, unit.day, unit.first, unit.last, unit.speaker, unit.kind, unit.flags),
+                    *(unit.size, sum(sizes[max(0, place - 2) : place + 3])),
+                    base + unit.head if unit.head is not None else first,
                     *("\x1f".join(unit.entities), unit.text, _extra(unit.text)),
                 )
-                for at, unit in enumerate(units)
+                for number, (place, unit) in enumerate(enumerate(units, len(before)), at)
             ]
         )
 
@@ -182,6 +220,10 @@ class IndexWriter:
             [(file, name, role, count) for (name, role), count in counted.items()],
         )
 
+    def _origins(self, file: int, units: list[Unit]) -> None:
+        rows = [(file, unit.line, source) for unit in units for source in unit.origin]
+        self.conn.executemany("INSERT OR IGNORE INTO origins VALUES(?, ?, ?)", rows)
+
     def _facts(self, file: int, path: str, units: list[Unit]) -> None:
         facts: list[list[object]] = []
         links: set[tuple[int, str, str, str]] = set()
@@ -197,7 +239,13 @@ class IndexWriter:
             facts.append(
                 [
                     *(bullet.id, file, bullet.kind, bullet.text, path, unit.line, unit.line, unit.day, unit.first),
-                    *(unit.last, unit.precision, bullet.confidence, "owner", bullet.attr("sup") or ""),
+                    *(
+                        unit.last,
+                        unit.precision,
+                        bullet.confidence,
+                        ", ".join(unit.origin) or "owner",
+                        bullet.attr("sup") or "",
+                    ),
                 ]
             )
             links.update((file, bullet.id, slug(name) or name, "subject") for name in bullet.entities)
@@ -216,12 +264,6 @@ class IndexWriter:
         )
 
     def _chunks(self, item: Found, chunks: Sequence[Chunk]) -> None:
-        # Most notes have no line with words of another kind: then their chunks, which are the same text, have none either.
-        rich = self.conn.execute(
-            "SELECT 1 FROM files f JOIN lines l ON l.id BETWEEN f.first_id AND f.last_id"
-            " WHERE f.source = ? AND f.path = ? AND l.terms IS NOT NULL AND l.kind != 'path' LIMIT 1",
-            (item.source, item.path),
-        ).fetchone()
         before = self.conn.execute("SELECT coalesce(max(rowid), 0) FROM chunks").fetchone()[0]
         insert = (
             "INSERT OR IGNORE INTO chunks(id, path, source, start_line, end_line, hash, model, text, terms, updated_at)"
@@ -238,7 +280,7 @@ class IndexWriter:
                     chunk.end_line,
                     chunk.hash,
                     chunk.text,
-                    _extra(chunk.text) if rich else None,
+                    _extra(chunk.text),
                     self.now_ms,
                 )
                 for chunk in chunks
@@ -252,6 +294,10 @@ class IndexWriter:
 def chunk_id(item: Found, chunk: Chunk) -> str:
     """Return a name for a chunk that depends on where it is and what it says."""
     return sha256(f"{item.source}:{item.path}:{chunk.start_line}:{chunk.end_line}:{chunk.hash}".encode()).hexdigest()
+
+
+def _encoded(state: Tail | Ending | None) -> str:
+    return msgspec.json.encode(state).decode() if state else ""
 
 
 def _extra(text: str) -> str | None:

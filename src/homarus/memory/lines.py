@@ -9,8 +9,8 @@ from functools import cache
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet
-from homarus.memory.flags import CODE, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet, take_origin
+from homarus.memory.schema import CODE, CONTINUED, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
 from homarus.memory.terms import measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time
 
@@ -25,6 +25,7 @@ _SPEAKER = late(
 )
 _COMMENT = late(r"^\s*<!--.*?-->\s*$")
 _WORDY = late(r"[^\W_]")
+_BINARY = late(r"\s*(?:\S{0,40};base64,)?[A-Za-z0-9+/=_-]{200,}\s*")  # pictures and the like written as letters
 
 
 class Unit(Struct):
@@ -43,11 +44,31 @@ class Unit(Struct):
     size: int = 0  # words
     head: int | None = None  # index of the heading above it, in the same list
     bullet: Bullet | None = None
+    origin: tuple[str, ...] = ()  # whose words these are, where not the owner's or the agent's own
+
+
+class Ending(Struct):
+    """Where reading a note stopped and what held there, so that lines added behind cost only themselves."""
+
+    lines: int
+    units: int
+    day: int | None
+    heads: list[tuple[int, int, int | None]]
+    fence: str
+    retain: int
+    drawing: bool
+    bytes: int = 0  # how much of the file was read
 
 
 def parse_note(path: str, lines: list[str]) -> list[Unit]:
-    """Return the units of a note, headings included, in file order; blank lines and lone comments are left out."""
-    return _Reader(path).read(lines)
+    """Return the units of a note, headings included, in file order; blank lines and what is no prose are left out."""
+    return read_note(path, lines)[0]
+
+
+def read_note(path: str, lines: list[str], after: Ending | None = None) -> tuple[list[Unit], Ending | None]:
+    """Read the lines of a note, or those after an `Ending`; also return where they end, None inside a fact or front matter."""
+    reader = _Reader(path, after)
+    return reader.read(lines), reader.ending()
 
 
 def body_of(text: str) -> str:
@@ -116,26 +137,38 @@ def line_flags(text: str) -> int:
 class _Reader:
     """The state of one pass: fences, headings, the open Retain section and the day that holds."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, after: Ending | None) -> None:
         self.units: list[Unit] = []
-        self.day = note_day(path)
-        self.file_day = self.day
-        self.heads: list[tuple[int, int]] = []  # (level, index of the heading's unit)
-        self.fence = ""
-        self.retain = 0  # level of the open Retain heading
+        self.file_day = note_day(path)
+        start = after or Ending(0, 0, _ordinal(self.file_day), [], "", 0, False)
+        self.line, self.before = start.lines, start.units
+        self.day = date.fromordinal(start.day) if start.day else None
+        self.heads = list(start.heads)  # (level, index of the heading's unit, its day)
+        self.fence = start.fence
+        self.retain = start.retain  # level of the open Retain heading
+        self.drawing = start.drawing  # a file of Excalidraw: its fences hold pictures
         self.bullet: Bullet | None = None
         self.front = False
+        self.origin: tuple[str, ...] = ()  # of the line that is being read
 
     def read(self, lines: list[str]) -> list[Unit]:
-        for number, raw in enumerate(lines, 1):
+        for line in lines:
+            self.line = number = self.line + 1
+            raw, self.origin = take_origin(line)
             if self._structure(number, raw):
                 continue
-            if not _WORDY.search(raw) or _COMMENT.match(raw):
+            if not _WORDY.search(raw) or _COMMENT.match(raw) or _BINARY.fullmatch(raw) or (self.fence and self.drawing):
                 if not raw.strip():
                     self.bullet = None
                 continue
             self._content(number, raw)
         return self.units
+
+    def ending(self) -> Ending | None:
+        if self.front or self.bullet:
+            return None
+        units = self.before + len(self.units)
+        return Ending(self.line, units, _ordinal(self.day), self.heads, self.fence, self.retain, self.drawing)
 
     def _structure(self, number: int, raw: str) -> bool:
         """Handle fences, front matter and headings; say whether the line is used up."""
@@ -144,6 +177,7 @@ class _Reader:
             return True
         if self.front:
             self.front = raw.rstrip() not in {"---", "..."}
+            self.drawing = self.drawing or raw.startswith("excalidraw-plugin:")
             return not self.front
         if fence := _FENCE.match(raw):
             mark = fence[1]
@@ -172,26 +206,26 @@ class _Reader:
         dated = next(iter(_heading_days(text)), None)
         if dated:
             self.day = dated
-        elif level <= 2 and not any(self.units[index].day != _ordinal(self.file_day) for _, index in self.heads):
+        elif level <= 2 and not any(day != _ordinal(self.file_day) for _, _, day in self.heads):
             self.day = self.file_day
-        self.heads.append((level, len(self.units)))
+        self.heads.append((level, self.before + len(self.units), _ordinal(self.day)))
         flags = HEADING | (line_flags(text) & (NUMBER | PROPER))
-        self.units.append(
-            Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=measure(text), head=parent)
-        )
+        unit = Unit(number, text, _ordinal(self.day), flags=flags, kind="heading", size=measure(text), head=parent)
+        unit.origin = self.origin
+        self.units.append(unit)
 
     def _content(self, number: int, raw: str) -> None:
-        bullet = None
+        bullet, continued = None, 0
         if self.retain and not self.fence:
             bullet = parse_bullet(raw)
             if bullet is None and raw[:2] == "  " and self.bullet:
-                bullet = self.bullet  # a continuation belongs to the fact above it
+                bullet, continued = self.bullet, CONTINUED  # it belongs to the fact above it
             self.bullet = bullet
         text = raw.strip() if self.fence else strip_bullet(raw)
         for start in range(0, max(1, len(text)), SLICE):
-            self._unit(number, text[start : start + SLICE], bullet)
+            self._unit(number, text[start : start + SLICE], bullet, continued)
 
-    def _unit(self, number: int, text: str, bullet: Bullet | None) -> None:
+    def _unit(self, number: int, text: str, bullet: Bullet | None, continued: int) -> None:
         speaker = "" if self.fence or bullet else speaker_of(text)
         body = bullet.text if bullet else text
         unit = Unit(
@@ -199,10 +233,11 @@ class _Reader:
             text,
             _ordinal(self.day),
             speaker=speaker,
-            flags=line_flags(body) | (CODE if self.fence else 0),
+            flags=line_flags(body) | (CODE if self.fence else 0) | continued,
             entities=bullet.entities if bullet else (() if self.fence else entities_in(text)),
             size=measure(body),
             head=self.heads[-1][1] if self.heads else None,
+            origin=self.origin,
         )
         span = _occurs(body, self.day, bullet) if len(body) <= DATED or bullet else None
         if span:

@@ -1,7 +1,7 @@
 """Vectors of one index in memory, and what they say about lines: nearness of lines, windows, words. Reads, never writes.
 
 Lines are kept in order of id, so the neighbours of a line are found by search. Words are kept once, and each line as a
-list of them. Sentences stay in the index and are read for candidates only: they would fill three times the memory.
+list of them. Of an index too large for memory only the lines in question are read. Sentences stay in the index and are read for candidates only: they would fill three times the memory.
 """
 
 from __future__ import annotations
@@ -31,35 +31,60 @@ class Around(NamedTuple):
 class Meaning:
     """The vectors of all lines (and of their words, where the embedder knows words)."""
 
-    def __init__(self, ids: Any, rows: Any) -> None:
+    def __init__(self, ids: Any, rows: Any, base: tuple[float, float] | None = None) -> None:
+        """`base` says how alike any two lines and any two neighbours are, where these lines are too few to tell."""
         self.ids = ids
         self.rows = rows
+        self._base = base
         self._norms: Any = None
         self._together: Any = None
         self._starts: Any = None  # where the words of each line begin in `_words`
         self._words: Any = None
-        self._table: Any = None  # a vector per word id, half precision: only the few that are compared become float32
+        self._table: Any = None  # a vector per word, half precision: only the few that are compared become float32
 
     @classmethod
     def read(cls, conn: sqlite3.Connection, dims: int) -> Self:
         """Read every vector of the index."""
-        import numpy as np
-
         found = conn.execute("SELECT id, substr(vec, 1, ?), words FROM line_vec ORDER BY id", (2 * dims,)).fetchall()
-        ids = np.array([row[0] for row in found], dtype=np.int64)
-        halves = np.frombuffer(b"".join(row[1] for row in found), dtype=np.float16).reshape(-1, dims)
-        meaning = cls(ids, singles(halves))
+        meaning = cls._made(found, dims)
         highest = conn.execute("SELECT max(id) FROM word_vec").fetchone()[0]
         if highest is not None:
-            words = conn.execute("SELECT id, vec FROM word_vec").fetchall()
-            meaning._table = np.zeros((highest + 1, dims), dtype=np.float16)
-            vectors = np.frombuffer(b"".join(row[1] for row in words), dtype=np.float16)
-            meaning._table[[row[0] for row in words]] = vectors.reshape(-1, dims)
-            lengths = np.array([len(row[2] or b"") // 4 for row in found], dtype=np.int64)
-            meaning._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-            # In the width that numpy wants of an index: else it would be widened at every use.
-            meaning._words = np.frombuffer(b"".join(row[2] or b"" for row in found), dtype=np.uint32).astype(np.intp)
+            meaning.add_words(found, conn.execute("SELECT id, vec FROM word_vec").fetchall(), dims, highest)
         return meaning
+
+    @classmethod
+    def read_some(
+        cls, conn: sqlite3.Connection, dims: int, ids: Sequence[int], base: tuple[float, float] | None = None
+    ) -> Self:
+        """Read the vectors of these lines, and of their words, only."""
+        import numpy as np
+
+        found = _select(conn, "SELECT id, substr(vec, 1, ?), words FROM line_vec WHERE id IN ({})", ids, 2 * dims)
+        meaning = cls._made(sorted(found), dims, base)
+        used = np.unique(np.frombuffer(b"".join(row[2] or b"" for row in found), dtype=np.uint32)).tolist()
+        words = _select(conn, "SELECT id, vec FROM word_vec WHERE id IN ({})", used)
+        if words:
+            meaning.add_words(sorted(found), words, dims, max(used))
+        return meaning
+
+    @classmethod
+    def _made(cls, found: Sequence[Any], dims: int, base: tuple[float, float] | None = None) -> Self:
+        import numpy as np
+
+        ids = np.array([row[0] for row in found], dtype=np.int64)
+        halves = np.frombuffer(b"".join(row[1] for row in found), dtype=np.float16).reshape(-1, dims)
+        return cls(ids, singles(halves), base)
+
+    def add_words(self, found: Sequence[Any], words: Sequence[Any], dims: int, highest: int) -> None:
+        """Let lines be compared word by word: `found` are their rows, `words` the rows of the words in them."""
+        import numpy as np
+
+        place = np.zeros(highest + 1, dtype=np.intp)
+        place[[row[0] for row in words]] = np.arange(len(words))
+        self._table = np.frombuffer(b"".join(row[1] for row in words), dtype=np.float16).reshape(-1, dims)
+        lengths = np.array([len(row[2] or b"") // 4 for row in found], dtype=np.int64)
+        self._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        self._words = place[np.frombuffer(b"".join(row[2] or b"" for row in found), dtype=np.uint32)]
 
     @property
     def words(self) -> bool:
@@ -148,16 +173,25 @@ class Meaning:
             self._together = self._neighbourly()
         return np.where(around.known[:, OWN], self._together[around.at[:, OWN]], 1.0)
 
+    def base(self) -> tuple[float, float]:
+        """Return how alike any two lines are, and by how much more any two neighbours, as mean cosines."""
+        import numpy as np
+
+        mean = self.rows.sum(0) / max(1, len(self.rows))
+        anyone = float(mean @ mean)
+        beside = np.diff(self.ids) == 1
+        if not beside.any():
+            return anyone, 0.0
+        return anyone, float(np.vecdot(self.rows[:-1], self.rows[1:])[beside].mean()) - anyone
+
     def _neighbourly(self) -> Any:
         import numpy as np
 
         beside = np.diff(self.ids) == 1
         if not beside.any():
             return np.zeros(len(self.ids), dtype=np.float32)
-        near = np.einsum("ij,ij->i", self.rows[:-1], self.rows[1:])
-        mean = self.rows.sum(0) / len(self.rows)
-        excess = np.where(beside, near - float(mean @ mean), 0.0)
-        every = float(excess.sum()) / int(beside.sum())
+        anyone, every = self._base or self.base()
+        excess = np.where(beside, np.vecdot(self.rows[:-1], self.rows[1:]) - anyone, 0.0)
         file = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(~beside)])  # ids of two files never touch
         count = np.bincount(file[1:], beside, minlength=int(file[-1]) + 1)
         own = np.bincount(file[1:], excess, minlength=int(file[-1]) + 1)
@@ -221,17 +255,19 @@ def best_sentences(conn: sqlite3.Connection, ids: Sequence[int], vector: Any, li
     out = lines.copy()
     size = 2 * len(vector)
     place = {number: at for at, number in enumerate(ids)}
-    for start in range(0, len(ids), _STEP):
-        part = ids[start : start + _STEP]
-        marks = ",".join("?" * len(part))
-        found = conn.execute(
-            f"SELECT id, substr(vec, ?) FROM line_vec WHERE id IN ({marks}) AND length(vec) > ?",  # noqa: S608 - marks only
-            (size + 1, *part, size),
-        ).fetchall()
-        if not found:
-            continue
+    find = f"SELECT id, substr(vec, {size + 1}) FROM line_vec WHERE length(vec) > {size} AND id IN ({{}})"  # noqa: S608 - numbers
+    found = _select(conn, find, ids)
+    if found:
         rows = np.frombuffer(b"".join(row[1] for row in found), dtype=np.float16).reshape(-1, len(vector))
         begins = np.cumsum([0, *(len(row[1]) // size for row in found[:-1])])
-        best = np.maximum.reduceat(np.vecdot(singles(rows), vector), begins)
-        out[[place[row[0]] for row in found]] = best
+        out[[place[row[0]] for row in found]] = np.maximum.reduceat(np.vecdot(singles(rows), vector), begins)
     return out
+
+
+def _select(conn: sqlite3.Connection, query: str, ids: Sequence[int], *given: object) -> list[Any]:
+    """Run a query that names ids, some hundred at a time."""
+    found: list[Any] = []
+    for start in range(0, len(ids), _STEP):
+        part = ids[start : start + _STEP]
+        found += conn.execute(query.format(",".join("?" * len(part))), (*given, *part)).fetchall()
+    return found

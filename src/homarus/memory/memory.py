@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import date, tzinfo
 from pathlib import Path
@@ -16,22 +16,25 @@ import msgspec
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
+from homarus.memory.changes import Freshness, watched, way
 from homarus.memory.choose import superseded_lines
+from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store, empty_index
 from homarus.memory.embed.base import Embedder
 from homarus.memory.embed.resolve import Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
-from homarus.memory.freshness import Freshness, watched
-from homarus.memory.notices import way
 from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
-from homarus.memory.store import WAIT_INDEX_MS, WAIT_SEARCH_MS, Store, empty_index
 from homarus.memory.sync import Progress, Report, Synchroniser
 from homarus.storage.sqlite import Damaged, explain
 
 T = TypeVar("T")
 Day = date | str | None
 FOLDER, DATABASE = ".memory", "index.sqlite"
+
+
+class NoDay(ValueError):
+    """What was given as a day is none."""
 
 
 class Memory:
@@ -53,6 +56,7 @@ class Memory:
         embedder: Embedder | None = None,
         home: Path | None = None,
         models: Path | None = None,
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         self.workspace = workspace
         self.settings = settings or MemorySettings()
@@ -67,7 +71,7 @@ class Memory:
             delta=self.settings.sync.sessions,
         )
         self._fresh = Freshness(self.notes, self._sync.sessions, self.clock.monotonic)
-        self._engine = Engine(self.settings, Embedders(self.settings, models, embedder))
+        self._engine = Engine(self.settings, Embedders(self.settings, models, embedder, keys))
         self._lock = threading.RLock()
         self._stale = ""
         self._problems: tuple[str, ...] = ()
@@ -95,7 +99,7 @@ class Memory:
         chosen = settings or MemorySettings()
         embedder = provider if not isinstance(provider, str) else None
         if isinstance(provider, str):
-            chosen = msgspec.structs.replace(chosen, provider=provider)
+            chosen = chosen.with_provider(provider)
         return cls(
             folder,
             database or folder / FOLDER / DATABASE,
@@ -137,7 +141,7 @@ class Memory:
             today=self.today(),
             limit=max(1, max_results if max_results is not None else self.settings.query.max_results),
             min_score=min_score,
-            sources=frozenset(sources),
+            sources=self._sources(sources),
         )
         return self._answer(request)
 
@@ -159,18 +163,17 @@ class Memory:
         Only `since`, `until`, `as_of`, `entities`, `kinds` and `sources` remove anything; dates in the question itself rank softly.
         `as_of` shows what was known on that day: later notes are left out, and so is what had been superseded by then.
         """
-        today = self.today()
         request = Request(
             text=query,
-            today=today,
+            today=self.today(),
             limit=max(1, k),
             budget=max(1, budget_tokens),
-            since=_day(since, today),
-            until=_day(until, today),
-            as_of=_day(as_of, today),
+            since=self.day(since),
+            until=self.day(until),
+            as_of=self.day(as_of),
             entities=(entities,) if isinstance(entities, str) else tuple(entities),
             kinds=(kinds,) if isinstance(kinds, str) else tuple(kinds),
-            sources=frozenset(sources),
+            sources=self._sources(sources),
         )
         return self._answer(request)
 
@@ -178,6 +181,11 @@ class Memory:
         """Return single lines by score alone, unmerged and unpacked: what the packing starts from."""
         request = Request(text=query, today=self.today(), limit=limit)
         return self._read(lambda conn: self._engine.ranking(conn, request))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what the last look at the files found odd."""
+        return self._problems
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -215,7 +223,7 @@ class Memory:
                 provider=provider,
                 model=model,
                 watch=way(self.watched()) if self.settings.sync.watch else "off",
-                degraded=self._store.problem or self._engine.degraded,
+                degraded=self._store.problem or self._engine.degraded(conn, count=True),
                 stale=self._stale or self._sync.stale(conn),
                 problems=self._problems,
             )
@@ -242,6 +250,20 @@ class Memory:
         """Return the day that relative phrases count from, in the user's time zone."""
         return self.clock.now().astimezone(self.tz).date()
 
+    def day(self, given: Day) -> date | None:
+        """Read a day: a date, ISO text, or a span back from today such as `30d`, `6w`, `3m`, `1y`."""
+        if given is None or isinstance(given, date):
+            return given
+        text = given.strip().lower()
+        units = {"d": 1, "w": 7, "m": 30, "y": 365}
+        if len(text) > 1 and text[-1] in units and text[:-1].isascii() and text[:-1].isdigit():
+            return date.fromordinal(max(1, self.today().toordinal() - int(text[:-1][:7]) * units[text[-1]]))
+        try:
+            return date.fromisoformat(text)
+        except ValueError as problem:
+            cure = "write YYYY-MM-DD, or a span back from today such as 30d, 6w, 3m, 1y"
+            raise NoDay(f"'{given}' is no day; {cure}") from problem
+
     def close(self) -> None:
         """Let go of the index and of everything that watches the files."""
         with self._lock:
@@ -255,6 +277,11 @@ class Memory:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _sources(self, named: Iterable[str]) -> frozenset[str]:
+        """Return what a question is limited to; empty for everything that is indexed."""
+        searched = self.settings.searched
+        return frozenset(named) or (frozenset() if "memory" in searched else searched)
 
     def _answer(self, request: Request) -> Answer:
         started = self.clock.monotonic()
@@ -330,14 +357,3 @@ class Memory:
         self._problems = tuple(report.problems)
         self._stale = ""
         return report
-
-
-def _day(given: Day, today: date) -> date | None:
-    """Read a day: a date, ISO text, or a span back from today such as `30d`, `6w`, `3m`, `1y`."""
-    if given is None or isinstance(given, date):
-        return given
-    text = given.strip().lower()
-    units = {"d": 1, "w": 7, "m": 30, "y": 365}
-    if len(text) > 1 and text[-1] in units and text[:-1].isdigit():
-        return date.fromordinal(max(1, today.toordinal() - int(text[:-1]) * units[text[-1]]))
-    return date.fromisoformat(text)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
 from homarus.memory.rows import Row
+from homarus.memory.schema import CONTINUED, RETAIN
 from homarus.memory.terms import words
 
 DUPLICATE = 0.8
@@ -68,6 +69,7 @@ class Packer:
         self._owner: dict[int, Range] = {}
         self._words: list[tuple[set[str], Range]] = []
         self._by_line: dict[tuple[int, int], Range] = {}
+        self._flags = {row.id: row.flags for row in rows}
 
     def fill(self, order: Sequence[int]) -> None:
         """Take lines in this order until ranges or tokens run out."""
@@ -111,7 +113,15 @@ class Packer:
     def _beside(self, row: Row) -> Range | None:
         # Slices of one long line share its number, and a line is cited once.
         sliced = self._by_line.get((row.file, row.line))
-        return sliced or self._owner.get(row.id - 1) or self._owner.get(row.id + 1)
+        return sliced or self._neighbour(row, -1) or self._neighbour(row, 1)
+
+    def _neighbour(self, row: Row, step: int) -> Range | None:
+        """Return the range of the line before or after. A retained fact stands alone: only its continuation belongs to it."""
+        other = self._owner.get(row.id + step)
+        if other is None or not (row.flags | self._flags[row.id + step]) & RETAIN:
+            return other
+        later = self._flags[max(row.id, row.id + step)]
+        return other if later & CONTINUED or self._by_line.get((row.file, row.line)) is other else None
 
     def _joined(self, index: int) -> Range | None:
         """Return the range that a line is shown with, if there is one that it is good enough for."""
@@ -136,12 +146,12 @@ class Packer:
         else:
             beside.add(index, self.rows)
         self._owner[row.id] = self._by_line[row.file, row.line] = beside
-        other = self._owner.get(row.id - 1), self._owner.get(row.id + 1)
-        for neighbour in other:
-            if neighbour is not None and neighbour is not beside and self._equal(beside.best, neighbour.best):
-                self._merge(beside, neighbour)
-                beside = self._owner[row.id]
-        self._words.append((said, beside))
+        for step in (-1, 1):
+            # Looked up anew at each step: a merge may have given the other neighbour to another range.
+            beside, other = self._owner[row.id], self._neighbour(row, step)
+            if other is not None and other is not beside and self._equal(beside.best, other.best):
+                self._merge(beside, other)
+        self._words.append((said, self._owner[row.id]))
 
     def _merge(self, first: Range, second: Range) -> None:
         """Join two ranges that now touch; the better one keeps its place."""

@@ -19,7 +19,8 @@ MOST, ASKED = 12, 600
 def pre_reply(memory: Memory, message: str, *, session_id: str = "") -> tuple[tuple[str, str], ...]:
     """Return (citation, text) of passages that bear on a message, best first; nothing where the settings ask for none.
 
-    What the prompt shows anyway is left out: the core files, and the conversation that goes on now.
+    What the prompt shows anyway is left out: the core files, and the conversation that goes on now. So are the words of
+    strangers: nobody asked for them, and they would taint the turn.
     """
     settings = memory.settings.pre_reply
     if not settings.enabled or not message.strip():
@@ -29,7 +30,7 @@ def pre_reply(memory: Memory, message: str, *, session_id: str = "") -> tuple[tu
     spent = 0
     chosen: list[tuple[str, str]] = []
     for hit in answer:
-        if hit.score < LEAST or hit.path in CORE_FILES or (session_id and hit.path.startswith(here)):
+        if hit.origin or hit.score < LEAST or hit.path in CORE_FILES or (session_id and hit.path.startswith(here)):
             continue
         spent += estimate_tokens(f"{hit.citation}\n{hit.text}") + HEADING
         if spent > settings.budget_tokens:

@@ -8,71 +8,46 @@ from datetime import date
 
 from msgspec import Struct
 
-from homarus.memory.flags import LABELS
+from homarus.memory.schema import LABELS
 from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
 
 FIRST_DAY, LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 
+
+def _phrases(text: str) -> tuple[str, ...]:
+    return tuple(" ".join(phrase.split()) for phrase in text.split(","))
+
+
 # Intent -> the words and phrases that show it. They only ever add to a score, so a wrong guess costs little.
 _INTENTS: dict[str, tuple[str, ...]] = {
-    "when": (
-        *("when", "how long", "how old", "what date", "what day", "what month", "what year", "what time", "which date"),
-        *("which day", "which month", "which year", "how many days", "how many weeks", "how many months"),
-        *("how many years", "how many hours"),
+    "when": _phrases(
+        """when, how long, how old, what date, what day, what month, what year, what time, which date, which day,
+        which month, which year, how many days, how many weeks, how many months, how many years, how many hours"""
     ),
-    "how_many": ("how many", "how much", "how often", "how old", "how long", "how far", "how big", "how tall"),
-    "who": ("who", "whom", "whose", "which person", "which friend", "which people", "which colleague"),
-    "where": (
-        *("where", "which city", "which country", "which place", "which town", "which state", "which street"),
-        *("what city", "what country", "what place", "what town"),
+    "how_many": _phrases("""how many, how much, how often, how old, how long, how far, how big, how tall"""),
+    "who": _phrases("""who, whom, whose, which person, which friend, which people, which colleague"""),
+    "where": _phrases(
+        """where, which city, which country, which place, which town, which state, which street, what city, what
+        country, what place, what town"""
     ),
-    "preference": (
-        *(
-            "prefer",
-            "prefers",
-            "preferred",
-            "preference",
-            "favorite",
-            "favourite",
-            "favorites",
-            "like",
-            "likes",
-            "liked",
-        ),
-        *("love", "loves", "loved", "enjoy", "enjoys", "enjoyed", "hate", "hates", "hated", "dislike", "dislikes"),
-        *("opinion", "think", "thinks", "feel", "feels"),
+    "preference": _phrases(
+        """prefer, prefers, preferred, preference, favorite, favourite, favorites, like, likes, liked, love, loves,
+        loved, enjoy, enjoys, enjoyed, hate, hates, hated, dislike, dislikes, opinion, think, thinks, feel, feels"""
     ),
-    "list": (
-        *("all the", "all of", "list", "which", "what kind", "what kinds", "what type", "what types", "what are"),
-        *(
-            "what were",
-            "how many",
-            "activities",
-            "events",
-            "things",
-            "places",
-            "books",
-            "items",
-            "hobbies",
-            "ways",
-            "names",
-        ),
+    "list": _phrases(
+        """all the, all of, list, which, what kind, what kinds, what type, what types, what are, what were, how
+        many, activities, events, things, places, books, items, hobbies, ways, names"""
     ),
-    "current": (
-        *("now", "currently", "still", "these days", "at the moment", "latest", "current", "at present", "up to date"),
+    "current": _phrases(
+        """now, currently, still, these days, at the moment, latest, current, at present, up to date"""
     ),
 }
 
-
 # Words that shape a question and say nothing about its answer: "what kind of …", "which things did … mention".
-_FRAME = frozenset(
-    [
-        *("kind", "kinds", "type", "types", "sort", "sorts", "many", "much", "often", "long", "mention", "mentioned"),
-        *("mentions", "name", "names", "example", "examples", "way", "ways", "thing", "things", "item", "items"),
-        *("something", "someone", "likely", "considered", "based", "besides", "both"),
-    ]
-)
+_FRAMING = """kind kinds type types sort sorts many much often long mention mentioned mentions name names example examples way
+ways thing things item items something someone likely considered based besides both"""
+_FRAME = frozenset(_FRAMING.split())
 _AUXILIARIES = "did|does|do|is|was|are|were|has|have|had|can|could|will|would|should|may|might|must"
 _ASKING = frozenset(["what", "when", "where", "which", "who", "whom", "whose", "why", "how"])
 

@@ -1,4 +1,4 @@
-"""The fused ranking: candidates, their signals, a weighted sum. Weights are fixed numbers; docs/memory.md says whence."""
+"""The fused ranking: candidates, their signals, a weighted sum of fixed weights (docs/memory-ranking.md says whence)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,54 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from homarus.memory import signals, weights
-from homarus.memory.candidates import KEEP, Pool, gather
-from homarus.memory.postings import Postings
+from homarus.memory import signals
+from homarus.memory.candidates import KEEP, Pool, Postings, gather
 from homarus.memory.query import Query
 from homarus.memory.rows import Lines, Row
 
 if TYPE_CHECKING:
-    from homarus.memory.vectors import Vectors
+    from homarus.memory.line_vectors import Vectors
+
+Kind = Literal[
+    "words", "static", "lines", "model"
+]  # words alone, static word vectors, one vector a line, a sentence model
+KINDS_OF_VECTORS: tuple[Kind, ...] = ("words", "static", "lines", "model")
+# What a token costs: lines are packed by score minus this much per e-fold of their length.
+PRICE = 0.25
+# Fitted on conversations that were left out one by one, then rounded (docs/memory-ranking.md); one column per kind.
+FITTED: Mapping[str, tuple[float, float, float, float]] = {
+    "word": (0.40, 0.0, 0.0, 0.0),
+    "window": (0.90, 0.55, 0.55, 0.65),
+    "near": (0.30, 0.0, 0.60, 0.0),
+    "pair": (0.15, 0.20, 0.20, 0.15),
+    "soft": (0.0, 0.60, 0.0, 0.65),
+    "vector": (0.0, 0.50, 0.75, 0.50),
+    "vectors": (0.0, 0.45, 0.70, 0.55),
+    "sentence": (0.0, 0.0, 0.0, 0.45),
+    "name": (0.45, 0.45, 0.45, 0.45),
+    "own": (0.20, 0.15, 0.15, 0.15),
+    "date": (1.30, 1.30, 1.30, 1.30),
+    "when": (0.50, 0.50, 0.50, 0.50),
+    "number": (0.35, 0.35, 0.35, 0.35),
+    "proper": (0.30, 0.30, 0.25, 0.25),
+    "answer": (0.50, 0.30, 0.25, 0.35),
+    "day": (0.50, 0.40, 0.30, 0.30),
+    "length": (0.55, 0.30, 0.40, 0.15),
+    "question": (-0.10, -0.10, -0.10, -0.15),
+}
+# What no conversation can teach; each touches only notes that have such lines.
+SET_BY_HAND = {"mention": 0.3, "above": 0.3, "heading": -0.5, "exact": 2.0, "superseded": -0.6, "recent": 0.1}
+
+
+def table(kind: Kind) -> Mapping[str, float]:
+    """Return the weights for what there is to rank with."""
+    at = KINDS_OF_VECTORS.index(kind)
+    return SET_BY_HAND | {name: row[at] for name, row in FITTED.items() if row[at]}
+
 
 LATER = date.max.toordinal()
 
@@ -115,10 +151,10 @@ def rank(
         columns |= vectors.columns(conn, query, asked, rows, postings)
     if "together" in columns:
         columns |= signals.alone(columns)
-    table = weights.table(vectors.kind if vectors and "vector" in columns else "words")
-    scores = combine(columns, table, len(rows))
+    weights = table(vectors.kind if vectors and "vector" in columns else "words")
+    scores = combine(columns, weights, len(rows))
     order = sorted(range(len(rows) - 1, -1, -1), key=scores.__getitem__, reverse=True)  # of equal ones the newer first
-    return Ranked(query, rows, columns, scores, order, pool, table)
+    return Ranked(query, rows, columns, scores, order, pool, weights)
 
 
 def combine(columns: signals.Columns, table: Mapping[str, float], count: int) -> list[float]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import StorageError
 from homarus.core.text import slug
+from homarus.memory.bank.grammar import take_origin
 from homarus.memory.chunk import decode, split_lines
 from homarus.memory.files import NoteSet
-from homarus.memory.results import DEFAULT_LINES, Excerpt, Status, parse_citation
+from homarus.memory.results import DEFAULT_LINES, Excerpt, Hit, Status, parse_citation
 from homarus.storage.boundary import BoundaryError, Root
 
 MAX_CHARS, MAX_BYTES = 12_000, 16 << 20
@@ -88,6 +90,7 @@ def _cut(path: str, all_lines: list[str], first: int, count: int | None) -> Exce
     return Excerpt(
         status="ok",
         path=path,
+        origin=tuple(dict.fromkeys(source for line in taken for source in take_origin(line)[1])),
         text=text,
         from_line=first,
         lines=len(taken),
@@ -108,6 +111,7 @@ class Fact(Struct, frozen=True):
     confidence: float | None
     entities: tuple[str, ...]
     superseded: bool = False
+    origin: tuple[str, ...] = ()
 
 
 def facts(conn: sqlite3.Connection, superseded: Container[tuple[int, int]]) -> list[Fact]:
@@ -116,12 +120,15 @@ def facts(conn: sqlite3.Connection, superseded: Container[tuple[int, int]]) -> l
     for file, fact_id, name in conn.execute("SELECT file, fact_id, slug FROM fact_entities ORDER BY slug"):
         about.setdefault((file, fact_id), []).append(name)
     rows = conn.execute(
-        "SELECT id, file, kind, text, path, line, end_line, mentioned_on, confidence FROM facts"
+        "SELECT id, file, kind, text, path, line, end_line, mentioned_on, confidence, origin FROM facts"
         " WHERE path NOT LIKE 'bank/entities/%' ORDER BY path, line"
     )
     return [
-        Fact(kind, text, path, line, end, day, sure, tuple(about.get((file, number), ())), (file, line) in superseded)
-        for number, file, kind, text, path, line, end, day, sure in rows
+        Fact(
+            *(kind, text, path, line, end, day, sure, tuple(about.get((file, number), ())), (file, line) in superseded),
+            origin=() if origin == "owner" else tuple(origin.split(", ")),
+        )
+        for number, file, kind, text, path, line, end, day, sure, origin in rows
     ]
 
 
@@ -137,6 +144,30 @@ def entity_pages(conn: sqlite3.Connection) -> dict[str, str]:
         pages.update({key: path for alias in json.loads(aliases) if (key := slug(alias))})
         pages[name] = path
     return pages
+
+
+def with_facts(conn: sqlite3.Connection, hits: Iterable[Hit]) -> tuple[Hit, ...]:
+    """Return hits with what the index knows of their lines beside the text: how sure an opinion is, and whose words they hold."""
+    told = conn.execute("SELECT 1 FROM origins LIMIT 1").fetchone() is not None
+    found = []
+    for hit in hits:
+        sure: tuple[float | None] | None = None
+        origin: list[tuple[str]] = []
+        if hit.kind == "opinion":
+            sure = conn.execute(
+                "SELECT confidence FROM facts WHERE path = ? AND ? BETWEEN line AND end_line",
+                (hit.path, hit.start_line),
+            ).fetchone()
+        if told:
+            origin = conn.execute(
+                "SELECT DISTINCT origins.source FROM files JOIN origins ON origins.file = files.id"
+                " WHERE files.source = ? AND files.path = ? AND line BETWEEN ? AND ?",
+                (hit.source, hit.path, hit.start_line, hit.end_line),
+            ).fetchall()
+        if sure or origin:
+            hit = replace(hit, confidence=sure[0] if sure else None, origin=tuple(row[0] for row in origin))
+        found.append(hit)
+    return tuple(found)
 
 
 def lacks_vectors(conn: sqlite3.Connection) -> bool:

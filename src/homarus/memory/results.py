@@ -31,6 +31,8 @@ class Hit(Struct, frozen=True, kw_only=True):
     vector_score: float | None = None
     also: tuple[str, ...] = ()
     tokens: int = 0
+    confidence: float | None = None  # of an opinion
+    origin: tuple[str, ...] = ()  # whose words are in it, where not the owner's or the agent's own
 
     @property
     def citation(self) -> str:
@@ -75,6 +77,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     truncated: bool = False
     next_from: int | None = None
     error: str = ""
+    origin: tuple[str, ...] = ()  # as of a hit
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -124,4 +127,6 @@ def as_json(hit: Hit) -> dict[str, Any]:
         "score": round(hit.score, 4),
         "why": list(hit.why),
         **({"also": list(hit.also)} if hit.also else {}),
+        **({"confidence": hit.confidence} if hit.confidence is not None else {}),
+        **({"origin": list(hit.origin)} if hit.origin else {}),
     }

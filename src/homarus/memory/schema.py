@@ -1,4 +1,4 @@
-"""The tables of the derived index. The seeds' names stay (users have tooling on them); lines and vectors are ours.
+"""The derived index: its tables, and the bits and kinds in them. OpenClaw's names stay, because people have tools for them.
 
 Everything here can be deleted and rebuilt from the notes. Raise VERSION when a table, the tokenizer or what `terms`
 makes of a line changes: the old file is then moved aside and the index built anew.
@@ -6,13 +6,28 @@ makes of a line changes: the old file is then moved aside and the index built an
 
 from __future__ import annotations
 
-VERSION = 10
+QUESTION, TIME, HEADING, PATH, NUMBER, CODE, PROPER, RETAIN, FIRST, CONTINUED = (1 << bit for bit in range(10))
+_LABELS = """todo note notes decision decided idea question answer q a fix bug warning tip reminder summary context goal plan
+status next done action actions result results remember important update why how what source link links tags date
+name kind aliases title user assistant me"""
+LABELS = frozenset(_LABELS.split())  # what stands before a colon and is nobody's name
+KINDS = {"W": "world", "B": "experience", "O": "opinion", "S": "observation"}
+KIND_NAMES = frozenset([*KINDS.values(), "note", "heading", "turn"])
+
+
+def kind_names(given: tuple[str, ...]) -> frozenset[str]:
+    """Return full kind names for letters or names; one that is unknown matches nothing."""
+    return frozenset(KINDS.get(name.upper(), name.lower()) for name in given)
+
+
+VERSION = 12
 
 # Rows of one file get consecutive ids, and at least GAP ids lie unused between two files: the neighbours of a line
 # are then `id ± 1`, `id ± 2`, and never belong to another file.
 GAP = 3
 
-TOKENIZER = "porter unicode61 remove_diacritics 2"
+# Marks belong to words: Indic vowels are marks. `terms.search_text` folds what is stored, so nothing depends on how FTS5 folds.
+TOKENIZER = "porter unicode61 remove_diacritics 2 categories ''L* N* Co Mn Mc''"
 
 SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -108,6 +123,9 @@ CREATE TABLE entities(slug TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL
   file INTEGER NOT NULL, PRIMARY KEY(slug, file)) WITHOUT ROWID;
 CREATE TABLE fact_entities(file INTEGER NOT NULL, fact_id TEXT NOT NULL, slug TEXT NOT NULL, role TEXT NOT NULL,
   PRIMARY KEY(file, fact_id, slug)) WITHOUT ROWID;
+
+CREATE TABLE origins(file INTEGER NOT NULL, line INTEGER NOT NULL, source TEXT NOT NULL,
+  PRIMARY KEY(file, line, source)) WITHOUT ROWID;
 
 CREATE TABLE embedding_cache(
   provider TEXT NOT NULL,

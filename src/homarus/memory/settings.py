@@ -1,11 +1,25 @@
-"""The `memorySearch` block: every key of the seeds, with its default in one place."""
+"""The `memorySearch` block: every key of OpenClaw's, with its default in one place."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
+
+# Services behind a network, and where the key of each is looked for when `remote.apiKey` names none.
+SERVICES: dict[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "openai-compatible": (),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "voyage": ("VOYAGE_API_KEY",),
+    "ollama": (),
+    "mistral": ("MISTRAL_API_KEY",),
+    "lmstudio": (),
+    "deepinfra": ("DEEPINFRA_API_KEY",),
+}
 
 
 class ExtraPath(Struct, frozen=True, rename="camel"):
@@ -96,8 +110,11 @@ class TemporalDecay(Struct, frozen=True, rename="camel"):
     half_life_days: float = 30.0
 
 
+MIN_SCORE = 0.35  # what is weaker is left out where there is better
+
+
 class Hybrid(Struct, frozen=True, rename="camel"):
-    """The seeds' chunk ranking."""
+    """The knobs of OpenClaw's chunk ranking; turning one chooses that ranking."""
 
     enabled: bool = True
     vector_weight: float = 0.7
@@ -108,13 +125,21 @@ class Hybrid(Struct, frozen=True, rename="camel"):
 
 
 class QuerySettings(Struct, frozen=True, rename="camel"):
-    """How results are chosen. `ranking` is ours: fused lines, or the seeds' chunks."""
+    """How results are chosen. `ranking` is ours: fused lines, or OpenClaw's chunks.
+
+    A `min_score` that somebody set is a floor; without one weak matches are left out only where there are better ones.
+    """
 
     max_results: int = 6
-    min_score: float = 0.35
-    ranking: Literal["fused", "hybrid"] = "fused"
+    min_score: float | None = None
+    ranking: Literal["auto", "fused", "hybrid"] = "auto"
     hybrid: Hybrid = Hybrid()
     sessions_share: float = 0.5
+
+    @property
+    def ranks_chunks(self) -> bool:
+        """Say whether whole chunks are ranked: asked for by name, or by knobs that only mean something there."""
+        return self.ranking == "hybrid" or (self.ranking == "auto" and self.hybrid != Hybrid())
 
 
 class EmbeddingCache(Struct, frozen=True, rename="camel"):
@@ -158,9 +183,43 @@ class MemorySettings(Struct, frozen=True, rename="camel"):
     pre_reply: PreReply = PreReply()
 
     @property
+    def searched(self) -> frozenset[str]:
+        """Return the sources that are searched when a question names none."""
+        named = {"memory", "sessions"} & set(self.sources)
+        return frozenset(named | {"sessions"} if self.experimental.session_memory else named or {"memory"})
+
+    @property
     def with_sessions(self) -> bool:
-        """Say whether transcripts are searched too."""
-        return "sessions" in self.sources or self.experimental.session_memory
+        """Say whether transcripts are indexed."""
+        return "sessions" in self.searched
+
+    @property
+    def remote_owner(self) -> str:
+        """Return the service that `remote` and `model` speak of: the provider if it is one, else the fallback."""
+        return next((name for name in (self.provider, self.fallback) if name in SERVICES), "")
+
+    def with_provider(self, name: str) -> Self:
+        """Return the settings with another provider. What was said about one service is never told to another."""
+        changed = replace(self, provider=name)
+        return changed if self.remote_owner in {"", changed.remote_owner} else _apart(changed)
+
+    def for_service(self, name: str, keys: Mapping[str, str]) -> Self:
+        """Return what one service needs: its own key, address and model, never those of another."""
+        own = self if name == self.remote_owner else _apart(self)
+        return replace(own, remote=replace(own.remote, api_key=own.remote.api_key or keys.get(name, "")))
+
+
+S = TypeVar("S", bound=MemorySettings)
+
+
+def _apart(settings: S) -> S:
+    return replace(settings, model="", remote=replace(settings.remote, base_url="", api_key="", headers={}))
+
+
+def keys_in(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of services that the environment holds."""
+    found = {name: next(filter(None, map(variables.get, names)), "") for name, names in SERVICES.items()}
+    return {name: key for name, key in found.items() if key}
 
 
 class CitationSettings(Struct, frozen=True, rename="camel"):

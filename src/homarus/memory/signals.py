@@ -7,9 +7,9 @@ from itertools import chain, pairwise
 from math import exp, log, log1p
 
 from homarus.memory.candidates import Pool
-from homarus.memory.flags import FIRST, HEADING, LABELS, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.query import Query
 from homarus.memory.rows import Row
+from homarus.memory.schema import FIRST, HEADING, LABELS, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.terms import plain, words
 
 K1, B = 1.2, 0.75

@@ -24,11 +24,14 @@ from homarus.storage.sqlite import transaction
 
 if TYPE_CHECKING:
     from homarus.memory.index import IndexWriter
+    from homarus.memory.lines import Ending
 
 MAX_NOTE_BYTES = 16 << 20
+TAIL_BYTES = 256 << 10
 MAX_TRANSCRIPT_BYTES = 256 << 20
 BATCH_BYTES = 32 << 20
 HEAD_BYTES = 512
+MANY = 10  # Markdown files that are worth a hint where there are no notes
 
 Progress = Callable[[int, int, str], None]
 
@@ -80,13 +83,17 @@ class Synchroniser:
         sessions: Path | None = None,
         chunking: Chunking | None = None,
         delta: SessionDelta | None = None,
+        tail_bytes: int = TAIL_BYTES,
     ) -> None:
+        """Of notes from `tail_bytes` on only what was added is read, where they only grew."""
         self.notes = notes
         self.sessions = sessions
         self.chunking = chunking or Chunking()
         self.delta = delta or SessionDelta()
+        self.tail_bytes = tail_bytes
         self._known: dict[tuple[str, str], Known] | None = None
         self._roots: dict[Path, Root] = {}
+        self._elsewhere: int | None = None
 
     def forget(self) -> None:
         """Drop what was remembered of the index: somebody else wrote to it."""
@@ -116,6 +123,8 @@ class Synchroniser:
         known = {} if rebuild else self._load(conn)
         job = _Job(conn, now_ms, known, Report(files=len(found)), background, progress)
         job.report.problems += [f"{skipped.path}: {skipped.reason}" for skipped in self.notes.skipped]
+        if not found:
+            job.report.problems += self._hint()
         work = [item for item in found if _differs(item, known.get((item.source, item.path)))]
         gone = known.keys() - {(item.source, item.path) for item in found}
         try:
@@ -134,6 +143,14 @@ class Synchroniser:
         finally:
             self._close_roots()
         return job.report
+
+    def _hint(self) -> list[str]:
+        if self._elsewhere is None:
+            self._elsewhere = self.notes.elsewhere()
+        if self._elsewhere < MANY:
+            return []
+        hint = "name them with --extra or memorySearch.extraPaths ('.' is the whole workspace)"
+        return [f"no notes, but {self._elsewhere:,} Markdown files outside memory/: {hint}"]
 
     def _load(self, conn: sqlite3.Connection) -> dict[tuple[str, str], Known]:
         if self._known is None:
@@ -187,7 +204,7 @@ class Synchroniser:
         # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
         from homarus.core.redact import redacted_lines
         from homarus.memory.chunk import chunk_lines, decode, split_lines
-        from homarus.memory.lines import parse_note
+        from homarus.memory.lines import read_note
 
         data = self._read(item, MAX_NOTE_BYTES)
         if data is None:
@@ -201,11 +218,22 @@ class Synchroniser:
             before.stamp, before.settled = item.stamp, True
             return
         lines = redacted_lines(split_lines(decode(data)))
-        chunks = chunk_lines(lines, tokens=self.chunking.tokens, overlap=self.chunking.overlap)
-        file = writer.put_note(item, digest, parse_note(item.path, lines), chunks)
+        after = _grown(before, data)
+        units, ending = read_note(item.path, lines[after.lines if after else 0 :], after)
+        ending = ending if len(data) >= self.tail_bytes and data.endswith(b"\n") else None
+        if ending:
+            ending.bytes = len(data)
+        if after and before and writer.extend_note(before.id, item, digest, units, ending):
+            file = before.id
+            writer.chunk_tail(item, lines, self.chunking)
+        else:
+            units = read_note(item.path, lines)[0] if after else units
+            chunks = chunk_lines(lines, tokens=self.chunking.tokens, overlap=self.chunking.overlap)
+            file = writer.put_note(item, digest, units, chunks, ending)
         if item.path.startswith("bank/entities/"):
             _entity_page(writer, file, item.path, lines)
-        job.known[item.source, item.path] = Known(file, item.stamp, digest, item.size, "", settled=False)
+        state = msgspec.json.encode(ending).decode() if ending else ""
+        job.known[item.source, item.path] = Known(file, item.stamp, digest, item.size, state, settled=False)
         job.report.indexed += 1
 
     def _transcript(self, writer: IndexWriter, item: Found, job: _Job) -> None:
@@ -283,6 +311,22 @@ class Synchroniser:
 
 def _differs(item: Found, known: Known | None) -> bool:
     return known is None or known.stamp != item.stamp or not known.settled
+
+
+def _grown(before: Known | None, data: bytes) -> Ending | None:
+    """Return where the known part of a note ends, if the note is that part with whole lines added behind it."""
+    if before is None or not before.state:
+        return None
+    from homarus.memory.lines import Ending
+
+    ending = msgspec.json.decode(before.state, type=Ending)
+    if not (0 < ending.bytes < len(data)) or sha256(data[: ending.bytes]).hexdigest() != before.hash:
+        return None
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return ending
 
 
 def _batches(work: list[Found]) -> Iterable[list[Found]]:

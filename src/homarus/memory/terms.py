@@ -1,73 +1,27 @@
-"""Words as the index and the query see them: stop words, CJK bigrams, parts of identifiers. Pure; knows no database."""
+"""Words as the index and the query see them: one folding for both, stop words, scripts without spaces, identifiers. Pure."""
 
 from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 
 from homarus.core.patterns import late
-from homarus.core.stopwords import STOP_WORDS
+from homarus.core.text import STOP_WORDS
 
-STOP = STOP_WORDS | frozenset(
-    [
-        "after",
-        "all",
-        "also",
-        "before",
-        "being",
-        "between",
-        "both",
-        "d",
-        "doing",
-        "don",
-        "done",
-        "each",
-        "else",
-        "having",
-        "he",
-        "her",
-        "him",
-        "his",
-        "into",
-        "just",
-        "ll",
-        "m",
-        "more",
-        "most",
-        "must",
-        "nor",
-        "off",
-        "once",
-        "only",
-        "other",
-        "out",
-        "over",
-        "own",
-        "re",
-        "s",
-        "same",
-        "she",
-        "such",
-        "t",
-        "than",
-        "their",
-        "them",
-        "then",
-        "they",
-        "too",
-        "up",
-        "ve",
-        "very",
-    ]
-)
+_MORE = """after all also before being between both d doing don done each else having he her him his into just ll m more
+most must nor off once only other out over own re s same she such t than their them then they too up ve very"""
+STOP = STOP_WORDS | frozenset(_MORE.split())
 
-WORD = late(r"[^\W_]+(?:'[^\W\d_]+)?")
-_APART = "".join(
-    chr(code) if chr(code).isalnum() else " " for code in range(128)
-)  # the same for ASCII, in a third of the time
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff"
-_CJK_RUN = late(f"[{_CJK}]+")
-_CJK_CHAR = late(f"[{_CJK}]")
+# Scripts whose vowels are marks on a letter: there a mark is part of the word. `plain` leaves no punctuation in them.
+_MARKED = "\u0900-\u109f\u1780-\u17ff"
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, and CJK.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\U00020000-\U0003ffff"
+WORD = late(rf"(?:[^\W_]|[{_MARKED}])+")
+_ENDING = late(r"(?<=[^\W_])'(?:s|t|d|ll|re|ve|m)(?![^\W_])")  # English: Anna's, don't
+_APART = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))  # the same for ASCII, much faster
+_RUN = late(f"[{_UNSPACED}]+")
+_UNSPACED_CHAR = late(f"[{_UNSPACED}]")
 _MIXED = late(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Za-z]\d|\d[A-Za-z]")
 _ASCII_WORD = late(r"[A-Za-z0-9]+")
 _CLASSES = bytes(
@@ -96,26 +50,48 @@ for _group in _IRREGULAR.replace("\n", "|").split("|"):
         _FAMILY[_form] = _forms
 
 
-def plain(text: str) -> str:
-    """Return text as the index compares it: no case, no accents on letters that take them, one width of characters.
+_SPELLED = str.maketrans("ıłøđħŧёʼʹ’آأإٱؤئىک", "ilodhtе'''ااااوييك") | {ord("œ"): "oe", ord("æ"): "ae"}
 
-    Marks that make another letter (Japanese, Korean, Indic scripts) stay, unlike in `core.text.fold`.
+
+class _Folding(dict[int, int | str]):
+    """What becomes of one character, for `str.translate`: accents, optional vowel points and invisible marks go."""
+
+    def __missing__(self, code: int) -> int | str:
+        found = _SPELLED[code] if code in _SPELLED else self._folded(code)
+        if code < 0x3000:  # bounded: the others are not worth keeping
+            self[code] = found
+        return found
+
+    def _folded(self, code: int) -> str:
+        char = chr(code)
+        if 0xC0 <= code < 0x400 or 0x1E00 <= code < 0x2000:
+            char = unicodedata.normalize("NFD", char)[0]
+            return "" if unicodedata.combining(char) else char
+        kind = unicodedata.category(char)
+        if 0x900 <= code <= 0x109F or 0x1780 <= code <= 0x17FF:
+            return " " if kind[0] in "PS" else "" if kind == "Cf" else char
+        # Elsewhere marks are optional (Arabic and Hebrew are read without points), or one character with their letter by now.
+        return "" if kind[0] == "M" or kind == "Cf" or char == "ـ" else char
+
+
+_FOLDING = _Folding()
+
+
+def plain(text: str) -> str:
+    """Return text as it is compared, in the index and in a question alike: no case, no accents, one width of characters.
+
+    What makes another letter stays (й, Japanese voicing marks, Indic vowels), unlike in `core.text.fold`.
     """
     if text.isascii():
         return text.lower()
-    composed = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(
-        unicodedata.normalize("NFD", char)[0] if "\u00c0" <= char < "\u2000" else char
-        for char in composed
-        if not "\u0300" <= char <= "\u036f"
-    )
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_FOLDING)
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, folded, in order; possessive endings are cut."""
-    folded = plain(text).replace("’", "'")
+    """Return the words of a text, folded, in order. English endings after an apostrophe are cut, other words split there."""
+    folded = plain(text)
     if "'" in folded:
-        return [word.partition("'")[0] for word in WORD.findall(folded)]
+        folded = _ENDING.sub(" ", folded)
     return folded.translate(_APART).split() if folded.isascii() else WORD.findall(folded)
 
 
@@ -127,20 +103,34 @@ def content_words(text: str) -> list[str]:
 
 
 def bigrams(run: str) -> list[str]:
-    """Return the overlapping pairs of a run of CJK characters; a lone character stands for itself."""
-    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+    """Return the overlapping pairs of letters of a run without spaces; a lone letter stands for itself."""
+    letters = _letters(run)
+    return [one + other for one, other in pairwise(letters)] or letters
+
+
+def _letters(run: str) -> list[str]:
+    """Return the letters of a run, each with the marks on it."""
+    if run >= "\u3000":
+        return list(run)
+    found: list[str] = []
+    for char in run:
+        if found and unicodedata.category(char)[0] == "M":
+            found[-1] += char
+        else:
+            found.append(char)
+    return found
 
 
 def query_terms(text: str) -> list[str]:
-    """Return what to look up for a query: content words, with CJK runs as the bigrams that the index holds."""
+    """Return what to look up for a query: content words, with runs without spaces as the pairs that the index holds."""
     terms: dict[str, None] = {}
     for word in content_words(text):
-        if word.isascii() or not _CJK_RUN.search(word):
+        if word.isascii() or not _RUN.search(word):
             terms[word] = None
             continue
-        for run in _CJK_RUN.findall(word):
+        for run in _RUN.findall(word):
             terms.update(dict.fromkeys(bigrams(run)))
-        terms.update(dict.fromkeys(part for part in _CJK_RUN.sub(" ", word).split() if part))
+        terms.update(dict.fromkeys(part for part in _RUN.sub(" ", word).split() if part))
     return list(terms)
 
 
@@ -150,22 +140,16 @@ def forms(word: str) -> tuple[str, ...]:
 
 
 def search_text(text: str) -> str:
-    """Return the text the full-text index stores for a line, so that every script and identifier can be found.
+    """Return the text the full-text index stores for a line: folded as a question is, so that every word can be found.
 
-    Plain English passes through unchanged. CJK runs become bigrams, `camelCase` and `abc123` also get their parts.
+    Plain English passes through unchanged. Runs without spaces become pairs and single letters, `camelCase` and `abc123`
+    also get their parts.
     """
-    if text.isascii():
-        extra = _identifier_parts(text)
-        return f"{text} {extra}" if extra else text
-    wide = unicodedata.normalize("NFKC", text)
-    spaced = _CJK_RUN.sub(lambda run: " " + " ".join(bigrams(run[0]) + _ends(run[0])) + " ", wide)
     extra = _identifier_parts(text)
-    return f"{spaced} {extra}" if extra else spaced
-
-
-def _ends(run: str) -> list[str]:
-    # A one-character query word must find a longer run: its single characters are indexed as well.
-    return list(dict.fromkeys(run)) if len(run) > 1 else []
+    if not text.isascii():
+        spaced = " ".join(WORD.findall(plain(text)))  # words as we see them: FTS5 has its own idea of rare characters
+        text = _RUN.sub(lambda run: f" {' '.join(dict.fromkeys(bigrams(run[0]) + _letters(run[0])))} ", spaced)
+    return f"{text} {extra}" if extra else text
 
 
 def _identifier_parts(text: str) -> str:
@@ -191,7 +175,7 @@ def _identifier_parts(text: str) -> str:
 
 def measure(text: str) -> int:
     """Return how many words a text has, about; a script without spaces counts two characters as one."""
-    return text.count(" ") + 1 if text.isascii() else max(text.count(" ") + 1, len(_CJK_CHAR.findall(text)) // 2)
+    return text.count(" ") + 1 if text.isascii() else max(text.count(" ") + 1, len(_UNSPACED_CHAR.findall(text)) // 2)
 
 
 def stem(word: str) -> str:

@@ -5,19 +5,17 @@ Results are plain JSON values with the keys that agents written for OpenClaw exp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from homarus.core.errors import HomarusError
-from homarus.core.later import later
 from homarus.core.text import estimate_tokens
 from homarus.core.tools import ToolSpec
-from homarus.memory.flags import KINDS
+from homarus.memory.schema import KINDS
 
 if TYPE_CHECKING:
-    from homarus.memory import results as shapes
     from homarus.memory.memory import Memory
-else:
-    shapes = later("homarus.memory.results")
+    from homarus.memory.results import Hit
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
@@ -197,7 +195,7 @@ def _names(given: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in ([given] if isinstance(given, str) else given or ()) if str(name).strip())
 
 
-def _result(hit: shapes.Hit, shown: bool) -> dict[str, Any]:
+def _result(hit: Hit, shown: bool) -> dict[str, Any]:
     return {
         "path": hit.path,
         "startLine": hit.start_line,
@@ -209,16 +207,18 @@ def _result(hit: shapes.Hit, shown: bool) -> dict[str, Any]:
         "source": hit.source,
         "corpus": hit.source,
         **({"citation": hit.citation} if shown else {}),
+        **({"origin": list(hit.origin)} if hit.origin else {}),
     }
 
 
 def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run `memory_get`."""
+    from homarus.memory.results import DEFAULT_LINES
+
     start, count = arguments.get("from"), arguments.get("lines")
     found = memory.get(
         str(arguments.get("path") or ""),
         _whole(start, 1) if start is not None else None,
-        _whole(count, shapes.DEFAULT_LINES) if count is not None else None,
+        _whole(count, DEFAULT_LINES) if count is not None else None,
     )
     return {
         "status": found.status,
@@ -228,11 +228,14 @@ def get(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
         "lines": found.lines,
         **({"truncated": True, "nextFrom": found.next_from} if found.truncated else {}),
         **({"error": found.error} if found.error else {}),
+        **({"origin": list(found.origin)} if found.origin else {}),
     }
 
 
 def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) -> dict[str, Any]:
-    """Run `memory_recall`."""
+    from homarus.memory.memory import NoDay
+    from homarus.memory.results import as_json
+
     try:
         answer = memory.recall(
             str(arguments.get("query") or ""),
@@ -245,12 +248,12 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
             kinds=_names(arguments.get("kinds")),
             sources=() if direct else ("memory",),
         )
-    except ValueError as problem:
-        return {"items": [], "error": f"{problem}; write days as YYYY-MM-DD or as a span such as 30d"}
+    except NoDay as problem:
+        return {"items": [], "error": str(problem)}
     except HomarusError as problem:
         return {"items": [], "disabled": True, "error": problem.message, "action": problem.cure or "try again later"}
     return {
-        "items": [shapes.as_json(hit) for hit in answer],
+        "items": [as_json(hit) for hit in answer],
         "tokens": answer.tokens,
         "mode": answer.mode,
         **({"stale": answer.stale} if answer.stale else {}),
@@ -258,8 +261,11 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
     }
 
 
-def retain_fact(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run `memory_retain`: append to today's note, durably, and say where it stands."""
+def retain_fact(memory: Memory, arguments: dict[str, Any], *, origin: Sequence[str] = ()) -> dict[str, Any]:
+    """Run `memory_retain`: append to today's note, durably, and say where it stands.
+
+    `origin` names the untrusted sources that were read before this was written: the fact may be their words.
+    """
     # The descriptions are needed in every run, the grammar of facts only here.
     from homarus.memory.bank.grammar import Bullet, lint
     from homarus.memory.bank.retain import retain
@@ -281,7 +287,8 @@ def retain_fact(memory: Memory, arguments: dict[str, Any]) -> dict[str, Any]:
     names = tuple(name.strip().removeprefix("@") for name in _names(arguments.get("entities")))
     bullet = Bullet(kind, text, tuple(name.replace("{", "").replace("}", "") for name in names), tuple(attrs))
     try:
-        path, line = retain(memory.workspace, bullet, memory.today())
+        path, line = retain(memory.workspace, bullet, memory.today(), origin)
     except HomarusError as problem:
         return {"status": "error", "error": problem.message, "action": problem.cure}
-    return {"status": "ok", "path": path, "line": line, "id": bullet.id, "hints": list(lint(bullet))}
+    told = {"origin": list(origin)} if origin else {}
+    return {"status": "ok", "path": path, "line": line, "id": bullet.id, "hints": list(lint(bullet)), **told}

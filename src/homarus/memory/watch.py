@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from homarus.core.errors import HomarusError
+from homarus.memory.changes import News, Notices
 from homarus.memory.files import SUFFIX
 from homarus.memory.memory import Memory
-from homarus.memory.notices import News, Notices
 
 Changes = Callable[[list[Path], int], AsyncIterator[object]]
 _PATIENCE = 10  # a burst that does not end is indexed after this many pauses
@@ -43,9 +43,10 @@ async def watch(memory: Memory, *, changes: Changes | None = None, report: Calla
             async with aclosing(_with_interval(source(folders, settings.watch_debounce_ms), memory)) as bursts:
                 if behind:
                     await bring_up_to_date()
-                async for _ in bursts:
+                async for burst in bursts:
                     await bring_up_to_date()
-                    if worker.watched() != folders:
+                    moved = not isinstance(burst, News) or burst.folders  # else there is no need to walk all folders
+                    if moved and await asyncio.to_thread(worker.watched) != folders:
                         break  # new folders: watch them too
                 else:
                     return

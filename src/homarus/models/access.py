@@ -17,15 +17,16 @@ from homarus.core.errors import ConfigError
 from homarus.models.auth import AuthStore, env_credentials
 from homarus.models.catalog import Catalog
 from homarus.models.client import ModelClient
-from homarus.models.http import HttpClient
 from homarus.models.info import ModelInfo
 from homarus.models.levels import LEVELS, nearest, parse_level
-from homarus.models.proxy import proxies_from
 from homarus.models.ref import NOTEBOOK, ModelRef, Names, build_names, split_ref
 from homarus.models.registry import BUILTIN, LOCAL, Registry
 from homarus.models.rotation import Credential
 from homarus.models.select import AUTO, Chain, Override, chain
 from homarus.models.settings import AgentModelSettings, AuthSettings, ModelsSettings
+from homarus.net.client import HttpClient
+from homarus.net.proxy import proxies_from
+from homarus.net.trust import trust_from
 
 
 class Picked(Struct, frozen=True):
@@ -50,7 +51,7 @@ class Models:
         self.config = config
         self.catalog = Catalog(config.block("models", ModelsSettings))
         self._env = config.variables(env)
-        self.http = http or HttpClient(proxies=proxies_from(self._env))
+        self.http = http or HttpClient(proxies=proxies_from(self._env), trust=trust_from(self._env))
         self.registry = Registry(
             self.catalog, http=self.http, clock=clock, models_dir=config.paths.models_dir, resolve=self._secret
         )
@@ -60,8 +61,6 @@ class Models:
         self._stores: dict[str, AuthStore] = {}
         self._clients: dict[str, ModelClient] = {}
         self._picked: dict[str, Picked] = {}
-        self._from_env: dict[str, list[Credential]] = {}
-        self._bare: dict[str, list[Credential]] = {}
 
     def _secret(self, value: Any) -> str:
         """Return a secret, or nothing where its reference cannot be followed: then another credential is tried."""
@@ -72,7 +71,6 @@ class Models:
             return ""
 
     def names(self, agent: AgentConfig) -> Names:
-        """Return what short names mean for an agent."""
         models = agent.get("models")
         primary = split_ref(str(agent.get("model.primary") or ""))
         provider = primary.provider if primary else ""
@@ -89,7 +87,6 @@ class Models:
         return found
 
     def client(self, agent: AgentConfig) -> ModelClient:
-        """Return the client of an agent."""
         found = self._clients.get(agent.id)
         if found is None:
             found = self._clients[agent.id] = ModelClient(
@@ -104,24 +101,14 @@ class Models:
 
     def bare_keys(self, provider: str) -> list[Credential]:
         """Return keys that no profile holds: from the environment, then from the configuration."""
-        known = self._bare.get(provider)
-        if known is not None:
-            return known
-        found = self._from_env.get(provider)
-        if found is None:
-            found = env_credentials(provider, self.catalog.provider(provider).env, self._env)
-            self._from_env[provider] = found
+        keys = env_credentials(provider, self.catalog.provider(provider).env, self._env)
         own = self.catalog.own_settings(provider).api_key
         key = self._secret(own) if own else ""
-        keys = list(found)
-        if key and all(item.secret != key for item in found):
+        if key and all(item.secret != key for item in keys):
             keys.append(Credential(f"config:{provider}", provider, "api_key", key))
-        if not own or key == own:
-            self._bare[provider] = keys  # no reference, which would be followed anew each time
         return keys
 
     def info(self, ref: ModelRef) -> ModelInfo:
-        """Return what is known about a model."""
         return self.registry.info(ref)
 
     def window(self, agent: AgentConfig, ref: ModelRef) -> int:

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,16 @@ import msgspec
 
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ModelFailure, StorageError
-from homarus.models.cooldown import Stats, after_failure, after_success
-from homarus.models.rotation import Credential, Pin, ordered
+from homarus.models.ref import normalize_provider
+from homarus.models.rotation import Credential, Pin, Stats, after_failure, after_success, ordered
 from homarus.models.settings import AuthSettings
+from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
+from homarus.storage.locks import OwnerLock
 
 FILE = "auth-profiles.json"
+VERSION = 1
+LOCK_SECONDS = 5.0
+DATABASE = "openclaw-agent.sqlite"
 # How often a successful use is written down; a failure is written at once.
 USED_EVERY_MS = 10 * 60 * 1000
 _SECRETS = {"api_key": ("key", "apiKey", "keyRef"), "token": ("token", "tokenRef"), "oauth": ("access",)}
@@ -34,7 +39,6 @@ class AuthStore:
         self, agent_dir: Path, *, clock: Clock, resolve: Resolve = str, parent: AuthStore | None = None
     ) -> None:
         self.path = _place(agent_dir)
-        self._name = str(self.path)
         self._clock = clock
         self.resolve = resolve
         self._parent = parent
@@ -45,16 +49,12 @@ class AuthStore:
         self._memory: dict[str, Stats] = {}
 
     def _read(self) -> dict[str, Any]:
-        if self._loaded and self._stamp is None and not os.access(self._name, os.F_OK):
-            return self._document  # most homes have no such file, and a failed `stat` costs ten times as much
         try:
-            found = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs with every call of a model
+            found = self.path.stat()
             stamp: tuple[int, int] | None = (found.st_mtime_ns, found.st_ino)
         except OSError:
             stamp = None
         if not self._loaded or stamp != self._stamp:
-            from homarus.models.auth_file import read_document
-
             self._document, self._stamp, self._loaded = read_document(self.path), stamp, True
         return self._document
 
@@ -70,8 +70,6 @@ class AuthStore:
         return found
 
     def _profiles(self, provider: str, profiles: dict[str, Any]) -> list[Credential]:
-        from homarus.models.ref import normalize_provider
-
         found = []
         for name, raw in profiles.items():
             if not isinstance(raw, dict) or normalize_provider(str(raw.get("provider", ""))) != provider:
@@ -85,13 +83,9 @@ class AuthStore:
         return found
 
     def stored_order(self, provider: str) -> list[str] | None:
-        """Return the order that the file itself gives."""
-        order = self._read().get("order")
-        listed = order.get(provider) if isinstance(order, dict) else None
-        return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else None
+        return _of(self._read().get("order"), provider)
 
     def stats(self, profile: str) -> Stats:
-        """Return what happened to a credential."""
         if profile in self._memory:
             return self._memory[profile]
         raw = self._read().get("usageStats")
@@ -104,7 +98,6 @@ class AuthStore:
         return self._parent.stats(profile) if self._parent is not None and not self.holds(profile) else Stats()
 
     def holds(self, profile: str) -> bool:
-        """Say whether this agent's own file has a profile."""
         profiles = self._read().get("profiles")
         return isinstance(profiles, dict) and profile in profiles
 
@@ -119,26 +112,21 @@ class AuthStore:
         return found if isinstance(found, dict) else {}
 
     def failed(self, credential: Credential, kind: ModelFailure, model: str) -> None:
-        """Note a failure that was not cured by trying again."""
         before = self.stats(credential.id)
         after = after_failure(before, kind, model, epoch_ms(self._clock.now()))
         if after != before:
             self.note(credential.id, after, write=True)
 
-    def succeeded(self, credential: Credential, now: int | None = None) -> None:
+    def succeeded(self, credential: Credential) -> None:
         """Note a success; it clears every rest."""
-        before = self.stats(credential.id)
-        now = epoch_ms(self._clock.now()) if now is None else now
+        before, now = self.stats(credential.id), epoch_ms(self._clock.now())
         rested = before.error_count or before.cooldown_until or before.disabled_until
         write = bool(rested) or now - before.last_used > USED_EVERY_MS
-        if write or credential.id not in self._memory:
-            self.note(credential.id, after_success(before, now), write=write)
-        else:
-            self._memory[credential.id] = after_success(before, now)
+        self.note(credential.id, after_success(now), write=write)
 
     def note(self, profile: str, stats: Stats, *, write: bool) -> None:
         """Remember stats, on disk if asked to; a disk that refuses does not fail the turn, memory then has to do."""
-        if (write or profile not in self._memory) and not self.holds(profile):
+        if not self.holds(profile):
             if self._parent is not None and self._parent.holds(profile):
                 self._parent.note(profile, stats, write=write)
                 return
@@ -146,8 +134,6 @@ class AuthStore:
         self._memory[profile] = stats
         if not write:
             return
-        from homarus.models.auth_file import update
-
         entry = msgspec.to_builtins(stats)
         fields = [field.encode_name for field in msgspec.structs.fields(Stats)]
 
@@ -166,7 +152,6 @@ class AuthStore:
 
     def put(self, profile: str, value: dict[str, Any]) -> None:
         """Store a profile; fields of an older one with the same id that are not given again survive."""
-        from homarus.models.auth_file import update
 
         def change(document: dict[str, Any]) -> None:
             profiles = document.setdefault("profiles", {})
@@ -177,8 +162,6 @@ class AuthStore:
 
     def remove(self, profile: str) -> bool:
         """Delete a profile and its history; say whether there was one."""
-        from homarus.models.auth_file import update
-
         if not self.holds(profile):
             return False
 
@@ -216,20 +199,113 @@ def candidates(
 ) -> tuple[Credential, ...]:
     """Return every credential for a model in the order in which to try them: profiles first, bare keys after them."""
     stored = store.credentials(provider)
-    if not stored and len(last_resort) < 2:
-        return tuple(last_resort)  # most homes: nothing to put in order
     now = epoch_ms(clock.now())
-    explicit = store.stored_order(provider) or settings.order.get(provider)
-    if not explicit:
-        named = [name for name, raw in settings.profiles.items() if raw.get("provider") == provider]
-        known = {item.id for item in stored}
-        explicit = [name for name in named if name in known] or None
+    known = {item.id for item in stored}
+    named = {
+        name for name, raw in settings.profiles.items() if normalize_provider(str(raw.get("provider"))) == provider
+    }
+    # The configuration may name which of the stored profiles are meant; their order is still the usual one.
+    meant = [item for item in stored if item.id in named] or stored
+    order = store.stored_order(provider) or _of(settings.order, provider) or []
+    explicit = [name for name in order if name in known]
     stats = {item.id: store.stats(item.id) for item in [*stored, *last_resort]}
-    first = ordered(stored, stats, model=model, now=now, explicit=explicit, pin=pin)
+    first = ordered(stored if explicit else meant, stats, model=model, now=now, explicit=explicit or None, pin=pin)
     return (*first, *ordered(last_resort, stats, model=model, now=now, explicit=[item.id for item in last_resort]))
+
+
+def _of(table: Any, provider: str) -> list[str] | None:
+    """Return a provider's list out of a table, however its name is written there."""
+    for name, listed in table.items() if isinstance(table, dict) else ():
+        if normalize_provider(name) == provider and isinstance(listed, list):
+            return [item for item in listed if isinstance(item, str)]
+    return None
 
 
 def _place(agent_dir: Path) -> Path:
     """Return where the file is: in the agent's folder, or in the `agent` folder below an `agentDir` that was given short."""
     below = agent_dir / "agent" / FILE
     return below if below.is_file() and not (agent_dir / FILE).is_file() else agent_dir / FILE
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the credentials of an agent: the file, else what an older or a newer OpenClaw left beside it."""
+    found = _object(path)
+    if found is not None:
+        return found
+    if path.exists():
+        return {}
+    return _from_database(path.with_name(DATABASE)) or _from_older(path)
+
+
+def update(path: Path, change: Callable[[dict[str, Any]], None], now: datetime) -> None:
+    """Read, change and write the file under its lock; a damaged one is moved aside first, never overwritten."""
+    ensure_dir(path.parent)
+    with OwnerLock.acquire(path.with_suffix(".json.lock"), purpose="auth profiles", now=now, wait=LOCK_SECONDS):
+        if path.exists() and _object(path) is None:
+            move_aside(path, "corrupt", now)
+        document = read_document(path)
+        document.setdefault("version", VERSION)
+        document.setdefault("profiles", {})
+        change(document)
+        if path.exists():
+            # A file that others could read keeps its rights when it is replaced; this one must not.
+            path.chmod(0o600)
+        write_atomic(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", mode=0o600)
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _from_older(path: Path) -> dict[str, Any]:
+    """Read the two forms before profiles existed; they are never changed, the first write makes the new file."""
+    agent_dir = path.parent
+    profiles: dict[str, Any] = {}
+    for source in (agent_dir.parents[2] / "credentials" / "oauth.json" if len(agent_dir.parents) > 2 else None,
+                   agent_dir / "auth.json"):  # fmt: skip
+        for provider, raw in (_object(source) or {}).items() if source is not None else ():
+            if isinstance(raw, dict):
+                kind = raw.get("type") or ("oauth" if "access" in raw else "api_key")
+                profiles[f"{provider}:default"] = {**raw, "type": kind, "provider": provider}
+    return {"version": VERSION, "profiles": profiles} if profiles else {}
+
+
+def _from_database(path: Path) -> dict[str, Any]:
+    """Read profiles and state from the database of a 2026.7 or later OpenClaw, without changing a byte of it."""
+    if not path.is_file():
+        return {}
+    import sqlite3
+
+    from homarus.storage.sqlite import open_readonly
+
+    document: dict[str, Any] = {}
+    try:
+        connection = open_readonly(path)
+    except StorageError:
+        return {}
+    try:
+        for table in ("auth_profile_store", "auth_profile_state"):
+            for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - one of the two names above
+                if "primary" in row:
+                    document |= _largest_object(row)
+    except sqlite3.Error:
+        # No such table: a home without stored credentials.
+        return document
+    finally:
+        connection.close()
+    return document
+
+
+def _largest_object(row: tuple[Any, ...]) -> dict[str, Any]:
+    for value in sorted((item for item in row if isinstance(item, str | bytes)), key=len, reverse=True):
+        try:
+            found = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}

@@ -18,19 +18,36 @@ DATA = Path(__file__).with_name("catalog.json")
 # What a model that is said to reason is taken to understand when nobody says which levels.
 REASONING_LEVELS = ("off", "low", "medium", "high")
 CHAT = "openai-completions"
-# Names other programs use for protocols that the two adapters speak.
-_APIS = {
-    "openai-responses": CHAT,
-    "ollama": CHAT,
-    "openai": CHAT,
-    "openai-chat": CHAT,
-    "anthropic": "anthropic-messages",
-}
+
+
+class ProtocolInfo(Struct, frozen=True):
+    """A protocol that a module of `providers` speaks; without a module the library of the `providers` extra does."""
+
+    module: str = "pydantic_ai"
+    # Names that other programs have for it.
+    aliases: tuple[str, ...] = ()
+    # How a key is sent where a provider says nothing.
+    auth: str = "bearer"
+    needs_address: bool = True
+
+
+_LIBRARY = ProtocolInfo(needs_address=False)
+
+
+@functools.cache
+def _protocols() -> dict[str, ProtocolInfo]:
+    return msgspec.convert(_built_in()["protocols"], dict[str, ProtocolInfo])
+
+
+def protocol(api: str) -> ProtocolInfo:
+    return _protocols().get(api, _LIBRARY)
+
+
+def _api(name: str) -> str:
+    return next((api for api, known in _protocols().items() if name in known.aliases), name)
 
 
 class ProviderInfo(Struct, frozen=True, rename="camel", kw_only=True):
-    """One provider: where it is and how it wants to be spoken to."""
-
     name: str = ""
     api: str = CHAT
     base_url: str = ""
@@ -49,8 +66,6 @@ def _built_in() -> dict[str, Any]:
 
 
 class Catalog:
-    """Models and providers of one configuration."""
-
     def __init__(self, settings: ModelsSettings | None = None) -> None:
         self.settings = settings or ModelsSettings()
         self._own = {normalize_provider(name): value for name, value in self.settings.providers.items()}
@@ -60,7 +75,6 @@ class Catalog:
 
     @property
     def updated(self) -> str:
-        """Return the month of the built-in list."""
         return str(_built_in()["updated"])
 
     def _known(self, provider: str) -> dict[str, Any]:
@@ -78,7 +92,6 @@ class Catalog:
         return list(dict.fromkeys([*known, *self._own]))
 
     def own_settings(self, provider: str) -> ProviderSettings:
-        """Return what the user's configuration says about a provider."""
         return self._own.get(normalize_provider(provider), ProviderSettings())
 
     def provider(self, provider: str) -> ProviderInfo:
@@ -90,9 +103,8 @@ class Catalog:
             raw["baseUrl"] = own.base_url
         if own.api:
             raw["api"] = own.api
-        raw["api"] = _APIS.get(raw.get("api", CHAT), raw.get("api", CHAT))
-        if raw["api"] == "anthropic-messages":
-            raw.setdefault("auth", "x-api-key")
+        raw["api"] = _api(raw.get("api", CHAT))
+        raw.setdefault("auth", protocol(raw["api"]).auth)
         if own.auth_header or own.auth in {"token", "oauth"}:
             raw["auth"] = "bearer"
         if own.api == "ollama" and own.base_url and not own.base_url.rstrip("/").endswith("/v1"):
@@ -139,7 +151,6 @@ class Catalog:
         return next((item for item in self.own_settings(ref.provider).models if item.id == ref.model), None)
 
     def models(self, provider: str | None = None) -> Iterator[ModelInfo]:
-        """Yield every known model, the user's own first."""
         for name in [normalize_provider(provider)] if provider else self.providers():
             own = [item.id for item in self.own_settings(name).models]
             for model in dict.fromkeys([*own, *self._known(name)]):

@@ -6,7 +6,6 @@ It goes on from the messages it was given, so a retry neither repeats the user's
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,8 +13,9 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, StorageError
 from homarus.core.events import ModelCalled, Notice
-from homarus.core.later import later
+from homarus.models import failover
 from homarus.models.auth import AuthStore, candidates
+from homarus.models.failover_state import FailoverState, Lookups
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
@@ -23,14 +23,8 @@ from homarus.models.registry import Registry
 from homarus.models.rotation import Credential, Pin
 from homarus.models.select import Chain
 from homarus.models.settings import AuthSettings
-from homarus.models.walk import Means, Walk
+from homarus.models.wire import unreasoned
 from homarus.storage.cache import BoundedCache
-
-if TYPE_CHECKING:
-    from homarus.models import failover
-else:
-    failover = later("homarus.models.failover")
-
 
 ClientEvent = StreamEvent | ModelCalled | Notice
 
@@ -58,12 +52,11 @@ class ModelClient:
         self._settings = settings or AuthSettings()
         self._last_resort = last_resort
         levels: BoundedCache[tuple[str, str], str] = BoundedCache(256)
-        self._means = Means(auth, clock, registry.info, self.credentials, dice, levels)
+        self._lookups = Lookups(auth, clock, registry.info, self.credentials, dice, levels)
         # The model that each session was last answered by.
         self._answered: BoundedCache[str, str] = BoundedCache(256)
 
     def info(self, ref: ModelRef) -> ModelInfo:
-        """Return what is known about a model."""
         return self.registry.info(ref)
 
     def credentials(self, ref: ModelRef, pin: Pin | None = None) -> tuple[Credential, ...]:
@@ -91,14 +84,14 @@ class ModelClient:
         deadline: float | None = None,
     ) -> AsyncGenerator[ClientEvent, None]:
         """Ask the chain; the last event is the only `Stop`. `deadline` is a moment of the monotonic clock."""
-        walk = Walk(self._means, request.thinking, chain, pin=pin, deadline=deadline)
+        state = FailoverState(self._lookups, request.thinking, chain, pin=pin, deadline=deadline)
         while True:
-            shown, blocked = False, walk.blocked()
-            stop = walk.stop(self._explained(blocked, walk.ref)) if blocked else None
+            shown, blocked = False, state.blocked()
+            stop = state.stop(self._explained(blocked, state.ref)) if blocked else None
             if stop is None:
-                walk.attempts += 1
-                yield ModelCalled(walk.key, walk.attempts)
-                events = await self._ask(walk, request, cancel)
+                state.attempts += 1
+                yield ModelCalled(state.key, state.attempts)
+                events = await self._ask(state, request, cancel)
                 try:
                     async for event in events:
                         if isinstance(event, Stop):
@@ -114,36 +107,38 @@ class ModelClient:
                     raise
             assert stop is not None, "a provider's stream ends with one Stop"
             if stop.error is None:
-                walk.succeeded(stop.message.timestamp or None)
-                if notice := self._settled(request.session_id, chain, walk):
+                state.succeeded()
+                if notice := self._settled(request.session_id, chain, state):
                     yield notice
                 yield stop
                 return
-            step, notices = walk.failed(stop.error, called=blocked is None, shown=shown)
+            step, notices = state.failed(stop.error, called=blocked is None, shown=shown)
             for notice in notices:
                 # A session that already lives on this fallback knows; only a change of state is news.
-                if notice.kind != "fallback" or self._answered.get(request.session_id) != walk.key:
+                if notice.kind != "fallback" or self._answered.get(request.session_id) != state.key:
                     yield notice
             if isinstance(step, failover.GiveUp | failover.Compact):
-                yield walk.given_up(stop)
+                yield state.given_up(stop)
                 return
             if isinstance(step, failover.Retry) and not await self._waited(step.delay, cancel):
-                yield walk.stop(ModelError(ModelFailure.ABORTED, cancel.reason))
+                yield state.stop(ModelError(ModelFailure.ABORTED, cancel.reason))
                 return
 
-    async def _ask(self, walk: Walk, request: ModelRequest, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+    async def _ask(self, state: FailoverState, request: ModelRequest, cancel: Cancel) -> AsyncIterator[StreamEvent]:
         """Return the stream of one attempt; where nobody can be asked, one that only says so."""
         try:
-            credential = walk.credential
+            credential = state.credential
             if credential.kind == "oauth":
                 credential = await self._current(credential, cancel)
-            provider = self.registry.provider(walk.ref, credential)
+            provider = self.registry.provider(state.ref, credential)
         except ConfigError as problem:
-            return _only(walk.stop(ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure)))
+            return _only(state.stop(ModelError(ModelFailure.MODEL_NOT_FOUND, problem.message, cure=problem.cure)))
         except ModelError as problem:
-            return _only(walk.stop(problem))
-        if request.model != walk.ref.model or request.thinking != walk.level:
-            request = replace(request, model=walk.ref.model, thinking=walk.level)
+            return _only(state.stop(problem))
+        if request.model != state.ref.model or request.thinking != state.level:
+            request = replace(request, model=state.ref.model, thinking=state.level)
+        if state.bare:
+            request = replace(request, messages=tuple(map(unreasoned, request.messages)))
         return provider.stream(request, cancel=cancel)
 
     async def _current(self, credential: Credential, cancel: Cancel) -> Credential:
@@ -182,9 +177,9 @@ class ModelClient:
             error.cure = f"set {name}, or models.providers.{ref.provider}.apiKey"
         return error
 
-    def _settled(self, session: str, chain: Chain, walk: Walk) -> Notice | None:
+    def _settled(self, session: str, chain: Chain, state: FailoverState) -> Notice | None:
         """Say once when a session is answered by its first choice again."""
-        before, key = self._answered.get(session), walk.key
+        before, key = self._answered.get(session), state.key
         if before == key:
             return None
         if session:

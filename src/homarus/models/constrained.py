@@ -108,7 +108,6 @@ class Reader:
         self._given = ""
 
     def feed(self, text: str) -> str:
-        """Take more output and return the reply text that it adds."""
         self._raw += text
         if self._start is None:
             opened = _OPENING.match(self._raw)
@@ -130,7 +129,6 @@ class Reader:
 
     @property
     def reply(self) -> str:
-        """Return the reply so far."""
         return self._given
 
     def call(self, call_id: str) -> ToolCall | None:

@@ -11,20 +11,15 @@ from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.models.catalog import Catalog
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient
+from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError
 
 SECONDS = 1.0  # a closed port on this machine says so at once; an open one may belong to a server that is busy
 MAX_BODY = 1 << 20
 _NO_CHAT = late(r"embed|rerank|whisper|tts|bge-|clip|moderation", re.IGNORECASE)
 _WINDOW_KEYS = (
-    "max_model_len",
-    "context_length",
-    "loaded_context_length",
-    "max_context_length",
-    "n_ctx",
-    "n_ctx_train",
-)
+    "max_model_len", "context_length", "loaded_context_length", "max_context_length", "n_ctx", "n_ctx_train",
+)  # fmt: skip
 
 
 class Served(Struct, frozen=True):
@@ -35,20 +30,16 @@ class Served(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A server that answered."""
-
     provider: str
     base_url: str
     models: tuple[Served, ...]
 
     @property
     def chat_model(self) -> Served | None:
-        """Return the first model that is for talking."""
         return next((model for model in self.models if not _NO_CHAT.search(model.id)), None)
 
 
 async def discover(http: HttpClient, catalog: Catalog, *, seconds: float = SECONDS) -> list[Found]:
-    """Return the servers that answer, in the catalogue's order."""
     local = [name for name in catalog.providers() if catalog.provider(name).local and catalog.provider(name).base_url]
     answers = await asyncio.gather(*(probe(http, name, catalog.provider(name).base_url, seconds) for name in local))
     return [answer for answer in answers if answer is not None]
@@ -62,7 +53,7 @@ async def probe(http: HttpClient, provider: str, base_url: str, seconds: float =
             try:
                 body = await response.read(MAX_BODY)
             finally:
-                response.close()
+                await response.close()
     except (OSError, TimeoutError, HttpError):
         return None
     models = _models(body) if response.status == 200 else ()

@@ -1,14 +1,17 @@
 """What kind of failure a model call ended with, read from status, headers and body. Pure; the order of the rules matters.
 
-A kind decides who acts next (wait, rotate, compact, stop), so a wrong one costs money or loses a turn: every rule has its
-real-world messages in the table test.
+A kind decides who acts next (wait, rotate, compact, stop), so a wrong one costs money or loses a turn. The words are data
+(`failures.toml`), and each has the messages of real servers in the tests.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,127 +21,118 @@ from homarus.core.patterns import late
 from homarus.core.text import single_line
 
 F = ModelFailure
-TIMEOUT_STATUSES = frozenset({408, 499, 504, 522, 524})
-
-
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE | re.DOTALL)
-
-
-_CEILING = late(r"limit:?\s*([\d,_]+).{0,60}?requested:?\s*([\d,_]+)", re.IGNORECASE | re.DOTALL)
-_CEILING_TOPIC = _any(r"request too large", r"tokens per min", r"\btpm\b", r"reduce your message size")
-_TPM = _any(r"tokens per min", r"\btpm\b")
-_REASONING = _any(
-    r"reasoning[_ .]?effort", r"thinking[._ ]?(?:type|budget|level|config)", r"budget_tokens", r"enable_thinking",
-    r"output_config", r"\beffort\b", r"extended thinking", r"adaptive thinking", r"\breasoning\b",
-)  # fmt: skip
-_UNSUPPORTED = _any(
-    r"unsupported", r"not support", r"invalid", r"unknown", r"unrecognized", r"not allowed", r"not permitted",
-    r"must be", r"extra inputs", r"mandatory", r"cannot be (?:disabled|enabled)", r"expected one of", r"unexpected",
-)  # fmt: skip
-_THINKING_BLOCKS = _any(
-    r"expected `?(?:redacted_)?thinking`?", r"signature.{0,20}`?thinking`? block", r"thinking block"
+TIMEOUT_STATUSES = frozenset({408, 409, 410, 425, 499, 504, 522, 524})
+# A longer text is a reply or a page that mentions money, not a complaint about it; a status that it names still counts.
+LONG = 512
+_LEADING = late(
+    r"\s*(?:error:?\s+)?(?:http\s*)?(?:status(?: code)?[:= ]+)?([45]\d\d)\b(?!\s*(?:tokens|items|records))",
+    re.IGNORECASE,
 )
-_WINDOWS = _any(
-    r"\b(?:daily|weekly|monthly|hourly|[0-9]+[- ]hour|per[- ]day|per[- ]week|per[- ]month)\b.{0,60}\b(?:limit|quota)",
-    r"\b(?:limit|quota)\b.{0,40}\b(?:per (?:day|week|month)|for (?:today|this (?:day|week|month)))",
-    r"usage[ _]limit", r"quota exceeded for metric", r"resource[_ ]exhausted.{0,200}retry in",
-)  # fmt: skip
-_BILLING = _any(
-    r"insufficient[_ ](?:quota|credit|balance|fund)", r"credit balance", r"billing", r"payment[_ ]required", r"out of credits",
-    r"exceeded your current quota", r"(?:add|purchase|buy|more) credits", r"no credits", r"in arrears", r"余额不足", r"欠费",
-)  # fmt: skip
-_SMALL_WINDOW = _any(r"context (?:window|length|size).{0,40}(?:too small|below|minimum)", r"minimum context")
-_RATE = _any(
-    r"rate[_ -]?limit", r"too many requests", r"quota exceeded", r"resource[_ ]exhausted", r"throttl",
-    r"requests per (?:minute|second|day)", r"too many tokens.{0,60}(?:wait|retry|try again|later)", r"concurrency limit",
-    r"请求过于频繁", r"速率限制", r"限流", r"频率",
-)  # fmt: skip
-_OVERFLOW = _any(
-    r"(?:prompt|input|request|message)s?(?: \w+)? (?:is |are )?too (?:long|large)", r"request_too_large",
-    r"exceed\w*.{0,60}context (?:window|length|size|limit)", r"context (?:window|length|size).{0,40}exceed",
-    r"max\w* (?:context|prompt|input)[ _](?:length|size|window|tokens?)", r"context_length_exceeded", r"context overflow",
-    r"too many (?:input )?tokens", r"token limit exceeded", r"exceeded model token limit", r"model_max_prompt_tokens",
-    r"input token count.{0,40}exceed", r"reduce the length of", r"context the overflows", r"larger than the context",
-    r"greater than the context", r"上下文.{0,8}(?:过长|超)", r"超(?:出|过).{0,12}(?:长度|上下文|token)", r"输入.{0,6}过长",
-)  # fmt: skip
-_REFUSED = _any(
-    r"content[_ ](?:policy|filter)", r"flagged", r"moderation", r"safety (?:system|filter)", r"responsible ai",
-    r"prohibited_content", r"sensitive content",
-)  # fmt: skip
-_GONE = _any(
-    r"revoked", r"deactivated", r"(?:key|account|organi[sz]ation|workspace|user)\b.{0,30}\b(?:disabled|suspended|banned|terminated)",
-    r"permission_denied.{0,80}suspended",
-)  # fmt: skip
-_AUTH = _any(
-    r"(?:invalid|incorrect|missing|wrong|bad).{0,20}(?:api[_ -]?key|token|credential|x-api-key)", r"api key not valid",
-    r"unauthori[sz]ed", r"authentication", r"no auth credentials", r"permission[_ ](?:error|denied)", r"forbidden",
-    r"token (?:has )?expired", r"expired token", r"access denied",
-)  # fmt: skip
-_OVERLOADED = _any(
-    r"overloaded", r"(?:at|over|no|insufficient) capacity", r"capacity (?:exceeded|reached|constraint)", r"server is busy",
-    r"temporarily unavailable", r"loading model", r"model is (?:currently )?loading", r"high (?:demand|load)", r"繁忙", r"过载",
-)  # fmt: skip
-_TIMEOUT = _any(
-    r"timed? ?out", r"deadline exceeded", r"connection (?:was )?(?:reset|refused|aborted|closed|error|lost)", r"socket hang up",
-    r"econn(?:reset|refused|aborted)", r"broken pipe", r"network error", r"premature", r"stream ended", r"name resolution",
-)  # fmt: skip
-_NO_MODEL = _any(
-    r"model_not_found", r"(?:unknown|no such|invalid) model", r"model.{0,120}(?:not found|not exist|is not available|not valid)",
-    r"not a valid model", r"no endpoints found", r"try pulling it", r"decommissioned", r"no longer (?:available|supported)",
-)  # fmt: skip
+_NAMED = late(
+    r"[\"'](?:status|code|status_?code|http_?code)[\"']\s*:\s*[\"']?([45]\d\d)\b|\(?\bhttp[ /]*(?:1\.1 )?([45]\d\d)\b"
+    r"|\b(?:status|error)(?: code)?\s*[:=]?\s*([45]\d\d)\b|\b(?:got|returned|received)(?: an?)? ([45]\d\d)\b(?! (?:records|items))",
+    re.IGNORECASE,
+)
+_CEILING = late(r"limit:?\s*([\d,_]+).{0,60}?requested:?\s*([\d,_]+)", re.IGNORECASE | re.DOTALL)
+_LIMITED = late(r"rate[_ -]?limit", re.IGNORECASE)
+_REFRESHED = late(r"quota.{0,80}(?:refresh|rolling)", re.IGNORECASE)
+# What a text says counts where the status leaves it open: a 500 that holds the word "forbidden" is no key's fault.
+_RULES: tuple[tuple[ModelFailure, frozenset[int | None], str], ...] = (
+    (F.REFUSAL, frozenset({400, 403, 422, 451, None}), "refused"),
+    (F.AUTH_PERMANENT, frozenset({400, 401, 403, None}), "gone"),
+    (F.FORMAT, frozenset({400, 422, None}), "format"),
+    (F.MODEL_NOT_FOUND, frozenset({400, 403, 404, 422, None}), "no_model"),
+    (F.OVERLOADED, frozenset({404}), "overloaded"),
+    (F.AUTH, frozenset({400, 404, 410, 422, None}), "auth"),
+)
+
+
+@functools.cache
+def _words() -> dict[str, re.Pattern[str]]:
+    tables = tomllib.loads(Path(__file__).with_name("failures.toml").read_text("utf-8"))
+    return {
+        name: re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE | re.DOTALL)
+        for name, patterns in tables.items()
+    }
+
+
+def _says(name: str, text: str) -> bool:
+    return _words()[name].search(text) is not None
 
 
 def classify(status: int | None, text: str) -> ModelFailure:
     """Return the kind of a failure from its HTTP status (None for a broken connection) and its message."""
+    status = _status(status, text)
     if _over_ceiling(text):
         return F.REQUEST_TOO_LARGE
-    if _TPM.search(text):
+    if _says("tpm", text):
         return F.RATE_LIMIT
     if status in {400, 404, 422, None} and _reasoning(text):
         return F.THINKING_LEVEL
-    if _WINDOWS.search(text) and status in {402, 403, 429, 503, None}:
+    if status == 402:
+        shared = _REFRESHED.search(text) or (_says("share", text) and not _says("money", text))
+        return F.RATE_LIMIT if shared else F.BILLING
+    if status in {400, 422, 500, None} and _says("again", text):
+        return F.UNKNOWN
+    if len(text) <= LONG and _says("billing", text):
+        # An offer of more credits beside a plain rate limit is advertising.
+        windowed = _says("windows", text) and status in {403, 429, 503, None}
+        return F.RATE_LIMIT if (windowed or _LIMITED.search(text)) and not _says("money", text) else F.BILLING
+    small = _says("small_window", text)
+    if (
+        status == 429
+        or (status in {403, 503, None} and _says("windows", text))
+        or (status != 401 and _says("rate", text))
+    ):
         return F.RATE_LIMIT
-    if status == 402 or _BILLING.search(text):
-        return F.BILLING
-    small = bool(_SMALL_WINDOW.search(text))
-    if status == 429 or _RATE.search(text):
-        return F.RATE_LIMIT
-    if not small and (status == 413 or _OVERFLOW.search(text)):
+    if not small and status not in {401, 403} and (status == 413 or _says("overflow", text)):
         return F.CONTEXT_OVERFLOW
     return _rest(status, text, small=small)
 
 
 def _rest(status: int | None, text: str, *, small: bool) -> ModelFailure:
-    if status in {400, 403, 451, None} and _REFUSED.search(text):
-        return F.REFUSAL
-    if status in {400, 401, 403, None} and _GONE.search(text):
-        return F.AUTH_PERMANENT
-    if status in {401, 403} or (status in {400, None} and _AUTH.search(text)):
+    for kind, statuses, words in _RULES:
+        if status in statuses and _says(words, text):
+            return kind
+    if status in {401, 403}:
         return F.AUTH
-    if status == 529 or _OVERLOADED.search(text):
+    if status == 407:
+        return F.UNREACHABLE
+    if status == 529 or _says("overloaded", text):
         return F.OVERLOADED
     if status in TIMEOUT_STATUSES:
         return F.TIMEOUT
     if status is not None and status >= 500:
         return F.SERVER
-    if status == 404 or _NO_MODEL.search(text):
+    if status == 404 or _says("no_model", text):
         return F.MODEL_NOT_FOUND
-    if _TIMEOUT.search(text):
+    if _says("timeout", text):
         return F.TIMEOUT
-    return F.FORMAT if status in {400, 405, 409, 415, 422} and not small else F.UNKNOWN
+    if _says("server", text):
+        return F.SERVER
+    if small or (status in {400, 422} and not text.strip()):
+        return F.UNKNOWN  # no word about what was wrong, so most likely something on the way
+    return F.FORMAT if status in {400, 405, 415, 422} or _says("format", text) else F.UNKNOWN
+
+
+def _status(status: int | None, text: str) -> int | None:
+    """Return the status that counts: one that a stream or a library reports inside its text stands for a missing one."""
+    if status is not None and status >= 400:
+        return status
+    found = _LEADING.match(text) or _NAMED.search(text)
+    return int(next(group for group in found.groups() if group)) if found else None
 
 
 def _over_ceiling(text: str) -> bool:
     found = _CEILING.search(text)
-    if not found or not _CEILING_TOPIC.search(text):
+    if not found or not _says("ceiling_topic", text):
         return False
     limit, requested = (int(re.sub(r"\D", "", group) or 0) for group in found.groups())
     return requested > limit
 
 
 def _reasoning(text: str) -> bool:
-    return bool(_THINKING_BLOCKS.search(text) or (_REASONING.search(text) and _UNSUPPORTED.search(text)))
+    return bool(_says("thinking_blocks", text) or (_says("reasoning", text) and _says("unsupported", text)))
 
 
 CURES: Mapping[ModelFailure, str] = {
@@ -156,12 +150,45 @@ CURES: Mapping[ModelFailure, str] = {
 def failure(
     status: int | None, text: str, *, where: str, headers: Mapping[str, str] | None = None, now: datetime | None = None
 ) -> ModelError:
-    """Return the typed error for a failed call; `where` names provider and model."""
-    kind = classify(status, text)
-    said = single_line(text, 400) or "no message"
+    page = _PAGE.match(text)
+    # A web page comes from something on the way: its words say nothing about the model.
+    kind = classify(status, "" if page else text)
+    if status == 400 and not text.strip() and where.startswith("cerebras/"):
+        kind = F.CONTEXT_OVERFLOW  # this provider says nothing more about it
+    said = single_line(_stripped(text) if page else text, 400) or "no message"
     code = f" (HTTP {status})" if status else ""
     wait = retry_after(headers or {}, text, now)
     return ModelError(kind, f"{where}: {said}{code}", status=status, retry_after=wait, cure=CURES.get(kind, ""))
+
+
+_PAGE = late(r"\s*(?:<!doctype html|<html|<head|<body|<\?xml)", re.IGNORECASE)
+_WORD = late(r"\S{12,}")
+_KEY_LIKE = late(r"[\w.:+/=-]{12,}")
+
+
+def _stripped(page: str) -> str:
+    title = re.search(r"<title>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
+    return (
+        title.group(1)
+        if title
+        else re.sub(r"<(?:style|script).*?</(?:style|script)>|<[^>]{0,200}>", " ", page, flags=re.DOTALL)
+    )
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """Return what a server said without the secrets that it was sent, as they are or encoded, and without what looks like one."""
+    from base64 import b64encode
+    from urllib.parse import quote
+
+    from homarus.config.redact import MARKER, redact_text
+
+    for secret in secrets:
+        if len(secret) >= 6:
+            for form in {secret, quote(secret, safe=""), b64encode(secret.encode()).decode()}:
+                text = text.replace(form, MARKER)
+    for pattern in (_WORD, _KEY_LIKE):  # with what is written around a key, and without
+        text = pattern.sub(lambda found: redact_text(found[0]), text)
+    return text
 
 
 def body_text(body: bytes) -> str:
@@ -169,20 +196,37 @@ def body_text(body: bytes) -> str:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return re.sub(r"<[^>]{0,200}>", " ", body.decode("utf-8", "replace"))
+        return body.decode("utf-8", "replace")
     return error_text(value)
 
 
+_SAID = (
+    "message",
+    "detail",
+    "msg",
+    "status_msg",
+    "error_msg",
+    "type",
+    "code",
+    "status_code",
+    "status",
+    "failed_generation",
+)
+
+
 def error_text(value: Any) -> str:
-    """Return message, type and code of an error object as one text."""
     if isinstance(value, list):
         value = value[0] if value else {}
     if not isinstance(value, dict):
         return str(value)
-    inner = value.get("error", value)
+    inner = value.get("error") or value.get("base_resp") or value.get("errors") or value
+    if isinstance(inner, list):
+        inner = inner[0]
     if not isinstance(inner, dict):
-        return str(inner)
-    parts = [inner.get(key) for key in ("message", "detail", "msg", "type", "code", "status")]
+        # Some name only the kind there and say the rest beside it.
+        said = value.get("message") or value.get("detail")
+        return f"{inner} · {said}" if isinstance(said, str) and said != inner else str(inner)
+    parts = [inner.get(key) for key in _SAID]
     metadata = inner.get("metadata")
     if isinstance(metadata, dict):
         parts.append(metadata.get("raw"))
@@ -227,4 +271,9 @@ def retry_after(headers: Mapping[str, str], text: str, now: datetime | None = No
 
 def exhausted(error: ModelError) -> bool:
     """Say whether a rate limit is a used-up day, week or month: waiting a minute will not help."""
-    return error.kind is F.RATE_LIMIT and bool(_WINDOWS.search(error.message))
+    return error.kind is F.RATE_LIMIT and _says("windows", error.message)
+
+
+def about_history(error: ModelError) -> bool:
+    """Say whether a server complains of reasoning in the history (an old signature), not of the level that was asked for."""
+    return error.kind is F.THINKING_LEVEL and _says("thinking_blocks", error.message)

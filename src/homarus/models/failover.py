@@ -20,7 +20,9 @@ JITTER = 0.2
 PATIENCE = 60.0
 
 TRANSIENT = frozenset({F.OVERLOADED, F.TIMEOUT, F.SERVER})
-FINAL = frozenset({F.ABORTED, F.FORMAT, F.REFUSAL, F.REQUEST_TOO_LARGE})
+FINAL = frozenset({F.ABORTED, F.REFUSAL, F.REQUEST_TOO_LARGE})
+# The same request fails again in the same way; another model may take it.
+NOT_HERE = frozenset({F.FORMAT, F.MODEL_NOT_FOUND, F.UNREACHABLE})
 CREDENTIAL = frozenset({F.AUTH, F.AUTH_PERMANENT, F.BILLING})
 
 
@@ -36,8 +38,6 @@ class Tried(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """One failed call, as far as the decision needs it."""
-
     kind: F
     retry_after: float | None = None
     # A used-up day, week or month: trying again within minutes is pointless.
@@ -58,14 +58,10 @@ class Left(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """Ask the same model with the same credential again after a wait."""
-
     delay: float
 
 
 class LowerLevel(Struct, frozen=True):
-    """Ask again at once, with a lower thinking level."""
-
     level: str
 
 
@@ -96,10 +92,10 @@ def decide(failure: Failure, tried: Tried, left: Left) -> tuple[Step, Tried]:
     if kind is F.CONTEXT_OVERFLOW:
         return Compact(), tried
     if kind is F.THINKING_LEVEL:
-        return (LowerLevel(left.weaker_level) if left.weaker_level is not None else GiveUp()), tried
+        return (LowerLevel(left.weaker_level), tried) if left.weaker_level is not None else _advance(left)
     if kind in CREDENTIAL:
         return (NextCredential(), Tried()) if left.credentials else _advance(left)
-    if kind is F.MODEL_NOT_FOUND:
+    if kind in NOT_HERE:
         return _advance(left)
     since = tried.outage_since if tried.outage_since is not None else left.now
     noted = replace(tried, failures=tried.failures + 1, outage_since=since)

@@ -18,8 +18,6 @@ _STRING, _ARRAY = 8, 9
 
 
 class GgufInfo(Struct, frozen=True):
-    """What a file says about itself."""
-
     name: str = ""
     architecture: str = ""
     context_length: int = 0

@@ -41,6 +41,10 @@ class Quirks(Struct, frozen=True, rename="camel", kw_only=True):
     # Two user messages may not follow each other (chat templates of some local models): they go out as one.
     alternate_roles: bool = False
     supports_tools: bool = True
+    # The model's reasoning cannot be told from its answer: it is asked to put both between tags.
+    reasoning_tags: bool = False
+    # What the server's own models carry in front of their names, which people leave out (`openrouter/auto`).
+    own_models: str = ""
 
 
 class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):
@@ -66,17 +70,14 @@ class ModelInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def window(self) -> int:
-        """Return how many tokens may be filled."""
         return min(self.context_tokens, self.context_window) if self.context_tokens else self.context_window
 
     @property
     def sees(self) -> bool:
-        """Say whether the model takes images."""
         return "image" in self.input
 
     @property
     def reasons(self) -> bool:
-        """Say whether the model has thinking levels."""
         return any(level != "off" for level in self.levels)
 
 
@@ -92,6 +93,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     quirks: Quirks = Quirks()
     idle_timeout: float = 120.0
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return what must not be shown, whoever says it."""
+        return (self.key, *(value for _, value in self.headers))
 
     def __repr__(self) -> str:
         return f"Endpoint({self.provider})"

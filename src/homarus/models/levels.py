@@ -7,39 +7,20 @@ from collections.abc import Iterable
 
 LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra")
 
-_WORDS = {
-    "none": "off",
-    "on": "low",
-    "enable": "low",
-    "enabled": "low",
-    "think": "minimal",
-    "min": "minimal",
-    "thinkhard": "low",
-    "thinkharder": "medium",
-    "mid": "medium",
-    "med": "medium",
-    "harder": "medium",
-    "ultrathink": "high",
-    "thinkhardest": "high",
-    "highest": "high",
-    "extrahigh": "xhigh",
-    "auto": "adaptive",
-}
+WORDS = {
+    "none": "off", "on": "low", "enable": "low", "enabled": "low", "think": "minimal", "min": "minimal",
+    "thinkhard": "low", "thinkharder": "medium", "mid": "medium", "med": "medium", "harder": "medium",
+    "ultrathink": "high", "thinkhardest": "high", "highest": "high", "extrahigh": "xhigh", "auto": "adaptive",
+}  # fmt: skip
 
 # Strength, for finding the nearest level: `adaptive` leaves the depth to the model, which then thinks about as much as `high`.
 _STRENGTH = {"off": 0, "minimal": 1, "low": 2, "medium": 3, "high": 4, "adaptive": 4, "xhigh": 5, "max": 6, "ultra": 7}
 
 # Rough budgets for models that take a number of tokens instead of a level.
 BUDGETS = {
-    "minimal": 1_024,
-    "low": 4_096,
-    "medium": 10_240,
-    "high": 20_480,
-    "adaptive": 20_480,
-    "xhigh": 32_768,
-    "max": 49_152,
-    "ultra": 65_536,
-}
+    "minimal": 1_024, "low": 4_096, "medium": 10_240, "high": 20_480, "adaptive": 20_480, "xhigh": 32_768,
+    "max": 49_152, "ultra": 65_536,
+}  # fmt: skip
 
 
 def parse_level(text: str) -> str | None:
@@ -48,7 +29,7 @@ def parse_level(text: str) -> str | None:
     if word in LEVELS:
         return word
     flat = word.replace(" ", "").replace("_", "").replace("-", "")
-    return flat if flat in LEVELS else _WORDS.get(flat)
+    return flat if flat in LEVELS else WORDS.get(flat)
 
 
 def nearest(level: str, supported: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ over the call, and whoever comes second finds the new token in the file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -19,10 +19,10 @@ from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Locked, ModelError, ModelFailure
 from homarus.core.text import single_line
 from homarus.models.auth import AuthStore
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient
 from homarus.models.rotation import Credential
 from homarus.models.settings import OAuthClient
+from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError
 from homarus.storage.locks import OwnerLock
 
 # A token that ends this soon is renewed before it is used: a turn may take a while.
@@ -33,7 +33,6 @@ MAX_BODY = 1 << 20
 
 
 def is_due(credential: Credential, now: int) -> bool:
-    """Say whether a login must be renewed before it is used."""
     return credential.kind == "oauth" and bool(credential.expires) and credential.expires - EARLY_MS <= now
 
 
@@ -103,7 +102,7 @@ async def _ask(url: str, form: dict[str, str], profile: str, http: HttpClient) -
             try:
                 body = await response.read(MAX_BODY)
             finally:
-                response.close()
+                await response.close()
     except (TimeoutError, OSError, HttpError) as problem:
         said = str(problem) or type(problem).__name__
         raise ModelError(ModelFailure.TIMEOUT, f"{profile} could not be renewed at {url}: {said}") from problem
@@ -113,12 +112,15 @@ async def _ask(url: str, form: dict[str, str], profile: str, http: HttpClient) -
         answer = None
     if response.status == 200 and isinstance(answer, dict) and isinstance(answer.get("access_token"), str):
         return answer
-    raise _refused(profile, url, response.status, answer)
+    raise _refused(profile, url, response.status, answer, form.values())
 
 
-def _refused(profile: str, url: str, status: int, answer: Any) -> ModelError:
+def _refused(profile: str, url: str, status: int, answer: Any, sent: Iterable[str]) -> ModelError:
+    from homarus.models.errors import hidden
+
     fields = answer if isinstance(answer, dict) else {}
     why = single_line(str(fields.get("error_description") or fields.get("error") or f"HTTP {status}"), 200)
+    why = hidden(why, (text for text in sent if text != "refresh_token"))
     # The server's other complaints (a wrong client, a wrong form) are as final as a login that it no longer knows.
     final = status in {400, 401, 403}
     return ModelError(

@@ -17,8 +17,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.errors import ConfigError, HomarusError, StorageError
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient, Response
+from homarus.net.client import HttpClient, Response
+from homarus.net.errors import HttpError
 from homarus.storage.atomic import ensure_dir
 
 NAMES = Path(__file__).with_name("pull.json")
@@ -43,7 +43,6 @@ class PullFailed(HomarusError):
 
 
 def known() -> dict[str, Source]:
-    """Return the models that can be fetched by a short name."""
     rows: dict[str, dict[str, str]] = msgspec.json.decode(NAMES.read_bytes())
     return {name: Source(name=f"{name}.gguf", **row) for name, row in rows.items()}
 
@@ -73,8 +72,6 @@ def find_source(text: str, sha256: str = "") -> Source:
 
 
 class Puller:
-    """Fetches one file at a time."""
-
     def __init__(self, http: HttpClient, folder: Path, *, progress: Progress = lambda *_: None) -> None:
         self._http = http
         self._folder = folder
@@ -124,7 +121,7 @@ class Puller:
             _check_room(part.parent, total, have)
             return wanted, await self._write(response, part, have, total, cancel)
         finally:
-            response.close()
+            await response.close()
 
     async def _open(self, url: str, have: int, cancel: Cancel) -> tuple[Response, str]:
         headers = {"range": f"bytes={have}-"} if have else {}
@@ -138,7 +135,7 @@ class Puller:
             if response.status not in {301, 302, 303, 307, 308}:
                 return response, announced
             following = urljoin(url, response.headers.get("location", ""))
-            response.close()
+            await response.close()
             if urlsplit(url).scheme == "https" and urlsplit(following).scheme != "https":
                 raise HttpError("the server leads from a safe address to an unsafe one")
             url = following
@@ -174,7 +171,6 @@ def _size(path: Path) -> int:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     _feed(digest, path)
     return digest.hexdigest()

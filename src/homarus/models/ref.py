@@ -16,17 +16,14 @@ DEFAULT_PROVIDER = "anthropic"
 NOTEBOOK = "builtin/notebook"
 
 _SYNONYMS = {
-    "z.ai": "zai",
-    "z-ai": "zai",
-    "x.ai": "xai",
-    "x-ai": "xai",
-    "moonshotai": "moonshot",
-    "gemini": "google",
-    "lm-studio": "lmstudio",
-    "llama.cpp": "llamacpp",
-    "llama-cpp": "llamacpp",
-}
+    "z.ai": "zai", "z-ai": "zai", "x.ai": "xai", "x-ai": "xai", "moonshotai": "moonshot", "gemini": "google",
+    "lm-studio": "lmstudio", "llama.cpp": "llamacpp", "llama-cpp": "llamacpp",
+}  # fmt: skip
 _QUOTED = late(r"""\A(.+)@(?:"([^"]+)"|'([^']+)')\Z""")
+_PART_OF_NAME = late(
+    r"v?\d+(?:\.\d+)*(?:-[\w.]+)?(?:\+[\w.]+)?|latest|(?:i|t)?q\d+(?:_[a-z0-9]+)*|(?:int|bf|fp|f|nf|mxfp|nvfp)\d+|\d+[-_]?bits?",
+    re.IGNORECASE,
+)
 
 # Short names that work without being configured, as long as a model of that family is.
 _FAMILIES = {
@@ -67,6 +64,8 @@ def split_ref(text: str) -> ModelRef | None:
     """Split at the first slash; an empty side makes no reference."""
     provider, slash, model = text.strip().partition("/")
     provider, model = normalize_provider(provider), model.strip()
+    if provider == "openrouter":
+        model = model.removeprefix("openrouter/")  # its own models, written with and without the provider twice
     return ModelRef(provider, model) if slash and provider and model else None
 
 
@@ -90,50 +89,66 @@ class Names(Struct, frozen=True):
     def resolve(self, text: str) -> Resolved:
         """Return the model that a text means; ConfigError names the text when it can mean none."""
         text = text.strip()
-        found = self._find(text)
-        if found is not None and found.how != "default":
+        found = self._exact(text)
+        if found is not None:
             return found
-        name, profile = self._split_profile(text)
-        inner = self._find(name) if profile else found
+        name, profile = split_profile(text)
+        inner = self._exact(name) or self._guess(name)
         if inner is None:
             raise ConfigError(
                 f"'{text}' is no model", cure="write provider/model, or an alias; `homarus models list` shows both"
             )
         return Resolved(ModelRef(inner.ref.provider, inner.ref.model, profile), inner.how, inner.warning)
 
-    def _split_profile(self, text: str) -> tuple[str, str]:
-        quoted = _quoted(text)
-        if quoted:
-            return quoted.group(1), quoted.group(2) or quoted.group(3)
-        at = text.rfind("@")
-        while at > 0:
-            left, right = text[:at], text[at + 1 :].strip()
-            if right and self._find(left) is not None:
-                return left, right
-            at = text.rfind("@", 0, at)
-        return text, ""
-
-    def _find(self, text: str) -> Resolved | None:
-        if not text.strip() or _quoted(text):
-            return None
-        target = self.aliases.get(text.strip().lower())
+    def _exact(self, text: str) -> Resolved | None:
+        """Return what a text names as a whole: an alias, or a model that is configured."""
+        target = self.aliases.get(text.lower()) or self._openrouter(text.lower())
         ref = split_ref(target) if target else None
         if ref:
             return Resolved(ref, "alias")
-        if "/" in text:
-            ref = split_ref(text)
-            # `provider/model@profile` also reads as a model whose name holds an @; only a known one is taken so.
-            if ref is None or ("@" in ref.model and ref.key not in self.configured):
-                return None
+        ref = split_ref(text)
+        if ref is not None:
+            return Resolved(ref, "ref") if ref.key in self.configured else None
+        matches = [key for key in self.configured if key.partition("/")[2].lower() == text.lower()]
+        exact = [key for key in matches if key.partition("/")[2] == text] or matches
+        only = split_ref(exact[0]) if len(exact) == 1 else None
+        return Resolved(only, "unique") if only else None
+
+    def _openrouter(self, text: str) -> str:
+        """Return what OpenRouter's colon names mean: its own router, and a free model, a configured one first."""
+        if text == "openrouter:auto":
+            return "openrouter/auto"
+        if text != "openrouter:free":
+            return ""
+        free = (key for key in self.configured if key.startswith("openrouter/") and key.endswith(":free"))
+        return next(free, "openrouter/free")
+
+    def _guess(self, text: str) -> Resolved | None:
+        ref = split_ref(text)
+        if ref:
             return Resolved(ref, "ref")
-        if "@" in text:
+        if not text or "/" in text or text.startswith("@"):
             return None
-        matches = [key for key in self.configured if key.partition("/")[2] == text.strip()]
-        if len(matches) == 1:
-            ref = split_ref(matches[0])
-            return Resolved(ref, "unique") if ref else None
-        guess = ModelRef(self.default_provider, text.strip())
+        guess = ModelRef(self.default_provider, text)
         return Resolved(guess, "default", f"'{text}' names no provider; taken as {guess.key}. Write it out to be sure.")
+
+
+def split_profile(text: str) -> tuple[str, str]:
+    """Split a pinned profile off a model's name.
+
+    What begins a part (`@preset/x`, `@cf/openai/x`), a date or version (`@20251001`, `@v1.2`) and a quantisation
+    (`@q4_k_m`, `@8bit`) belong to the name; behind them a profile may still follow.
+    """
+    quoted = _QUOTED.match(text) if "@" in text else None
+    if quoted:
+        return quoted.group(1).strip(), quoted.group(2) or quoted.group(3)
+    at = text.find("@", text.rfind("/") + 2)
+    while at > 0:
+        name, profile = text[:at].strip(), text[at + 1 :].strip()
+        if not _PART_OF_NAME.fullmatch(profile.partition("@")[0]):
+            return (name, profile) if name and profile else (text, "")
+        at = text.find("@", at + 1)
+    return text, ""
 
 
 def build_names(models: Mapping[str, Any], configured: tuple[str, ...], default_provider: str = "") -> Names:
@@ -187,7 +202,3 @@ def _prefix(entry: str) -> str:
     start = entry.strip().rstrip("*")
     provider, slash, model = start.partition("/")
     return f"{normalize_provider(provider)}/{model}" if slash else start.lower()
-
-
-def _quoted(text: str) -> re.Match[str] | None:
-    return _QUOTED.match(text) if "@" in text else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from homarus.core.clock import Clock
 from homarus.core.errors import ConfigError
-from homarus.models.catalog import Catalog
-from homarus.models.http import HttpClient
+from homarus.models.catalog import Catalog, protocol
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelProvider
 from homarus.models.ref import ModelRef
 from homarus.models.rotation import Credential
+from homarus.net.client import HttpClient
 from homarus.storage.cache import BoundedCache
 
 IDLE_CLOUD, IDLE_LOCAL = 120.0, 300.0
@@ -40,8 +41,6 @@ class Registry:
         self._models_dir = models_dir
         self._resolve = resolve
         self._open: BoundedCache[tuple[str, str, str], ModelProvider] = BoundedCache(KEPT)
-        # The last one that was asked for: a turn asks the same one at each step.
-        self._last: tuple[ModelRef, Credential, ModelProvider] | None = None
         self._factories: dict[str, Factory] = {}
 
     def register(self, provider: str, factory: Factory) -> None:
@@ -68,15 +67,11 @@ class Registry:
 
     def provider(self, ref: ModelRef, credential: Credential) -> ModelProvider:
         """Return the provider of a model; ConfigError says what is missing to reach it."""
-        last = self._last
-        if last is not None and last[0] is ref and last[1] is credential:
-            return last[2]
         key = (ref.key, credential.id, credential.secret)
         found = self._open.get(key)
         if found is None:
             found = self._make(ref, credential)
             self._open.put(key, found)
-        self._last = (ref, credential, found)
         return found
 
     def _make(self, ref: ModelRef, credential: Credential) -> ModelProvider:
@@ -88,17 +83,10 @@ class Registry:
             from homarus.models.providers.llama import open_gguf
 
             return open_gguf(ref.model, self._models_dir, clock=self.clock)
-        info = self.catalog.model(ref)
         endpoint = self.endpoint(ref, credential)
-        if endpoint.api == "openai-completions":
-            from homarus.models.providers.openai import OpenAIProvider
-
-            return OpenAIProvider(endpoint, info, http=self.http, clock=self.clock)
-        if endpoint.api == "anthropic-messages":
-            from homarus.models.providers.anthropic import AnthropicProvider
-
-            return AnthropicProvider(endpoint, info, http=self.http, clock=self.clock)
-        return self._through_library(endpoint, info)
+        module = importlib.import_module(f"homarus.models.providers.{protocol(endpoint.api).module}")
+        made: ModelProvider = module.open_provider(endpoint, self.catalog.model(ref), http=self.http, clock=self.clock)
+        return made
 
     def _builtin(self, ref: ModelRef) -> ModelProvider:
         if ref.model != "notebook":
@@ -107,16 +95,9 @@ class Registry:
 
         return NotebookProvider(clock=self.clock)
 
-    def _through_library(self, endpoint: Endpoint, info: ModelInfo) -> ModelProvider:
-        from homarus.models.providers.pydantic_ai import LibraryProvider
-
-        return LibraryProvider(endpoint, info, clock=self.clock)
-
     def endpoint(self, ref: ModelRef, credential: Credential) -> Endpoint:
-        """Return where and how a model is called."""
         provider, own = self.catalog.provider(ref.provider), self.catalog.own_settings(ref.provider)
-        spoken_here = provider.api in {"openai-completions", "anthropic-messages"}
-        if not provider.base_url and spoken_here:
+        if not provider.base_url and protocol(provider.api).needs_address:
             raise ConfigError(
                 f"provider '{ref.provider}' is not known and has no address",
                 cure=f"set models.providers.{ref.provider}.baseUrl, or check the spelling with `homarus models list`",

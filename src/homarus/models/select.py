@@ -40,7 +40,6 @@ class Chain(Struct, frozen=True):
 
     @property
     def primary(self) -> ModelRef:
-        """Return the model that is tried first."""
         return self.models[0]
 
 

@@ -2,18 +2,12 @@
 
 # No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
-
-class CostSettings(Struct, frozen=True, rename="camel"):
-    """US dollars per million tokens."""
-
-    input: float = 0.0
-    output: float = 0.0
-    cache_read: float = 0.0
-    cache_write: float = 0.0
+from homarus.models.info import Price
+from homarus.models.levels import LEVELS, WORDS
 
 
 class ModelSettings(Struct, frozen=True, rename="camel", kw_only=True):
@@ -23,7 +17,7 @@ class ModelSettings(Struct, frozen=True, rename="camel", kw_only=True):
     name: str | None = None
     reasoning: bool | None = None
     input: list[str] | None = None
-    cost: CostSettings | None = None
+    cost: Price | None = None
     context_window: int | None = None
     context_tokens: int | None = None
     max_tokens: int | None = None
@@ -56,13 +50,22 @@ class ModelsSettings(Struct, frozen=True, rename="camel", kw_only=True):
     providers: dict[str, ProviderSettings] = field(default_factory=dict)
 
 
+# One of `levels.LEVELS`, or a word that means one, however it is spaced.
+Level = Annotated[
+    str,
+    Meta(
+        pattern=f"(?i)^\\s*({'|'.join((*LEVELS, *WORDS))}|think[ _-]hard(er|est)?|(extra|x)[ _-]high)\\s*$",
+        description=f"one of {', '.join(LEVELS)}",
+    ),
+]
+
+
 class AgentModelSettings(Struct, frozen=True, rename="camel"):
     """Keys of `agents.defaults` and of an agent's entry that say how it uses its models."""
 
     # Caps the window of every model.
     context_tokens: int | None = None
-    # One of `levels.LEVELS`, or a word that means one.
-    thinking_default: str | None = None
+    thinking_default: Level | None = None
 
 
 class OAuthClient(Struct, frozen=True, rename="camel", kw_only=True):
@@ -84,7 +87,7 @@ class AuthSettings(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ModelChoice(Struct, frozen=True, rename="camel", kw_only=True):
-    """`model` and `imageModel` of an agent: the first choice and what follows it."""
+    """`model` and `imageModel` of an agent: the first choice and what follows it; None leaves that to the configuration."""
 
     primary: str = ""
     fallbacks: list[str] | None = None

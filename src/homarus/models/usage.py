@@ -30,7 +30,6 @@ def priced(usage: Usage, price: Price | None, reported: float | None = None) -> 
 
 
 def added(first: Usage, second: Usage) -> Usage:
-    """Return the sum of two usages, for a run that made several calls."""
     a, b = first.cost, second.cost
     return Usage(
         input=first.input + second.input,

@@ -13,16 +13,15 @@ from msgspec import Struct
 
 from homarus.core.prompt import SystemPrompt
 from homarus.prompt.facts import PromptFacts, SessionFacts, StableFacts, TurnFacts
-from homarus.prompt.modes import Mode
-from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections import conduct, home, knowledge, project, session, tooling, turn
+from homarus.prompt.section import Mode, Section, Tier
+from homarus.prompt.sections import conduct, conversation, home, knowledge, tooling
 from homarus.storage.cache import BoundedCache
 
 Stable = tuple[str, tuple[Section, ...]]
 
-_F, _M, _N = Mode.FULL, Mode.MINIMAL, Mode.NONE
-_ANY, _BOTH = frozenset({_F, _M, _N}), frozenset({_F, _M})
-_FULL, _MINIMAL = frozenset({_F}), frozenset({_M})
+_F, _M, _L, _N = Mode.FULL, Mode.MINIMAL, Mode.LEAN, Mode.NONE
+_ANY, _MOST, _BOTH = frozenset({_F, _M, _L, _N}), frozenset({_F, _M, _L}), frozenset({_F, _M})
+_FULL, _LEAN, _MINIMAL = frozenset({_F}), frozenset({_F, _L}), frozenset({_M})
 
 
 class StableRow(Struct, frozen=True):
@@ -34,8 +33,6 @@ class StableRow(Struct, frozen=True):
 
 
 class SessionRow(Struct, frozen=True):
-    """A row below the boundary."""
-
     name: str
     modes: frozenset[Mode]
     render: Callable[[StableFacts, SessionFacts], str]
@@ -56,42 +53,42 @@ STABLE = (
     StableRow("Tool Call Style", _BOTH, conduct.tool_style),
     StableRow("Execution Bias", _FULL, conduct.execution_bias),
     StableRow("Provider", _ANY, conduct.provider_prefix),
-    StableRow("Safety", _BOTH, conduct.safety),
-    StableRow("Runtime Context", _BOTH, conduct.runtime_context),
+    StableRow("Safety", _MOST, conduct.safety),
+    StableRow("Runtime Context", _MOST, conduct.runtime_context),
     StableRow("Command Line", _BOTH, tooling.command_line),
     StableRow("Skills", _FULL, knowledge.skills),
     StableRow("Skills", _MINIMAL, knowledge.minimal_skills),
     StableRow("Memory Recall", _FULL, knowledge.memory),
     StableRow("Self-Update", _FULL, tooling.self_update),
     StableRow("Model Aliases", _FULL, knowledge.aliases),
-    StableRow("Workspace", _BOTH, home.workspace),
+    StableRow("Workspace", _MOST, home.workspace),
     StableRow("Documentation", _FULL, knowledge.documentation),
-    StableRow("Sandbox", _BOTH, home.sandbox),
-    StableRow("First Run", _FULL, home.ritual),
-    StableRow("Partial Files", _FULL, home.truncation),
+    StableRow("Sandbox", _MOST, home.sandbox),
+    StableRow("First Run", _LEAN, home.ritual),
+    StableRow("Partial Files", _LEAN, home.truncation),
     StableRow("Workspace Files", _BOTH, home.files_note),
-    StableRow("Reasoning Format", _BOTH, conduct.reasoning_format),
-    StableRow("Project Context", _BOTH, project.project_context),
+    StableRow("Reasoning Format", _MOST, conduct.reasoning_format),
+    StableRow("Project Context", _MOST, home.project_context),
 )
 SESSION = (
-    SessionRow("Context Engine", _ANY, session.engine_addition),
-    SessionRow("Messaging", _FULL, session.messaging),
-    SessionRow("Voice", _FULL, session.voice),
-    SessionRow("Group Chat Context", _FULL, session.group_context),
-    SessionRow("Subagent Context", _MINIMAL, session.subagent_context),
+    SessionRow("Context Engine", _ANY, conversation.engine_addition),
+    SessionRow("Messaging", _FULL, conversation.messaging),
+    SessionRow("Voice", _FULL, conversation.voice),
+    SessionRow("Group Chat Context", _LEAN, conversation.group_context),
+    SessionRow("Subagent Context", _MINIMAL, conversation.subagent_context),
 )
 TURN = (
-    TurnRow("HEARTBEAT.md", _BOTH, turn.heartbeat_file),
-    TurnRow("Date", _BOTH, turn.date),
-    TurnRow("Memory Search Results", _FULL, turn.recall, once=True),
-    TurnRow("Output Directives", _FULL, turn.output_directives),
-    TurnRow("Silent Replies", _FULL, turn.silent_replies),
-    TurnRow("Authorized Senders", _FULL, turn.senders),
-    TurnRow("Reactions", _FULL, turn.reactions),
-    TurnRow("Heartbeats", _FULL, turn.heartbeats),
-    TurnRow("Model Notes", _ANY, turn.provider_suffix),
-    TurnRow("Runtime", _BOTH, turn.runtime_line),
-    TurnRow("Levels", _BOTH, turn.levels),
+    TurnRow("HEARTBEAT.md", _MOST, conversation.heartbeat_file),
+    TurnRow("Date", _MOST, conversation.date),
+    TurnRow("Memory Search Results", _LEAN, conversation.recall, once=True),
+    TurnRow("Output Directives", _LEAN, conversation.output_directives),
+    TurnRow("Silent Replies", _LEAN, conversation.silent_replies),
+    TurnRow("Authorized Senders", _FULL, conversation.senders),
+    TurnRow("Reactions", _FULL, conversation.reactions),
+    TurnRow("Heartbeats", _LEAN, conversation.heartbeats),
+    TurnRow("Model Notes", _ANY, conversation.provider_suffix),
+    TurnRow("Runtime", _BOTH, conversation.runtime_line),
+    TurnRow("Levels", _BOTH, conversation.levels),
 )
 
 
@@ -104,28 +101,15 @@ class Prompt(Struct, frozen=True):
 
 
 class PrefixCache:
-    """The stable parts of the last few prompts, by the sha256 of everything they were made from; the last prompt whole."""
+    """The stable parts of the last few prompts, by the sha256 of everything they were made from."""
 
     def __init__(self, max_entries: int = 64) -> None:
         # A part is kept twice: joined, and in sections for the report.
         self._kept: BoundedCache[bytes, Stable] = BoundedCache(max_entries, 32_000_000, lambda kept: 2 * len(kept[0]))
-        self._last: tuple[PromptFacts, Mode, Prompt] | None = None
         self.hits = 0
 
     def __len__(self) -> int:
         return len(self._kept)
-
-    def same(self, facts: PromptFacts, mode: Mode) -> Prompt | None:
-        """Return the last prompt if this is it. Most turns differ in what was said alone, and comparing costs no hash."""
-        if self._last is None or self._last[1] is not mode or self._last[0] != facts:
-            return None
-        self.hits += 1
-        return self._last[2]
-
-    def keep(self, facts: PromptFacts, mode: Mode, prompt: Prompt) -> Prompt:
-        """Remember the last prompt."""
-        self._last = (facts, mode, prompt)
-        return prompt
 
     def stable(self, facts: StableFacts, mode: Mode) -> Stable:
         """Return the stable part, rendered at most once while its inputs are remembered."""
@@ -142,8 +126,6 @@ class PrefixCache:
 def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCache | None = None) -> Prompt:
     """Render a prompt. The system part depends on `facts.stable`, `facts.session` and the mode alone."""
     mode = Mode(mode)
-    if cache is not None and (known := cache.same(facts, mode)) is not None:
-        return known
     text, stable = cache.stable(facts.stable, mode) if cache is not None else _stable(facts.stable, mode)
     below = _present(
         Section(row.name, row.render(facts.stable, facts.session), Tier.SESSION) for row in SESSION if mode in row.modes
@@ -154,12 +136,10 @@ def build(facts: PromptFacts, mode: Mode | str = Mode.FULL, *, cache: PrefixCach
         if mode in row.modes
     )
     extras = () if mode is Mode.NONE else facts.turn.extras
-    prompt = Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
-    return cache.keep(facts, mode, prompt) if cache is not None else prompt
+    return Prompt(SystemPrompt(text, _join(below)), stable + below, extras + riding)
 
 
 def digest(inputs: object) -> bytes:
-    """Return what tells these values from all others."""
     try:
         return sha256(msgspec.msgpack.encode(inputs)).digest()
     except UnicodeEncodeError:

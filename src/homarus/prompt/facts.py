@@ -10,26 +10,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from homarus.core.tools import ToolSpec
+from homarus.prompt.gather import Machine
 from homarus.prompt.section import Section
+from homarus.sandbox.spec import SandboxSpec
 from homarus.workspace.inject import ContextFile
-
-
-class ToolNote(Struct, frozen=True):
-    """One tool in the list: its exact name and a few words."""
-
-    name: str
-    summary: str = ""
-
-
-class SandboxFacts(Struct, frozen=True):
-    """Where commands run when they do not run on the host itself. `workspace` is its path inside, if that differs."""
-
-    backend: str
-    workspace: str = ""
-    access: Literal["none", "ro", "rw"] = "rw"
-    network: bool = False
-    elevated: bool = False
-    notes: tuple[str, ...] = ()
 
 
 class StableFacts(Struct, frozen=True):
@@ -37,16 +22,20 @@ class StableFacts(Struct, frozen=True):
 
     workspace: str
     cwd: str = ""
-    tools: tuple[ToolNote, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
     workspace_notes: tuple[str, ...] = ()
     docs: str = ""
     skills: str = ""
     skills_in_minimal: bool = False
     citations: Literal["on", "off", "auto"] = "auto"
     aliases: tuple[tuple[str, str], ...] = ()
-    sandbox: SandboxFacts | None = None
+    # Where commands run, when they do not run on the host itself, and whether one may leave it.
+    sandbox: SandboxSpec | None = None
+    elevated: bool = False
     ritual: str = "none"
     files: tuple[ContextFile, ...] = ()
+    # The names of files that come on a user turn instead.
+    told: tuple[str, ...] = ()
     files_cut: bool = False
     reasoning_tags: bool = False
     provider_prefix: str = ""
@@ -60,29 +49,10 @@ class StableFacts(Struct, frozen=True):
 
 
 class SessionFacts(Struct, frozen=True):
-    """What is the same for every turn of a session."""
-
     engine_addition: str = ""
     messaging_hints: tuple[str, ...] = ()
     voice: str = ""
     extra: str = ""
-
-
-class RuntimeFacts(Struct, frozen=True):
-    """The items of the runtime line; an empty one is left out."""
-
-    agent: str = ""
-    host: str = ""
-    repo: str = ""
-    os: str = ""
-    arch: str = ""
-    python: str = ""
-    model: str = ""
-    default_model: str = ""
-    shell: str = ""
-    channel: str = ""
-    capabilities: tuple[str, ...] = ()
-    thinking: str = ""
 
 
 class TurnFacts(Struct, frozen=True):
@@ -100,7 +70,16 @@ class TurnFacts(Struct, frozen=True):
     reactions: Literal["", "minimal", "extensive"] = ""
     heartbeat_prompt: str = ""
     provider_suffix: str = ""
-    runtime: RuntimeFacts = RuntimeFacts()
+    # The items of the runtime line; an empty one is left out.
+    agent: str = ""
+    machine: Machine = Machine()
+    repo: str = ""
+    model: str = ""
+    default_model: str = ""
+    channel: str = ""
+    capabilities: tuple[str, ...] = ()
+    thinking: str = ""
+    # What the user sees, and what commands may do just now.
     reasoning: str = "off"
     elevated: str = "off"
     extras: tuple[Section, ...] = ()

@@ -14,17 +14,17 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+# Regions whose locales count the hours of a day twice to twelve.
+_TWELVE = ("_US", "_CA", "_AU", "_NZ", "_IN", "_PH", "_PK", "_EG", "_SA", "_MX", "_CO", "_MY")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class Machine(Struct, frozen=True):
-    """What the runtime line says of this computer."""
-
-    host: str
-    os: str
-    arch: str
-    python: str
-    shell: str
+    host: str = ""
+    os: str = ""
+    arch: str = ""
+    python: str = ""
+    shell: str = ""
 
 
 def machine(env: Mapping[str, str]) -> Machine:
@@ -67,6 +67,14 @@ def today(now: datetime, zone: str) -> str:
     """Return weekday and date where the user is, in words that no locale changes."""
     local = now.astimezone(find_zone(zone) or UTC)
     return f"{_DAYS[local.weekday()]} {local:%Y-%m-%d}"
+
+
+def clock_time(moment: datetime, time_format: str, env: Mapping[str, str]) -> str:
+    """Return the time of day as the user writes it: `12`, `24`, or (`auto`) as the locale of this machine has it."""
+    named = next((env[name] for name in ("LC_ALL", "LC_TIME", "LANG") if env.get(name)), "")
+    if time_format == "12" or (time_format != "24" and named.partition(".")[0].endswith(_TWELVE)):
+        return f"{moment.hour % 12 or 12}:{moment:%M} {'AM' if moment.hour < 12 else 'PM'}"
+    return f"{moment:%H:%M}"
 
 
 def docs_path(package: Path = _PACKAGE) -> str:

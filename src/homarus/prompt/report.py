@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.patterns import late
 from homarus.core.text import estimate_tokens, unescape_xml
 from homarus.core.tools import ToolSpec
 from homarus.prompt.build import Prompt
-from homarus.prompt.sections.tooling import in_order, tool_line, tool_notes
+from homarus.prompt.sections.tooling import in_order, summary_of, tool_line
 from homarus.workspace.inject import BootstrapContext
 
 _SKILL = late(r"<skill>.*?</skill>", re.DOTALL)
@@ -34,14 +35,23 @@ class Size(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def of(cls, text: str) -> Size:
-        """Measure a text. Most of a prompt is the same in all sessions."""
         return _size(text)
+
+    @classmethod
+    def about(cls, chars: int) -> Size:
+        """Return the size of a text of which only the length is known."""
+        return Size(chars, -(-chars // 4))
 
     def __add__(self, other: Size) -> Size:
         return Size(self.chars + other.chars, self.tokens + other.tokens)
 
     def __sub__(self, other: Size) -> Size:
         return Size(self.chars - other.chars, self.tokens - other.tokens)
+
+
+class SandboxState(Struct, frozen=True):
+    mode: str = "off"
+    sandboxed: bool = False
 
 
 class About(Struct, frozen=True, rename="camel", kw_only=True):
@@ -56,16 +66,13 @@ class About(Struct, frozen=True, rename="camel", kw_only=True):
     workspace_dir: str = ""
     bootstrap_max_chars: int = 0
     bootstrap_total_max_chars: int = 0
-    sandbox_mode: str = "off"
-    sandboxed: bool = False
+    sandbox: SandboxState = SandboxState()
     window: int = 0
     session_tokens: int | None = None
     messages: dict[str, int] = {}
 
 
 class FileRow(Struct, frozen=True, rename="camel"):
-    """One workspace file: what it holds and what of it is shown."""
-
     name: str
     path: str
     missing: bool
@@ -78,7 +85,6 @@ class FileRow(Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> str:
-        """Return the word for it in the list."""
         if self.missing:
             return "MISSING"
         return "UNREADABLE" if self.unreadable else "TRUNCATED" if self.truncated else "OK"
@@ -90,23 +96,17 @@ def _size(text: str) -> Size:
 
 
 class SectionRow(Struct, frozen=True, rename="camel"):
-    """One section of the prompt."""
-
     name: str
     tier: str
     size: Size
 
 
 class SkillRow(Struct, frozen=True, rename="camel"):
-    """One skill in the listing."""
-
     name: str
     block_chars: int
 
 
 class ToolRow(Struct, frozen=True, rename="camel"):
-    """One tool: its line in the prompt, and its schema as it is sent."""
-
     name: str
     summary_chars: int
     schema_chars: int
@@ -138,26 +138,20 @@ class Report(Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def total(self) -> Size:
-        """Return the system message, the schemas and the carrier together."""
         return self.system + self.tool_schemas + self.turn
 
     @property
     def model(self) -> str:
-        """Return the model with its provider, as people name it."""
         return "/".join(part for part in (self.about.provider, self.about.model) if part)
 
     @property
     def files_chars(self) -> int:
-        """Return what all files together take of their budget."""
         return sum(row.injected_chars for row in self.files if not row.dynamic)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form: OpenClaw's fields first, ours beside them."""
-        about = msgspec.to_builtins(self.about)
-        mode, sandboxed = about.pop("sandboxMode"), about.pop("sandboxed")
         return {
-            **about,
-            "sandbox": {"mode": mode, "sandboxed": sandboxed},
+            **msgspec.to_builtins(self.about),
             "systemPrompt": {
                 "chars": self.system.chars,
                 "projectContextChars": self.project.chars,
@@ -192,7 +186,7 @@ class ToolSizes(Struct, frozen=True):
 
 def size_tools(tools: Sequence[ToolSpec]) -> ToolSizes:
     """Measure tools; they are the same for many prompts."""
-    listed = "\n".join(tool_line(note) for note in tool_notes(tools))
+    listed = "\n".join(map(tool_line, in_order(tools)))
     return ToolSizes(Size.of(listed), Size.of(schema_text(tools)), _tool_rows(tools))
 
 
@@ -232,7 +226,6 @@ def measure(
 
 
 def schema_text(tools: Sequence[ToolSpec]) -> str:
-    """Return the tools as a request holds them, compact and in the fixed order."""
     return "".join(_schema(spec) for spec in in_order(tools))
 
 
@@ -243,10 +236,10 @@ def _schema(spec: ToolSpec) -> str:
 
 def _tool_rows(tools: Sequence[ToolSpec]) -> tuple[ToolRow, ...]:
     rows = []
-    for spec, note in zip(in_order(tools), tool_notes(tools), strict=True):
+    for spec in in_order(tools):
         properties = spec.parameters.get("properties")
         names = tuple(properties) if isinstance(properties, dict) else ()
-        rows.append(ToolRow(spec.name, len(note.summary), len(_schema(spec)), len(names), names))
+        rows.append(ToolRow(spec.name, len(summary_of(spec)), len(_schema(spec)), len(names), names))
     return tuple(rows)
 
 
@@ -263,7 +256,7 @@ def _file_rows(context: BootstrapContext) -> tuple[FileRow, ...]:
             unreadable=file.unreadable,
             dynamic=dynamic,
         )
-        for files, dynamic in ((context.files, False), (context.dynamic, True))
+        for files, dynamic in ((context.files, False), (context.told, True), (context.dynamic, True))
         for file in files
     )
 
@@ -271,3 +264,116 @@ def _file_rows(context: BootstrapContext) -> tuple[FileRow, ...]:
 def _skill_rows(listing: str) -> list[SkillRow]:
     blocks = [(block, _NAME.search(block)) for block in _SKILL.findall(listing)]
     return [SkillRow(unescape_xml(name[1].strip()), len(block)) for block, name in blocks if name]
+
+
+# What a fresh report says and a kept one does not.
+_FRESH = frozenset(
+    [
+        "window",
+        "sessionTokens",
+        "messages",
+        "tokens",
+        "sessionChars",
+        "turnContext",
+        "sections",
+        "nearLimit",
+        "omittedFiles",
+        "total",
+    ]
+)
+
+
+class _Prompt(Struct, frozen=True, rename="camel"):
+    chars: int = 0
+    project_context_chars: int = 0
+    stable_chars: int = 0
+    stable_sha256: str = ""
+
+
+class _Skills(Struct, frozen=True, rename="camel"):
+    prompt_chars: int = 0
+    entries: tuple[SkillRow, ...] = ()
+
+
+class _Tools(Struct, frozen=True, rename="camel"):
+    list_chars: int = 0
+    schema_chars: int = 0
+    entries: tuple[ToolRow, ...] = ()
+
+
+class _Kept(Struct, frozen=True, rename="camel"):
+    system_prompt: _Prompt = _Prompt()
+    injected_workspace_files: tuple[FileRow, ...] = ()
+    skills: _Skills = _Skills()
+    tools: _Tools = _Tools()
+
+
+def keep(report: Report) -> dict[str, Any]:
+    """Return what a session's row keeps of a run's report: figures alone, because the row is written after every turn."""
+    document = report.to_json()
+    rows = [msgspec.to_builtins(replace(row, properties=())) for row in report.tool_rows]
+    return {
+        **{name: value for name, value in document.items() if name not in _FRESH},
+        "source": "run",
+        "systemPrompt": {name: value for name, value in document["systemPrompt"].items() if name not in _FRESH},
+        "injectedWorkspaceFiles": [_file(row) for row in report.files],
+        "tools": {**document["tools"], "entries": rows},
+    }
+
+
+def recall(stored: Any) -> Report | None:
+    """Return a kept report, ours or OpenClaw's; None where there is none that can be read."""
+    try:
+        kept = msgspec.convert(stored, _Kept, strict=False)
+        about = msgspec.convert({**stored, "source": "run"}, About, strict=False)
+    except msgspec.ValidationError:
+        return None
+    prompt = kept.system_prompt
+    if not prompt.chars:
+        return None
+    stable = prompt.stable_chars or prompt.chars
+    return Report(
+        about=about,
+        system=Size.about(prompt.chars),
+        stable=Size.about(stable),
+        session=Size.about(max(0, prompt.chars - stable - 2)),
+        turn=Size(),
+        project=Size.about(prompt.project_context_chars),
+        skills=Size.about(kept.skills.prompt_chars),
+        tool_list=Size.about(kept.tools.list_chars),
+        tool_schemas=Size.about(kept.tools.schema_chars),
+        stable_sha256=prompt.stable_sha256,
+        files=tuple(
+            replace(row, injected_tokens=Size.about(row.injected_chars).tokens) for row in kept.injected_workspace_files
+        ),
+        sections=(),
+        skill_rows=kept.skills.entries,
+        tool_rows=kept.tools.entries,
+        near_limit=(),
+        omitted=0,
+    )
+
+
+def last_run(stored: Any, now: Report) -> Report:
+    """Return the report of a session's last run, given what the next one would be told; that, where none is kept.
+
+    Where nothing changed since, the fresh figures are the run's own, and there are more of them.
+    """
+    kept = recall(stored)
+    if kept is None:
+        return now
+    then, about = kept.about, now.about
+    if (kept.stable_sha256, kept.system.chars, kept.tool_schemas.chars) == (
+        now.stable_sha256,
+        now.system.chars,
+        now.tool_schemas.chars,
+    ):
+        return replace(now, about=replace(about, source="run", generated_at=then.generated_at))
+    here = replace(then, window=about.window, session_tokens=about.session_tokens, messages=about.messages)
+    return replace(kept, about=here, since=now.system)
+
+
+def _file(row: FileRow) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(row)
+    del plain["injectedTokens"]
+    return {name: value for name, value in plain.items() if value or name not in {"unreadable", "dynamic"}}

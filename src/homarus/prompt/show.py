@@ -20,7 +20,6 @@ def context_mode(argument: str) -> str:
 
 
 def help_text(argument: str = "") -> str:
-    """Return the short help, with a word about an argument that nobody knows."""
     lead = [] if argument.strip().lower() in {"", "help"} else [f"'{argument.strip()}' is not known. Valid:"]
     return "\n".join(
         [
@@ -34,7 +33,6 @@ def help_text(argument: str = "") -> str:
 
 
 def list_lines(report: Report) -> list[str]:
-    """Return the overview."""
     about = report.about
     return [
         f"Context of {about.session_key or 'a new session'}" + (f" with {report.model}" if report.model else ""),
@@ -42,7 +40,7 @@ def list_lines(report: Report) -> list[str]:
         f"Bootstrap max/file: {about.bootstrap_max_chars:,} chars",
         f"Bootstrap total: {report.files_chars:,} of {about.bootstrap_total_max_chars:,} chars"
         + _share(report.files_chars, about.bootstrap_total_max_chars),
-        f"Sandbox: mode={about.sandbox_mode} sandboxed={'true' if about.sandboxed else 'false'}",
+        f"Sandbox: mode={about.sandbox.mode} sandboxed={'true' if about.sandbox.sandboxed else 'false'}",
         f"System prompt ({about.source}): {_size(report.system)} (Project Context {_size(report.project)})",
         *([f"  changed since: the next turn's would be {_size(report.since)}"] if report.since else []),
         f"  above the cache line: {_size(report.stable)}, sha256 {report.stable_sha256[:16]}",
@@ -65,7 +63,6 @@ def list_lines(report: Report) -> list[str]:
 
 
 def detail_lines(report: Report) -> list[str]:
-    """Return the overview and everything behind it."""
     lines = list_lines(report)
     if report.sections:
         lines += ["", "Sections:", *(f"- {row.name} [{row.tier}]: {_size(row.size)}" for row in report.sections)]
@@ -91,7 +88,6 @@ def detail_lines(report: Report) -> list[str]:
 
 
 def map_lines(report: Report, *, width: int = 40, unicode: bool = True) -> list[str]:
-    """Return the window as bars, one for each thing that fills it."""
     rows = [(name, tokens) for name, tokens in _parts(report) if tokens]
     used = sum(tokens for _, tokens in rows)
     window = report.about.window

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -28,21 +29,15 @@ SLOW_WAIT_SECONDS = 2.0
 LIMITS: dict[str, int] = {"main": 4, "subagent": 8, "cron": 1, "cron-nested": 1, "background": 1}
 
 
-class TurnInput(Struct, frozen=True):
-    """What a turn gets from its lane. `settle` is called with the keys of messages once they are in the transcript."""
-
-    batch: Batch
-    mailbox: Mailbox[Queued]
-    cancel: Cancel
-    settle: Callable[..., None]
-
-
 class RunTurn(Protocol):
-    """Runs one turn to its end. It reports its own failures; what it raises all the same is logged, and the lane goes on."""
+    """Runs one turn to its end. It reports its own failures; what it raises all the same is logged, and the lane goes on.
 
-    async def __call__(self, given: TurnInput) -> None:
-        """Run the turn."""
-        ...
+    `settle` is called with the keys of messages once they are in the transcript.
+    """
+
+    async def __call__(
+        self, batch: Batch, mailbox: Mailbox[Queued], cancel: Cancel, settle: Callable[..., None]
+    ) -> None: ...
 
 
 class Submitted(Struct, frozen=True):
@@ -186,10 +181,13 @@ class SessionLane:
         if action is Action.STEER and self._mailbox is not None and self._mailbox.offer(item):
             return Submitted(action)
         if action is Action.INTERRUPT:
-            self._queue = (item, *self._queue)
+            # The newest counts: one that wanted to interrupt before it and has not begun is stale.
+            stale = tuple(one for one in self._droppable if one.rules.mode is Mode.INTERRUPT)
+            self._inbox.settle(*(one.key for one in stale))
+            self._queue = (item, *(one for one in self._queue if one not in stale))
             if self._cancel is not None:
                 self._cancel.cancel("a newer message took over")
-            return Submitted(action)
+            return Submitted(action, dropped=stale)
         # A report is neither counted nor dropped: it is all that is left of work that was paid for.
         admission = (
             Admission((item,)) if item.kept else admit(self._droppable, item, cap=item.rules.cap, drop=item.rules.drop)
@@ -257,7 +255,7 @@ class SessionLane:
             stored.extend(keys)
 
         try:
-            await self._with_place(TurnInput(batch, self._mailbox, self._cancel, settle))
+            await self._with_place(partial(self._run, batch, self._mailbox, self._cancel, settle))
         except Exception:  # noqa: BLE001 - whatever a turn raises, the next message must still be answered
             _log.exception("a turn failed; its lane goes on")
         finally:
@@ -266,11 +264,11 @@ class SessionLane:
             self._mailbox = self._cancel = None
             self._queue = (*left, *self._queue)
 
-    async def _with_place(self, given: TurnInput) -> None:
+    async def _with_place(self, run: Callable[[], Awaitable[None]]) -> None:
         place = self._places.place(self._name)
         asked = self._clock.monotonic()
         async with place:
             waited = self._clock.monotonic() - asked
             if waited > SLOW_WAIT_SECONDS:
                 _log.warning("a turn waited %.1f s for a place in lane %s", waited, self._name)
-            await self._run(given)
+            await run()

@@ -2,84 +2,66 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from homarus.core.later import later
+from homarus.core.clock import Clock
+from homarus.core.errors import StorageError
+from homarus.sandbox.folders import layers
+from homarus.sandbox.spawn import memory_file
 from homarus.sandbox.spec import Access, Backend, Limits, SandboxSpec
-
-if TYPE_CHECKING:
-    from homarus.sandbox import held as held_files
-    from homarus.sandbox import seccomp
-else:
-    held_files = later("homarus.sandbox.held")
-    seccomp = later("homarus.sandbox.seccomp")
-
+from homarus.storage.atomic import ensure_dir, write_atomic
+from homarus.storage.syscalls import NO_SYMLINKS, openat2
 
 # The system as a program needs it to start, and nothing that says who lives here. Keys lie beside certificates: as root
 # we could read them.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-_ETC = (
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/timezone",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/protocols",
-    "/etc/services",
-    "/etc/fonts",
-    "/etc/ssl/certs",
-    "/etc/ca-certificates",
-    "/etc/pki/ca-trust",
-    "/etc/pki/tls/cert.pem",
-    "/etc/pki/tls/certs",
-    "/etc/pki/tls/openssl.cnf",
+_ETC = tuple(
+    f"/etc/{name}"
+    for name in [
+        "alternatives",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "localtime",
+        "timezone",
+        "mime.types",
+        "nsswitch.conf",
+        "protocols",
+        "services",
+        "fonts",
+        "ssl/certs",
+        "ca-certificates",
+        "pki/ca-trust",
+        "pki/tls/cert.pem",
+        "pki/tls/certs",
+        "pki/tls/openssl.cnf",
+    ]
 )
-# More than this many things at the top of a locked workspace, and the rest can only be read.
-_MAX_ENTRIES = 300
-_SWITCHES = (
-    "/proc/sys",
-    "/proc/sysrq-trigger",
-    "/proc/irq",
-    "/proc/bus",
-    "/proc/acpi",
-    "/proc/scsi",
-    "/proc/fs",
-    "/proc/mtrr",
-)
-_JUST_IT = (
-    getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
-)  # the thing itself: neither what it leads to nor its content
+_SWITCHES = tuple(f"/proc/{name}" for name in ["sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "mtrr"])
+_ANYWHERE = -100  # a path from / on
 _PRIVATE = ("/dev/shm", "/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own
+KEPT_SECONDS = 24 * 3600
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf")
 
 
 def command(
-    spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], held: list[int] | None = None
+    spec: SandboxSpec, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], held: list[int], bwrap: str = ""
 ) -> list[str]:
-    """Return the command line that runs `argv` inside the spec.
-
-    `held` takes the descriptors that must be passed on and closed afterwards. Without it the line is only for looking at.
-    """
+    """Return the command line that runs `argv` inside the spec. `held` takes the descriptors to pass on and close afterwards."""
     line = [
-        program() or "bwrap",
+        bwrap or program() or "bwrap",
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *("--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"),
         "--clearenv",
     ]
     if not spec.network:
         line.append("--unshare-net")
-    if held is not None:
-        line += ["--seccomp", str(_filter(held, network=spec.network))]
-    line += ["--args", str(_variables(held, env))] if held is not None else []
+    line += ["--seccomp", str(_filter(held, network=spec.network)), "--args", str(_variables(held, env))]
     for path in _SYSTEM:
         line += _system_folder(path)
     for path in _ETC + (_ETC_NETWORK if spec.network else ()):
@@ -97,9 +79,7 @@ def command(
         # What is written there is memory, and no limit of a process counts it.
         line += [*_sized(spec.limits), "--tmpfs", path]
     line += ["--remount-ro", "/dev"]
-    for mount in spec.mounts:
-        line += ["--bind" if mount.writable else "--ro-bind", mount.path, mount.path]
-    line += _workspace(spec, held)
+    line += _shown(spec, held)
     for path in hidden:
         line += ["--remount-ro", path]
     line += ["--remount-ro", "/", "--chdir", cwd if spec.can_read(cwd) else "/tmp", "--", *limited(spec.limits, argv)]  # noqa: S108
@@ -118,14 +98,15 @@ def _sized(limits: Limits) -> list[str]:
 
 
 def _filter(held: list[int], *, network: bool) -> int:
-    """Return a descriptor from which the filter of calls can be read."""
-    return held_files.memory_file(seccomp.filter_code(network=network, isolated=True), held)
+    from homarus.sandbox.seccomp import filter_code
+
+    return memory_file(filter_code(network=network, isolated=True), held)
 
 
 def _variables(held: list[int], env: Mapping[str, str]) -> int:
     """Return a descriptor from which the variables can be read: on a command line every user of the machine would see them."""
     words = [word for name, value in sorted(env.items()) for word in ("--setenv", name, value)]
-    return held_files.memory_file(b"".join(os.fsencode(word) + b"\0" for word in words), held)
+    return memory_file(b"".join(os.fsencode(word) + b"\0" for word in words), held)
 
 
 def limited(limits: Limits, argv: Sequence[str]) -> list[str]:
@@ -141,19 +122,23 @@ def limited(limits: Limits, argv: Sequence[str]) -> list[str]:
 
 
 def available() -> bool:
-    """Say whether a sandbox can really be made here: the probe runs one and asks it for its network."""
-    return _probe(program(), os.getuid())
+    """Say whether a sandbox can really be made here: the probe runs one, with a folder that is shown by descriptor.
+
+    A bubblewrap that cannot do that (before 0.9, unless the distribution has mended it) is none: by its path a folder could
+    become a link to your keys between the look and the mount.
+    """
+    return usable(program(), os.getuid())
 
 
 @cache
-def _probe(program: str | None, _uid: int) -> bool:
+def usable(program: str | None, _uid: int) -> bool:
     if program is None:
         return False
-    spec = SandboxSpec(Backend.BWRAP, "/", Access.NONE)
+    spec = SandboxSpec(Backend.BWRAP, "/usr", Access.RO)
     held: list[int] = []
     argv = ["/bin/sh", "-c", "test ! -e /root/. && test $$ -lt 10"]
-    line = command(spec, argv, cwd="/", env={"PATH": "/usr/bin:/bin"}, held=held)
     try:
+        line = command(spec, argv, cwd="/", env={"PATH": "/usr/bin:/bin"}, held=held, bwrap=program)
         return subprocess.run(line, capture_output=True, timeout=10, check=False, pass_fds=held).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -176,79 +161,66 @@ def _system_folder(path: str) -> list[str]:
         return ["--ro-bind-try", path, path]
 
 
-def _workspace(spec: SandboxSpec, held: list[int] | None) -> list[str]:
-    if spec.access is Access.NONE:
-        return []
-    if spec.access is Access.RO:
-        return ["--ro-bind", spec.workspace, spec.workspace]
-    if spec.locked:
-        return _locked(spec, held)
-    line = ["--bind", spec.workspace, spec.workspace]
-    # What is run outside of the sandbox: our own hooks by us, and git's by the next one who uses git there.
-    return [*line, *_shown("--ro-bind", f"{spec.workspace}/hooks", held), *_git(f"{spec.workspace}/.git", held)]
+def _shown(spec: SandboxSpec, held: list[int]) -> list[str]:
+    """Return the words that show the folders of a spec, each by descriptor.
 
-
-def _git(folder: str, held: list[int] | None) -> list[str]:
-    """Return the words that keep the programs and settings of a repository as they are.
-
-    The folder itself is shown on top of itself: what something is shown on can be neither renamed nor removed, and so
-    no other folder can be put in its place.
+    A command that runs beside this one could put a link in the place of something between the look and the mount. So
+    nothing is shown of what is, or lies behind, a link in a folder that commands write.
     """
-    try:
-        top = os.open(folder, _JUST_IT | os.O_DIRECTORY)
-    except NotADirectoryError:
-        return _shown("--ro-bind", folder, held)  # a file that says where the repository is; of a link nothing is shown
-    except OSError:
-        return []
-    try:
-        line = _shown("--bind", folder, held)
-        for name in ("hooks", "config", "config.worktree", "commondir", "modules"):
-            line += _shown("--ro-bind", f"{folder}/{name}", held, top)
-        return line
-    finally:
-        os.close(top)
-
-
-def _locked(spec: SandboxSpec, held: list[int] | None) -> list[str]:
-    """Show the workspace so that its top stays as it is: what lies below may change, apart from what is locked."""
-    line = ["--ro-bind", spec.workspace, spec.workspace]
-    closed = {name.casefold() for name in spec.locked}
-    try:
-        with os.scandir(spec.workspace) as entries:
-            found = sorted(entry.name for entry in entries if not entry.is_symlink())[:_MAX_ENTRIES]
-    except OSError:
-        return line
-    for name in found:
-        if name.casefold() not in closed:
-            line += _shown("--bind", f"{spec.workspace}/{name}", held)
+    roots = {spec.workspace, *(mount.path for mount in spec.mounts)}
+    line: list[str] = []
+    for path, writable in layers(spec):
+        try:
+            rules = 0 if path in roots else NO_SYMLINKS
+            held.append(openat2(_ANYWHERE, path, os.O_PATH | os.O_CLOEXEC, 0, rules))
+        except OSError as problem:
+            if path not in roots and problem.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                continue  # gone meanwhile
+            raise
+        line += ["--bind-fd" if writable else "--ro-bind-fd", str(held[-1]), path]
     return line
 
 
-def _shown(option: str, path: str, held: list[int] | None, folder: int | None = None) -> list[str]:
-    """Return the words that show one thing of the workspace, by descriptor where bubblewrap takes one.
+def remembered(file: Path, available: Callable[[Backend], bool], clock: Clock) -> Callable[[Backend], bool]:
+    """Return a check like `available` that looks into the file first: trying costs more than the rest of a short turn.
 
-    A command that runs beside this one could put a link in its place between the look and the mount, or in place of
-    its `folder`, which is held open.
+    Only a yes is remembered, for one program file, kernel and user, and for a day. If it is wrong, commands fail to start,
+    and nothing runs outside of a sandbox.
     """
-    try:
-        fd = os.open(path if folder is None else path.rpartition("/")[2], _JUST_IT, dir_fd=folder)
-    except OSError:
-        return []
-    is_link = stat.S_ISLNK(os.fstat(fd).st_mode)
-    if held is not None and not is_link and _takes_descriptors():
-        held.append(fd)
-        return [f"{option}-fd", str(fd), path]
-    os.close(fd)
-    return [] if is_link else [f"{option}-try", path, path]
+
+    def check(backend: Backend) -> bool:
+        if backend is not Backend.BWRAP:
+            return available(backend)
+        state = _state()
+        if state and _known(file, clock) == state:
+            return True
+        found = available(backend)
+        if found and state:
+            try:
+                ensure_dir(file.parent)
+                write_atomic(file, state.encode())
+            except StorageError:
+                return True  # then it is tried again next time
+        return found
+
+    return check
 
 
-@cache
-def _takes_descriptors() -> bool:
+def _state() -> str:
+    """Return what the answer depends on, as far as it can be seen without trying."""
     found = program()
     if found is None:
-        return False
+        return ""
     try:
-        shown = subprocess.run([found, "--help"], capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return b"--ro-bind-fd" in shown.stdout + shown.stderr
+        facts = Path(found).stat()
+    except OSError:
+        return ""
+    return f"{found} {facts.st_size} {facts.st_mtime_ns} {facts.st_mode} {os.uname().release} {os.getuid()}"
+
+
+def _known(file: Path, clock: Clock) -> str:
+    try:
+        age = clock.now().timestamp() - file.stat().st_mtime
+        return file.read_text() if 0 <= age < KEPT_SECONDS else ""
+    except (OSError, ValueError):
+        return ""

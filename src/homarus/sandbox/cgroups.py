@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from homarus.sandbox.marks import is_orphan, owned
+from homarus.sandbox.ownership import is_orphan, owned
 from homarus.sandbox.spec import Limits
 
 _TOP = Path("/sys/fs/cgroup")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -9,9 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from homarus.core.errors import ToolError
-from homarus.sandbox.held import memory_file
-from homarus.sandbox.marks import is_orphan, owned
-from homarus.sandbox.spec import Access, SandboxSpec
+from homarus.sandbox.folders import layers
+from homarus.sandbox.ownership import is_orphan, owned
+from homarus.sandbox.spawn import memory_file
+from homarus.sandbox.spec import SandboxSpec
 
 _LABEL = "homarus.owner"
 
@@ -38,11 +40,7 @@ def command(
     line += ["--memory", str(limits.memory_bytes)] if limits.memory_bytes else []
     line += ["--pids-limit", str(limits.processes)] if limits.processes else []
     line += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
-    shown = [(mount.path, mount.writable) for mount in spec.mounts]
-    if spec.access is not Access.NONE:
-        # A container cannot show a folder whose top is closed; then nothing in it can be changed.
-        shown.append((spec.workspace, spec.access is Access.RW and not spec.locked))
-    for path, writable in shown:
+    for path, writable in layers(spec):
         if any(char in path for char in ',"\n'):
             # The option is a list with commas; what stands behind one would be an option of its own.
             raise ToolError(f"{path} cannot be shown in a container", cure="use a folder without commas and quotes")
@@ -97,7 +95,6 @@ def _here() -> str:
 
 @cache
 def available(binary: str = "docker") -> bool:
-    """Say whether a Docker engine answers."""
     import shutil
 
     if shutil.which(binary) is None:
@@ -106,3 +103,26 @@ def available(binary: str = "docker") -> bool:
         return subprocess.run([binary, "info"], capture_output=True, timeout=10, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
+
+
+_swept: set[tuple[int, str]] = set()
+
+
+async def end_orphans(spec: SandboxSpec) -> None:
+    """Remove containers that killed processes left behind, once in a process. For the first that is made."""
+    if (os.getpid(), spec.binary) not in _swept:
+        _swept.add((os.getpid(), spec.binary))
+        listed = await called(list_command(spec))
+        if names := left(listed.decode("utf-8", "replace")):
+            await called(stop_command(spec, *names))
+
+
+async def called(line: list[str]) -> bytes:
+    """Run a program of ours and return what it prints; nothing when it cannot be run."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *line, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, stdin=asyncio.subprocess.DEVNULL
+        )
+    except OSError:
+        return b""
+    return (await process.communicate())[0]

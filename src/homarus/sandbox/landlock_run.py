@@ -32,6 +32,10 @@ _SCOPES = 1 << 0 | 1 << 1  # abstract sockets and signals
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 38, 22, 1, 24, 47
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE_PARENT, _SIGCHLD = 0x8000, 17
+_NEWNS, _NEWUSER = 0x20000, 0x10000000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
+# Of its own process, and nothing of the machine's network, which lies there, too.
+_OWN_PROC = ("status", "stat", "statm", "maps", "cmdline", "comm", "environ", "exe", "fd", "limits", "cgroup", "mounts")
 _IGNORED = 13, 25  # SIGPIPE and SIGXFSZ, which Python ignores: a command does not expect that
 
 # Without letting go of the interpreter around a call: a process that is born in the middle of one must find it as it was.
@@ -74,11 +78,13 @@ def _become(words: int, folder: int, source: int, sink: int, answer: int) -> Non
             _libc.signal(ignored, None)
         order, argv = _order(os.fsdecode(os.pread(words, os.fstat(words).st_size, 0)).split("\0"))
         for group in order["group"]:
-            _enter(group)
+            _put(group, b"%d" % os.getpid())
         private = order["private"]
         # A file that exists and cannot be opened stops git; it does without the system's.
         env = {**order["env"], "HOME": private, "TMPDIR": private, "GIT_CONFIG_NOSYSTEM": "1"}
         _limit(order)
+        if order["around"] or order["keep"]:
+            _mounts(order)
         os.chdir(order["cwd"] or folder)
         program = _which(argv[0], env.get("PATH", ""))
         _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -96,10 +102,11 @@ def _become(words: int, folder: int, source: int, sink: int, answer: int) -> Non
 def _order(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Read the words up to `--`; what follows is the command."""
     at = words.index("--")
-    order: dict[str, Any] = {"read": [], "write": [], "entry": [], "group": [], "env": {}, "filter": b""}
+    lists = ("read", "write", "entry", "group", "around", "keep")
+    order: dict[str, Any] = {"env": {}, "filter": b"", **{name: [] for name in lists}}
     for word in words[:at]:
         name, _, value = word.partition("=")
-        if name in {"read", "write", "entry", "group"}:
+        if name in lists:
             order[name].append(value)
         elif name == "filter":
             order[name] = bytes.fromhex(value)
@@ -111,10 +118,9 @@ def _order(words: list[str]) -> tuple[dict[str, Any], list[str]]:
     return order, words[at + 1 :]
 
 
-def _enter(group: str) -> None:
-    """Enter the control group whose file this is."""
-    fd = os.open(group, os.O_WRONLY | os.O_CLOEXEC)
-    os.write(fd, b"%d" % os.getpid())
+def _put(file: str, data: bytes) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    os.write(fd, data)
     os.close(fd)
 
 
@@ -161,6 +167,38 @@ def _prctl(*args: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl failed")
 
 
+def _mounts(order: dict[str, Any]) -> None:
+    """Make what stays as it is read-only, on top of itself, in a view of the files that only the command has.
+
+    Landlock knows no exceptions below a folder that can be written. What is shown on top of itself can be neither renamed nor
+    removed, so the folders around it are, too.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    if _libc.unshare(_NEWNS if uid == 0 else _NEWNS | _NEWUSER) != 0:
+        raise OSError(ctypes.get_errno(), "no view of the files of its own can be had")
+    if uid != 0:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            _put(f"/proc/self/{name}", text.encode())
+    _mount(b"/", _MS_REC | _MS_PRIVATE)
+    for path in order["around"] + order["keep"]:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if stat.S_ISLNK(os.fstat(fd).st_mode):
+            raise OSError(f"{path} became a link")
+        here = b"/proc/self/fd/%d" % fd
+        _mount(here, _MS_BIND, here)
+        os.close(fd)
+        if path in order["keep"]:
+            fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # What the disk forbids already stays forbidden: nosuid, nodev, noexec.
+            _mount(b"/proc/self/fd/%d" % fd, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | os.fstatvfs(fd).f_flag & 0b1110)
+            os.close(fd)
+
+
+def _mount(target: bytes, flags: int, source: bytes | None = None) -> None:
+    if _libc.mount(source, target, None, ctypes.c_ulong(flags), None) != 0:
+        raise OSError(ctypes.get_errno(), "a folder could not be made read-only")
+
+
 def _landlock(order: dict[str, Any], folder: int) -> None:
     abi = _libc.syscall(444, None, 0, 1)
     if abi < 1:
@@ -174,7 +212,8 @@ def _landlock(order: dict[str, Any], folder: int) -> None:
         raise OSError(ctypes.get_errno(), "Landlock refused the ruleset")
     for path in order["read"]:
         _allow(ruleset, path, _READ & rights)
-    _allow(ruleset, "/proc/self", _READ & rights)
+    for name in _OWN_PROC:
+        _allow(ruleset, f"/proc/self/{name}", _READ & rights)
     for path in order["write"]:
         _allow(ruleset, path, rights)
     _rule(ruleset, folder, rights, order["private"])

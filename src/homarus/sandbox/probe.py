@@ -61,7 +61,6 @@ class Finding(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Say whether the sandbox keeps what it promises."""
         return not self.leaks and not self.failure
 
 

@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from msgspec import Struct
 
 from homarus.core.cancel import Cancel
-from homarus.core.errors import ToolError
-from homarus.sandbox import bwrap, cgroups, docker, landlock, leftovers, scratch
-from homarus.sandbox.marks import MARK, left_of, owned
+from homarus.core.errors import Denied, ToolError
+from homarus.sandbox import bwrap, cgroups, docker, landlock, scratch
+from homarus.sandbox.ownership import MARK, all_marked, is_orphan, left_of, owned
 from homarus.sandbox.spawn import Process, adopt, spawn
 from homarus.sandbox.spec import Backend, Limits, SandboxSpec
 
@@ -51,7 +51,6 @@ class Exit(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Say whether it ended by itself with zero."""
         return self.code == 0
 
 
@@ -64,7 +63,6 @@ class Things(Struct):
     folder: scratch.Scratch | None = None
 
     def let_go(self) -> None:
-        """Close the pipes."""
         source, self.source = self.source, -1
         if source >= 0:
             with contextlib.suppress(RuntimeError):  # no loop is running any more
@@ -98,7 +96,6 @@ class Child:
         self._exit: Exit | None = None
 
     def __del__(self) -> None:
-        """End a command that nobody can end any more."""
         if not self._closed and self._exit is None:
             self._sweep(signal.SIGKILL)
             self.close()
@@ -110,12 +107,10 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Say whether it has not ended."""
         return not self._process.ended.is_set()
 
     @property
     def is_terminal(self) -> bool:
-        """Say whether it has a terminal of its own."""
         return self._order.tty
 
     async def output(self) -> AsyncIterator[bytes]:
@@ -146,7 +141,6 @@ class Child:
                 loop.remove_reader(source)
 
     async def write(self, data: bytes, *, eof: bool = False) -> None:
-        """Give the command input."""
         if self._things.stdin < 0:
             raise ToolError("this command takes no input", cure="start it with input or a terminal")
         async with self._feeding:
@@ -175,7 +169,6 @@ class Child:
                         loop.remove_writer(pipe)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Tell the command's terminal how large it is."""
         if self._order.tty and self._things.source >= 0:
             import fcntl
             import termios
@@ -201,7 +194,7 @@ class Child:
             pass
         self._sweep(signal.SIGKILL)
         if self._spec.backend is Backend.DOCKER:
-            await leftovers.called(docker.stop_command(self._spec, _container(self._order)))
+            await docker.called(docker.stop_command(self._spec, _container(self._order)))
         await self.wait()
 
     def close(self) -> None:
@@ -246,13 +239,15 @@ class Child:
 
 async def start(spec: SandboxSpec, order: Order) -> Child:
     """Start a command inside its spec. A program that does not exist is the model's mistake and says so."""
+    if spec.refused:
+        raise Denied(spec.refused)
     if not order.argv or not all(order.argv[:1]) or any("\x00" in part for part in order.argv):
         raise ToolError("the command is empty or holds a NUL byte", cure="give a program and its arguments")
     if any("\0" in word for pair in order.env.items() for word in pair):
         # A wrapping that reads words up to such a byte would take what follows for an option of its own.
         raise ToolError("a variable holds a NUL byte", cure="leave it out")
     if spec.backend is Backend.DOCKER:
-        await leftovers.end_containers(spec)
+        await docker.end_orphans(spec)
     things = Things()
     with ExitStack() as lent:  # what only the command needs
         try:
@@ -287,7 +282,7 @@ def _begin(spec: SandboxSpec, order: Order, things: Things, lent: ExitStack) -> 
         things.cage = cgroups.make(order.mark, spec.limits)
     groups = things.cage.entrances if things.cage is not None else ()
     if spec.backend is Backend.LANDLOCK:
-        leftovers.sweep_folders()
+        scratch.sweep_once()
         things.folder = scratch.make()
         words = landlock.words(spec, order.argv, cwd=order.cwd, env=env)
         return adopt(landlock.launch(words, things.folder, groups=groups, stdin=stdin, sink=sink))
@@ -352,6 +347,22 @@ async def run(
         if child.running:
             await child.kill()
         child.close()
+
+
+def end_orphans() -> list[int]:
+    """End commands of our processes that were killed, remove what was theirs, and return the ids. For a start-up.
+
+    Nothing of a process that lives is touched, nor anything of another user's.
+    """
+    ended = []
+    for pid, value in all_marked():
+        if is_orphan(value):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                ended.append(pid)
+    scratch.sweep()
+    cgroups.sweep()
+    return ended
 
 
 def _close(held: list[int]) -> None:

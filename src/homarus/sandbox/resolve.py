@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.errors import Denied
+from homarus.core.errors import ConfigError, Denied
 from homarus.core.routes import SessionKey
-from homarus.sandbox.mounts import account_home, controls, parse_binds
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, Backend, Limits, Mount, SandboxSpec
 from homarus.storage.beneath import real_path
@@ -24,14 +25,15 @@ _CURES = {
 
 
 class Place(Struct, frozen=True):
-    """Whose turn it is and where it works."""
-
     session: SessionKey
     workspace: Path
     home: Path
     state_dir: Path
 
 
+# Whole trees that give away the system, its devices, or a daemon that runs as root.
+_SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/boot", "/root", "/run", "/var/run", "/var/lib/docker")
+_SECRETS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config/gcloud", ".netrc", ".password-store", ".openclaw")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 Available = Callable[[Backend], bool]
 
@@ -41,7 +43,7 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
 
     A missing backend never means "run it on the host": that would be a sandbox in name only.
     """
-    limits = Limits(settings.cpu_seconds, settings.memory_mb << 20, settings.processes)
+    limits = Limits(settings.cpu_seconds, settings.memory_mb << 20, settings.processes, settings.disk_mb << 20)
     workspace, home, state = (real_path(str(each)) for each in (place.workspace, place.home, place.state_dir))
     spec = SandboxSpec(
         backend=Backend.OFF,
@@ -58,9 +60,23 @@ def resolve(settings: SandboxSettings, place: Place, available: Available) -> Sa
     )
     if settings.mode == "off" or (settings.mode == "non-main" and place.session.is_main):
         return spec
-    if _gives_away(workspace, home, state):
+    if settings.workspace_access != "rw":
+        seen = (Mount(workspace),) if spec.access is Access.RO and not _gives_away(workspace, home, state) else ()
+        own = real_path(str(_own_folder(settings, place)))
+        spec = replace(spec, workspace=own, access=Access.RW, mounts=(*spec.mounts, *seen), instead_of=workspace)
+    if _gives_away(spec.workspace, home, state):
         spec = replace(spec, access=Access.NONE)
     return replace(spec, backend=_choose(settings, available))
+
+
+def _own_folder(settings: SandboxSettings, place: Place) -> Path:
+    """Return the folder in which a sandbox without a writable workspace works, by whom it is shared."""
+    top = settings.workspace_root
+    root = place.home / top[2:] if top.startswith("~/") else place.state_dir / (top or "sandboxes")
+    names = {"session": str(place.session), "agent": f"agent-{place.session.agent_id}", "shared": "shared"}
+    name = names[settings.scope]
+    safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name)[:40]
+    return root / (safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}")
 
 
 # Where links lead is asked for every turn; what follows from the places does not change.
@@ -93,6 +109,61 @@ def _apart(mounts: tuple[Mount, ...], workspace: str, settings: SandboxSettings)
         for mount in mounts
         if not any(root != Path(mount.path) and Path(mount.path).is_relative_to(root) for root in open_to_all)
     )
+
+
+def parse_binds(binds: list[str], *, home: Path, state_dir: Path) -> tuple[Mount, ...]:
+    """Return the mounts that `sandbox.binds` asks for: `/path` or `/path:rw`; a dangerous one is an error that says why.
+
+    Links are resolved first, so that a link into a refused folder is refused too.
+    """
+    mounts = []
+    for text in binds:
+        path, _, option = text.partition(":")
+        if option not in {"", "ro", "rw"}:
+            raise ConfigError(f"sandbox.binds: '{text}' is not understood", cure="write '/path' or '/path:rw'")
+        source = Path(path).expanduser() if not path.startswith("~") else home / path[2:]
+        if not source.is_absolute():
+            raise ConfigError(f"sandbox.binds: '{text}' is not absolute", cure="write the whole path")
+        real = source.resolve()
+        if reason := refusal(real, home=home.resolve(), state_dir=state_dir.resolve()):
+            raise ConfigError(f"sandbox.binds: '{text}' {reason}", cure="name the one folder inside it that is needed")
+        if not real.exists():
+            raise ConfigError(f"sandbox.binds: '{text}' does not exist", cure="create it or remove the entry")
+        mounts.append(Mount(str(real), option == "rw"))
+    return tuple(mounts)
+
+
+def refusal(path: Path, *, home: Path, state_dir: Path) -> str:
+    """Return why a real path may not be shown in a sandbox, or nothing."""
+    homes = {home, account_home()}
+    guarded = [*map(Path, _SYSTEM), state_dir, *(each / name for each in homes for name in _SECRETS)]
+    for place in guarded:
+        if path.is_relative_to(place):
+            return f"lies in {place}, which holds secrets or controls the machine"
+        if place.is_relative_to(path):
+            return f"contains {place}, which holds secrets or controls the machine"
+    return ""
+
+
+@cache
+def account_home() -> Path:
+    """Return the home of the user who we are, whatever a variable says: the keys lie there."""
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+    except KeyError:
+        return Path("/root")
+
+
+def controls(workspace: Path, home: Path) -> bool:
+    """Say whether a real path lies where work has no place: among what controls the machine, or among a user's keys.
+
+    The home of root is not meant, nor OpenClaw's folder: workspaces lie there.
+    """
+    guarded = [Path(place) for place in _SYSTEM if place != "/root"]
+    guarded += [each / name for each in (home, account_home()) for name in _SECRETS if name != ".openclaw"]
+    return any(workspace.is_relative_to(place) for place in guarded)
 
 
 def _choose(settings: SandboxSettings, available: Available) -> Backend:
@@ -167,43 +238,12 @@ _PREFIXES = (
     *("CARGO_", "PERL", "LUA_", "LESS", "DOTNET_STARTUP", "CORECLR_", "COR_", "COMPLUS_", "MONO_", "OPENSSL_", "ERL_"),
     *("ELIXIR_", "JULIA_", "GUILE_", "DPKG_", *(f"GIT_{name}" for name in _GIT.split())),
 )
-_OWNERS = frozenset(
-    [
-        "SHELL",
-        "JAVA_HOME",
-        "CC",
-        "CXX",
-        "CPP",
-        "LD",
-        "AR",
-        "GOROOT",
-        "GOTOOLCHAIN",
-        "LIBRARY_PATH",
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "PKG_CONFIG",
-        "PKG_CONFIG_PATH",
-        "R_LIBS",
-        "R_HOME",
-        "SSH_AUTH_SOCK",
-        "KRB5_CONFIG",
-        "KUBECONFIG",
-        "GNUPGHOME",
-        "AWS_CONFIG_FILE",
-        "AWS_SHARED_CREDENTIALS_FILE",
-        "BOTO_CONFIG",
-        "TF_CLI_CONFIG_FILE",
-        "NODE_EXTRA_CA_CERTS",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "CURL_CA_BUNDLE",
-        "REQUESTS_CA_BUNDLE",
-        "XDG_DATA_HOME",
-        "XDG_RUNTIME_DIR",
-        "DISPLAY",
-        "WAYLAND_DISPLAY",
-        "XAUTHORITY",
-        "VIRTUAL_ENV",
-    ]
+_OWNED = (
+    "SHELL JAVA_HOME CC CXX CPP LD AR GOROOT GOTOOLCHAIN LIBRARY_PATH CPATH C_INCLUDE_PATH PKG_CONFIG "
+    "PKG_CONFIG_PATH R_LIBS R_HOME SSH_AUTH_SOCK KRB5_CONFIG KUBECONFIG GNUPGHOME AWS_CONFIG_FILE "
+    "AWS_SHARED_CREDENTIALS_FILE BOTO_CONFIG TF_CLI_CONFIG_FILE NODE_EXTRA_CA_CERTS SSL_CERT_FILE SSL_CERT_DIR "
+    "CURL_CA_BUNDLE REQUESTS_CA_BUNDLE XDG_DATA_HOME XDG_RUNTIME_DIR DISPLAY WAYLAND_DISPLAY XAUTHORITY "
+    "VIRTUAL_ENV"
 )
+_OWNERS = frozenset(_OWNED.split())
 _OWNERS_PREFIXES = ("ANSIBLE_", "CLOUDSDK_", "DBUS_", "NIX_", "HOMEBREW_", "CONDA_", "POETRY_", "RUSTUP_", "DOTNET_")

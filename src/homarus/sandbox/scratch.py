@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from contextlib import suppress
 from itertools import count
 
@@ -17,6 +18,7 @@ _TRIES = 10
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A tree as deep as this was made to be in the way; what is left of it is removed at another time.
 _MAX_DEPTH = 100_000
+_swept: set[int] = set()
 
 
 class Scratch:
@@ -60,6 +62,13 @@ def make(top: str = TOP, prefix: str = PREFIX) -> Scratch:
             if (found := _locked(path)) is not None:
                 return found
     raise OSError(f"a folder in {top} does not stay ours")
+
+
+def sweep_once() -> None:
+    """Remove what was left behind, beside what is going on, and once in a process. For the first that is made."""
+    if os.getpid() not in _swept:
+        _swept.add(os.getpid())
+        threading.Thread(target=sweep).start()
 
 
 def sweep(top: str = TOP, prefix: str = PREFIX) -> list[str]:

@@ -10,110 +10,52 @@ import os
 import struct
 from functools import cache
 
+
+def _table(text: str) -> dict[str, tuple[int, int]]:
+    """Read calls with their numbers on x86_64 and on aarch64; -1 where there is no such call."""
+    words = text.replace(",", "").split()
+    return {name: (int(one), int(other)) for name, one, other in zip(words[::3], words[1::3], words[2::3], strict=True)}
+
+
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-# What no command has any business calling, by its number on x86_64 and on aarch64; -1 where there is no such call.
-_DENIED = {
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "open_tree": (428, 428),
-    "open_tree_attr": (467, 467),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "name_to_handle_at": (303, 264),
-    "open_by_handle_at": (304, 265),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-    "clock_adjtime": (305, 266),
-    "adjtimex": (159, 171),
-    "sethostname": (170, 161),
-    "setdomainname": (171, 162),
-    "syslog": (103, 116),
-    "iopl": (172, -1),
-    "ioperm": (173, -1),
-    "modify_ldt": (154, -1),
-    "vhangup": (153, 58),
-    "fanotify_init": (300, 262),
-    "lookup_dcookie": (212, 18),
+# What no command has any business calling.
+_DENIED = _table(
+    "pivot_root 155 41, chroot 161 51, mount 165 40, umount2 166 39, open_tree 428 428, open_tree_attr 467 467, "
+    "move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442, "
+    "unshare 272 97, setns 308 268, name_to_handle_at 303 264, open_by_handle_at 304 265, init_module 175 105, "
+    "finit_module 313 273, delete_module 176 106, kexec_load 246 104, kexec_file_load 320 294, reboot 169 142, "
+    "swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60, quotactl_fd 443 443, settimeofday 164 170, "
+    "clock_settime 227 112, clock_adjtime 305 266, adjtimex 159 171, sethostname 170 161, setdomainname 171 162, "
+    "syslog 103 116, iopl 172 -1, ioperm 173 -1, modify_ldt 154 -1, vhangup 153 58, fanotify_init 300 262, "
+    "lookup_dcookie 212 18, "
     # Keys are not bound to any namespace: those of our own session would lie open.
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "migrate_pages": (256, 238),
-    "move_pages": (279, 239),
-    "userfaultfd": (323, 282),
+    "add_key 248 217, request_key 249 218, keyctl 250 219, bpf 321 280, perf_event_open 298 241, "
+    "migrate_pages 256 238, move_pages 279 239, userfaultfd 323 282, "
     # io_uring makes calls that a filter like this one never sees.
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-}
+    "io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427"
+)
 # What reaches neighbours where no namespace keeps them apart: other processes, shared memory, attributes of files.
-_SHARED = {
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "kcmp": (312, 272),
-    "pidfd_getfd": (438, 438),
-    "process_madvise": (440, 440),
-    "shmget": (29, 194),
-    "shmat": (30, 196),
-    "shmctl": (31, 195),
-    "semget": (64, 190),
-    "semctl": (66, 191),
-    "msgget": (68, 186),
-    "msgctl": (71, 187),
-    "mq_open": (240, 180),
-    "mq_unlink": (241, 181),
-    "file_setattr": (469, 469),
+_SHARED = _table(
+    "ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438, "
+    "process_madvise 440 440, shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193, semctl 66 191, "
+    "semtimedop 220 192, msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, "
+    "mq_unlink 241 181, file_setattr 469 469, "
     # Landlock does not know it: a watch on a folder tells the names of everything that happens in it.
-    "inotify_add_watch": (254, 27),
-}
+    "inotify_add_watch 254 27"
+)
 # Attributes of files, of which Landlock knows nothing: as on a disk that has none. Programs that copy files go on without.
-_ATTRIBUTES = {
-    "setxattr": (188, 5),
-    "lsetxattr": (189, 6),
-    "fsetxattr": (190, 7),
-    "removexattr": (197, 14),
-    "lremovexattr": (198, 15),
-    "fremovexattr": (199, 16),
-    "setxattrat": (463, 463),
-    "removexattrat": (466, 466),
-}
+_ATTRIBUTES = _table(
+    "setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16, "
+    "setxattrat 463 463, getxattr 191 8, lgetxattr 192 9, listxattr 194 11, llistxattr 195 12, getxattrat 464 464, "
+    "listxattrat 465 465, removexattrat 466 466"
+)
 # Modes, owners and times of files by their paths, which Landlock leaves to everybody who owns them. These calls succeed and
 # change nothing: programs such as git and tar give up when they fail. The same goes for leaving the session, by which a
 # command's processes are found.
-_IDLE = {
-    "chmod": (90, -1),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "chown": (92, -1),
-    "lchown": (94, -1),
-    "fchownat": (260, 54),
-    "utime": (132, -1),
-    "utimes": (235, -1),
-    "futimesat": (261, -1),
-    "setsid": (112, 157),
-}
+_IDLE = _table(
+    "chmod 90 -1, fchmodat 268 53, fchmodat2 452 452, chown 92 -1, lchown 94 -1, fchownat 260 54, utime 132 -1, "
+    "utimes 235 -1, futimesat 261 -1, setsid 112 157"
+)
 # The same through a descriptor. One that was opened for reading is enough, and root owns every program of the system.
 _IDLE_TOO = {"fchmod": (91, 52), "fchown": (93, 55)}
 # Where a call names the mode of a file, by the number of the argument: a program that lends its owner's rights to whoever
@@ -142,6 +84,8 @@ _OWN_ONLY = {
     "sched_setattr": (0, 314, 274),
 }
 _SOCKET, _CLONE, _CLONE3, _OPENAT2, _IOCTL = (41, 198), (56, 220), (435, 435), (437, 437), (16, 29)
+_SOCKETPAIR = (53, 199)
+_DATAGRAM = 2
 _TRUNCATE, _UTIMENSAT = (76, 45), (280, 88)
 # IPv4, IPv6, and what names are looked up with. Sockets of this machine's services are none of it, nor are those that no
 # namespace of the network holds: a socket with a name in the workspace, or the one to the host of a virtual machine (vsock).
@@ -193,6 +137,11 @@ def filter_code(*, network: bool, isolated: bool, truncates: bool = True, owns: 
     steps += _when(_OPENAT2[column], (0x06, 0, 0, _ENOSYS))
     if network or isolated:
         steps += _when(_SOCKET[column], (0x20, 0, 0, 16), *_one_of(_FAMILIES), (0x20, 0, 0, 0))
+    # Either end of a pair of datagram sockets sends to any socket with a name, of a service or in the workspace.
+    steps += _when(
+        _SOCKETPAIR[column],
+        *((0x20, 0, 0, 24), (0x54, 0, 0, 15), (0x15, 0, 1, _DATAGRAM), (0x06, 0, 0, _EPERM), (0x20, 0, 0, 0)),
+    )
     if not isolated:
         steps += _beside_landlock(column, owns=owns)
     for argument, *numbers in _MODES.values():

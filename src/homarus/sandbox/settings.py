@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -27,11 +27,14 @@ class SandboxSettings(Struct, frozen=True, rename="camel"):
     cpu_seconds: int = 600
     memory_mb: int = 2048
     processes: int = 256
+    disk_mb: int = 10_240
     docker: DockerSettings = DockerSettings()
     # What sandboxed sessions other than the main one may see of the conversations: only what they started, or all.
     session_tools_visibility: Literal["spawned", "all"] = "spawned"
-    # What OpenClaw keeps here and we do not use stays in the file untouched.
-    scope: Any = None
+    # Where commands and file tools work when the workspace is not theirs to write (`workspaceAccess` is not `rw`): a folder
+    # below this one for each session, for each agent, or one for all. Unset: `sandboxes` in the state folder.
+    workspace_root: str = ""
+    scope: Literal["session", "agent", "shared"] = "agent"
 
     @classmethod
     def disabled(cls) -> SandboxSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,8 +22,6 @@ _OFF = Backend.OFF  # Python 3.11 takes its time to find a member of an enumerat
 
 
 class Access(StrEnum):
-    """What a command may do with the workspace."""
-
     RW = "rw"
     RO = "ro"
     NONE = "none"
@@ -35,6 +33,8 @@ class Limits(Struct, frozen=True):
     cpu_seconds: int = 600
     memory_bytes: int = 2 << 30
     processes: int = 256
+    # By how much the free space of a disk that it can write may shrink while it runs.
+    disk_bytes: int = 10 << 30
 
     def narrow(self, other: Limits) -> Limits:
         """Return the tighter of both in every respect."""
@@ -42,6 +42,7 @@ class Limits(Struct, frozen=True):
             _tighter(self.cpu_seconds, other.cpu_seconds),
             _tighter(self.memory_bytes, other.memory_bytes),
             _tighter(self.processes, other.processes),
+            _tighter(self.disk_bytes, other.disk_bytes),
         )
 
 
@@ -69,11 +70,32 @@ class SandboxSpec(Struct, frozen=True):
     locked: tuple[str, ...] = ()
     # Folders that no command sees, even where they lie in a folder of the system's: the home and the state folder.
     hidden: tuple[str, ...] = ()
+    # The one repository that may change. Only for a command that is git and nothing else: see `tools/git`.
+    commits: str = ""
+    # The agent's workspace, where commands and file tools work in a folder of the sandbox's own instead (`workspace`).
+    instead_of: str = ""
+    # Why there is no sandbox although one is wanted, and what to do about it: then no command starts and no file is touched.
+    refused: str = ""
+
+    @classmethod
+    def nothing(cls, workspace: str, why: str) -> SandboxSpec:
+        """Return what is left where a sandbox is wanted and cannot be had."""
+        return cls(Backend.BWRAP, workspace, Access.NONE, refused=why)
 
     @property
     def enforced(self) -> bool:
-        """Say whether anything holds a command back."""
         return self.backend is not _OFF
+
+    @property
+    def home_access(self) -> Access:
+        """Return what a turn may do with the agent's workspace, wherever it works."""
+        if not self.instead_of:
+            return self.access
+        return Access.RO if self.can_read(self.instead_of) else Access.NONE
+
+    def folder(self, workspace: Path) -> Path:
+        """Return where a turn works: in the agent's workspace, or in the folder that its sandbox has instead."""
+        return Path(self.workspace) if self.instead_of else workspace
 
     def can_read(self, path: str) -> bool:
         """Say whether a path of the user's is visible inside; system folders are always readable and not meant here."""
@@ -82,7 +104,6 @@ class SandboxSpec(Struct, frozen=True):
         return any(_beneath(path, mount.path) for mount in self.mounts)
 
     def can_write(self, path: str) -> bool:
-        """Say whether a path can be changed from inside."""
         if not self.enforced:
             return True
         if self.access is Access.RW and _beneath(path, self.workspace):
@@ -93,6 +114,9 @@ class SandboxSpec(Struct, frozen=True):
 
     def narrow(self, wish: SandboxSpec) -> SandboxSpec:
         """Return what a child of this turn gets when it asks for `wish`: never more than this spec allows."""
+        if wish.instead_of and self.enforced and not self.can_read(wish.workspace):
+            # A child that would have a folder of its own works in that of its parent.
+            wish = replace(wish, workspace=self.workspace, access=self.access, instead_of=self.instead_of)
         backend = wish.backend if wish.enforced or not self.enforced else self.backend
         source = wish if wish.enforced or not self.enforced else self
         return replace(
@@ -106,6 +130,7 @@ class SandboxSpec(Struct, frozen=True):
             env=tuple(name for name in wish.env if not self.enforced or name in self.env),
             locked=tuple(sorted({*self.locked, *wish.locked})),
             hidden=tuple(sorted({*self.hidden, *wish.hidden})),
+            refused=self.refused or wish.refused,
         )
 
     def contains(self, other: SandboxSpec) -> bool:
@@ -122,6 +147,7 @@ class SandboxSpec(Struct, frozen=True):
             and set(other.env) <= set(self.env)
             and set(self.locked) <= set(other.locked)
             and set(self.hidden) <= set(other.hidden)
+            and other.commits in {"", self.commits}
         )
 
     def _narrow_access(self, wish: SandboxSpec) -> Access:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from homarus.sessions.entry import (
     Leaf,
     MessageEntry,
     Reset,
-    Unknown,
+    UnknownEntry,
     has_images,
     without_images,
 )
@@ -31,16 +32,12 @@ class Tail(Struct, frozen=True):
     complete: bool = True
 
 
-class _Any:
-    """Stands for "whichever entry comes next" where an id is looked for."""
-
-
-_ANY = _Any()
+_ANY: Any = object()  # "whichever entry comes next", where an id is looked for
 
 
 def is_canonical(entry: Entry) -> bool:
     """Say whether an entry moves the end of the branch to itself."""
-    return not entry.side and not isinstance(entry, Leaf | Unknown)
+    return not entry.side and not isinstance(entry, Leaf | UnknownEntry)
 
 
 def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
@@ -48,7 +45,7 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
 
     Where no boundary comes sooner, entries that weigh about `limit` are kept; the cut is then at a user's turn.
     """
-    want: str | _Any | None = _ANY
+    want: Any = _ANY
     chain: list[Entry] = []
     newest = ""  # the id of the end of the branch
     size, boundary, turns = 0, 0, Turns()
@@ -60,14 +57,6 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         seen.add(entry.id)
         if newest and entry.parent_id == newest:
             return None  # a child stands before its parent: the lines were moved about
-        if type(entry) is MessageEntry and entry.id == want and newest and seek is None and _plain(entry):
-            chain.append(entry)
-            size += entry.weight
-            if size >= (limit if turns.see(entry) else 2 * limit):
-                return Tail(tuple(reversed(chain)), complete=False)
-            if (want := entry.parent_id) is None:
-                break
-            continue
         if want is _ANY and not isinstance(entry, Leaf) and not is_canonical(entry):
             continue
         if want is not _ANY and entry.id != want:
@@ -102,11 +91,6 @@ def walk_tail(newest_first: Iterable[Entry], *, limit: int) -> Tail | None:
         return None
     # What was to be kept is not there: nothing before the boundary is shown.
     return Tail(tuple(reversed(chain[:boundary] if seek else chain)))
-
-
-def _plain(entry: Entry) -> bool:
-    """Say whether nothing about an entry needs a second look: a message of ours, as by far the most lines are."""
-    return entry.linked and not entry.raw
 
 
 class Turns:
@@ -207,7 +191,6 @@ class Nodes:
             self.by_id[entry.id] = node
 
     def resolve(self) -> list[Node]:
-        """Return the active branch, oldest node first."""
         leaf, moved = self._link()
         self._attach_orphans()
         if leaf is None:
@@ -278,7 +261,6 @@ class Nodes:
         return children
 
     def _real(self, ident: str) -> str:
-        """Return the entry behind an id, past the markers that only point at it."""
         seen: set[str] = set()
         while (node := self.by_id[ident]).kind is Leaf and node.parent in self.by_id and ident not in seen:
             seen.add(ident)
@@ -287,7 +269,9 @@ class Nodes:
 
     def _descend(self, leaf: Node) -> Node:
         """Go on to what hangs on the last line; only lines that were moved about can have anything there."""
-        links = [n for n in self.nodes if (n.canonical or n.kind is Unknown) and self.by_id[n.id] is n and not n.side]
+        links = [
+            n for n in self.nodes if (n.canonical or n.kind is UnknownEntry) and self.by_id[n.id] is n and not n.side
+        ]
         children = self._children(links)
         seen = {leaf.id}
         while below := [c for c in children.get(leaf.id, ()) if c.id not in seen]:
@@ -318,7 +302,6 @@ class _Groups:
             self.find(node.id)
 
     def find(self, ident: str) -> str:
-        """Return the name of the group that a node is in."""
         path: list[str] = []
         seen: set[str] = set()
         while (above := self._up[ident]) != ident and ident not in seen:
@@ -331,5 +314,4 @@ class _Groups:
         return ident
 
     def join(self, group: str, other: str) -> None:
-        """Make one group of two."""
         self._up[group] = other

@@ -1,20 +1,21 @@
-"""A read-only look for trouble in transcripts and indexes: torn lines, unpaired calls, orphans, old and unknown forms."""
+"""Trouble in transcripts and indexes: torn lines, unpaired calls, orphans, old forms. Looking changes nothing; `mend` does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
+from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, StorageError
-from homarus.core.messages import Assistant, ToolResult
-from homarus.core.routes import SessionKey
+from homarus.core.messages import Assistant, Message, ToolResult
+from homarus.sessions.codec import is_synthetic
 from homarus.sessions.entry import NEWEST_READABLE, MessageEntry
-from homarus.sessions.log import Form, Source, damaged_lines, load_tail, read_entries
-from homarus.sessions.owner import owner_of
-from homarus.sessions.places import Kind, Place, visit
-from homarus.sessions.repair import open_calls, repair
-from homarus.sessions.store import SessionStore
+from homarus.sessions.log import Form, Transcript, damaged_lines, identify, load_tail, read_entries
+from homarus.sessions.places import Kind, Place, owner_of, visit
+from homarus.sessions.repair import missing_results, open_calls, repair
+from homarus.sessions.store import SessionInfo, SessionStore
 from homarus.sessions.view import project, visible
 
 
@@ -45,7 +46,6 @@ def check_store(store: SessionStore) -> Iterator[Finding]:
 
 
 def check_place(place: Place) -> Iterator[Finding]:
-    """Yield what is wrong with one transcript."""
     name = str(place.path) if place.kind is not Kind.DATABASE else f"{place.path}#{place.session_id}"
     try:
         with visit(place) as source:
@@ -66,14 +66,14 @@ def _check_index(store: SessionStore) -> Iterator[Finding]:
         yield Finding("error", "damaged-index", path, "cannot be read", cure)
     for name, row in store.index.rows().items():
         try:
-            SessionKey.parse(name, default_agent=store.agent_id)
+            store.key(name)
         except ConfigError as error:
             yield Finding("warning", "bad-key", path, error.message, "rename the row")
         if not isinstance(row.get("sessionId"), str):
             yield Finding("warning", "bad-row", path, f"row '{name}' has no sessionId", "remove the row")
 
 
-def _check_source(source: Source, name: str) -> Iterator[Finding]:
+def _check_source(source: Transcript, name: str) -> Iterator[Finding]:
     if source.form is Form.CORRUPT:
         yield Finding("error", "corrupt", name, "holds no readable line", "it is moved aside when the session goes on")
         return
@@ -103,7 +103,7 @@ _MOST_LINES = 20
 _MENDED = "what is sent to a model is repaired each time; the file stays as it is"
 
 
-def _check_lines(source: Source, name: str) -> Iterator[Finding]:
+def _check_lines(source: Transcript, name: str) -> Iterator[Finding]:
     told = 0
     for line in damaged_lines(source.path):
         if line.torn:
@@ -122,8 +122,43 @@ def _check_lines(source: Source, name: str) -> Iterator[Finding]:
         lost += entry.linked and entry.parent_id is not None and entry.parent_id not in seen
         seen.add(entry.id)
         if isinstance(entry, MessageEntry) and not entry.role:
-            yield Finding("warning", "no-role", name, f"message {entry.id} says nobody's words", "it is skipped")
+            yield Finding("warning", "no-role", name, f"message {entry.id} has no role", "it is skipped")
     if doubled:
         yield Finding("warning", "double-id", name, f"{doubled} entries repeat an id", "the last of each counts")
     if lost:
         yield Finding("warning", "lost-parent", name, f"{lost} entries hang on none before them", "they follow by time")
+
+
+def report(place: Place) -> dict[str, Any]:
+    """Return how many messages are in view, how many are sent, and what differs."""
+    with visit(place) as source:
+        stored = project(visible(load_tail(source).entries))
+        form = source.form.value
+    sent = repair(stored)
+    before, after = _count(stored), _count(sent)
+    words = {"calls": "calls", "results": "results", "synthetic": "results put in for missing ones", "turns": "turns"}
+    changes = [f"{words[name]}: {before[name]} -> {after[name]}" for name in words if before[name] != after[name]]
+    return {"form": form, "stored": len(stored), "sent": len(sent), "changes": changes}
+
+
+def mend(store: SessionStore, info: SessionInfo) -> list[str]:
+    """Convert an old form and answer open calls, and return what was done. Nothing readable is removed."""
+    done: list[str] = []
+    path = info.place.path
+    form = identify(path).form if path.exists() else Form.EMPTY
+    with store.open_writer(info.key) as writer:
+        if form in {Form.OLD, Form.FLAT, Form.HEADLESS, Form.CORRUPT}:
+            done.append(f"{path.name} was {form.value} and is a version 3 transcript now")
+        for result in missing_results(writer.open_calls, epoch_ms(store.clock.now())):
+            writer.append_message(result)
+            done.append(f"call {result.call_id} of {result.tool_name} has a result now")
+    return done
+
+
+def _count(messages: Sequence[Message]) -> dict[str, int]:
+    return {
+        "calls": sum(len(m.calls) for m in messages if isinstance(m, Assistant)),
+        "results": sum(isinstance(m, ToolResult) for m in messages),
+        "synthetic": sum(is_synthetic(m) for m in messages),
+        "turns": sum(not isinstance(m, ToolResult) for m in messages),
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -29,9 +30,9 @@ from homarus.storage.record import encode
 
 Json = dict[str, Any]
 
-# Marks a result that nobody computed; OpenClaw reads the same mark.
 # In a message's provenance: the further keys of a turn that answers several messages at once.
 COLLECTED = "collectedKeys"
+# Marks a result that nobody computed; OpenClaw reads the same mark.
 SYNTHETIC = "openclawSyntheticMissingToolResult"
 # `details` are for people and logs; a large one would be read again with every turn.
 MAX_DETAILS = 16_384
@@ -43,7 +44,16 @@ _STOPS = {reason.value: reason for reason in StopReason} | {
     "end_turn": StopReason.STOP,
     "max_tokens": StopReason.LENGTH,
 }
+_FINISHED = "toolUse"
+# Where a call, and where a result, keeps the id of the call: the names that OpenClaw and its providers used over time.
+_RESULT_IDS = ("toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "callId", "call_id")
+_CALL_IDS = ("id", *_RESULT_IDS)
+# What stood for a missing result before results of that kind had a mark (2026.3 and 2026.4), under any product name.
+_UNMARKED = late(
+    r"\[\w[\w-]*\] missing tool result in session history; inserted synthetic error result for transcript repair\."
+)
 _COUNTS = ("input", "output", "cacheRead", "cacheWrite")
+_FREE = Cost()
 _FENCE = late("`{3,}")
 
 
@@ -69,6 +79,52 @@ def to_message(data: Mapping[str, Any], written: str = "") -> Message | None:
     return None
 
 
+def from_message(message: Message, moment: int | None = None) -> Json:
+    """Return the JSON under which a message is stored, fields in the order of the file; absent values are left out.
+
+    `moment` is when it was said, where the message itself does not know.
+    """
+    content = [_block(part) for part in message.parts]
+    time = message.timestamp if moment is None else moment
+    if isinstance(message, ToolResult):
+        given = {} if message.details is None else {"details": message.details}
+        head = {"role": "toolResult", "toolCallId": message.call_id, "toolName": message.tool_name, "content": content}
+        return {**head, **given, "isError": message.is_error, "timestamp": time}
+    if isinstance(message, Assistant):
+        failed = {"errorMessage": message.error} if message.error else {}
+        made = {"api": message.api, "provider": message.provider, "model": message.model}
+        ended = {"usage": _stored_usage(message.usage), "stopReason": message.stop_reason, **failed}
+        return {"role": "assistant", "content": content, **made, **ended, "timestamp": time}
+    body: Json = {"role": "user", "content": content, "timestamp": time}
+    if message.idempotency_key:
+        body["idempotencyKey"] = message.idempotency_key
+    if message.provenance is not None:
+        body["provenance"] = message.provenance
+    return body
+
+
+def _block(part: Part) -> Json:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, ToolCall):
+        return {"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.arguments}
+    if isinstance(part, Image):
+        return {"type": "image", "data": part.data, "mimeType": part.mime_type}
+    block: Json = {"type": "thinking", "thinking": part.text}
+    if part.signature is not None:
+        block["thinkingSignature"] = part.signature
+    if part.redacted:
+        block["redacted"] = True
+    return block
+
+
+def _stored_usage(usage: Usage) -> Json:
+    counts = dict(zip(_COUNTS, (usage.input, usage.output, usage.cache_read, usage.cache_write), strict=True))
+    cost = usage.cost
+    money = dict(zip(_COUNTS, (cost.input, cost.output, cost.cache_read, cost.cache_write), strict=True))
+    return {**counts, "totalTokens": usage.total, "cost": {**money, "total": cost.total}}
+
+
 def cap_details(result: ToolResult) -> ToolResult:
     """Return a result whose `details` are not larger than a note; what is cut says so."""
     details = result.details
@@ -90,32 +146,28 @@ def summary_text(summary: str) -> str:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a stored content value, in whatever form it was given."""
     return "".join(part.text for part in _parts(content) if isinstance(part, Text))
 
 
 def to_ms(value: Any) -> int:
-    """Return a stored moment in milliseconds; 0 for what is no moment."""
+    """Return a stored moment in milliseconds, in UTC where it names no zone; 0 for what is no moment."""
     if isinstance(value, int | float):
         return int(value) if 0 < value < 1e16 and value is not True else 0
-    moment = parse_iso(value) if isinstance(value, str) else None
-    return epoch_ms(moment) if moment else 0
-
-
-def parse_iso(text: str) -> datetime | None:
-    """Return a moment from ISO text, read as UTC where it names no zone, or None."""
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
     except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment if 1970 <= moment.year < 9999 else None
+        return 0
+    if moment is None or not 1970 <= moment.year < 9999:
+        return 0
+    return epoch_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def is_synthetic(message: Message) -> bool:
     """Say whether a result was put in by a repair and so gives way to a real one."""
-    return isinstance(message, ToolResult) and bool((message.details or {}).get(SYNTHETIC))
+    if not isinstance(message, ToolResult):
+        return False
+    marked = bool((message.details or {}).get(SYNTHETIC))
+    return marked or (message.is_error and _UNMARKED.fullmatch(message.text) is not None)
 
 
 def keys_of(data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -141,11 +193,11 @@ def _user(data: Mapping[str, Any], parts: tuple[Part, ...], time: int) -> User:
 
 def _assistant(data: Mapping[str, Any], time: int) -> Assistant:
     return Assistant(
-        parts=_parts(data.get("content")),
+        parts=_parts(data.get("content"), finished=data.get("stopReason") == _FINISHED),
         timestamp=time,
-        api=_text(data.get("api")),
-        provider=_text(data.get("provider")),
-        model=_text(data.get("model")),
+        api=intern(_text(data.get("api"))),  # the same few words in thousands of answers
+        provider=intern(_text(data.get("provider"))),
+        model=intern(_text(data.get("model"))),
         usage=to_usage(data.get("usage")),
         stop_reason=_STOPS.get(_text(data.get("stopReason")), StopReason.STOP),
         error=_text(data.get("errorMessage")),
@@ -155,7 +207,7 @@ def _assistant(data: Mapping[str, Any], time: int) -> Assistant:
 def _result(data: Mapping[str, Any], time: int) -> ToolResult:
     details = data.get("details")
     return ToolResult(
-        call_id=_first(data, "toolCallId", "toolUseId", "tool_call_id", "tool_use_id"),
+        call_id=_first(data, *_RESULT_IDS),
         tool_name=_first(data, "toolName", "name"),
         parts=_parts(data.get("content")),
         timestamp=time,
@@ -164,14 +216,14 @@ def _result(data: Mapping[str, Any], time: int) -> ToolResult:
     )
 
 
-def _parts(content: Any) -> tuple[Part, ...]:
+def _parts(content: Any, *, finished: bool = False) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),)
     items: Iterable[Any] = content if isinstance(content, list) else (content,) if isinstance(content, dict) else ()
-    return tuple(part for item in items if (part := _part(item)) is not None)
+    return tuple([part for item in items if (part := _part(item, finished)) is not None])
 
 
-def _part(block: Any) -> Part | None:
+def _part(block: Any, finished: bool) -> Part | None:
     if isinstance(block, str):
         return Text(block)
     if not isinstance(block, dict):
@@ -186,7 +238,7 @@ def _part(block: Any) -> Part | None:
     if kind == "image":
         return _image(block)
     if kind in _CALLS:
-        return _call(block)
+        return _call(block, finished)
     return Text(block["text"]) if isinstance(block.get("text"), str) else None
 
 
@@ -198,21 +250,30 @@ def _image(block: Mapping[str, Any]) -> Image | None:
     return Image(data, mime or "image/png") if isinstance(data, str) and data else None
 
 
-def _call(block: Mapping[str, Any]) -> ToolCall | None:
+def _call(block: Mapping[str, Any], finished: bool) -> ToolCall | None:
     """Return the call, or None when a cut stream left it incomplete."""
-    given = next((block[name] for name in ("arguments", "input") if name in block), _MISSING)
-    if given is _MISSING:
+    if "arguments" not in block and "input" not in block:
         return None
+    given = block.get("arguments", block.get("input"))
     arguments = {} if given is None else _object(given)
-    for name in ("partialJson", "partialArgs"):
-        if isinstance(rest := block.get(name), str) and rest.strip() and _object(rest) is None:
-            return None
     if arguments is None:
         return None
-    return ToolCall(_first(block, "id", "toolCallId", "callId", "call_id"), _text(block.get("name")), arguments)
+    ident = _first(block, *_CALL_IDS)
+    if isinstance(rest := block.get("partialJson"), str) and not (finished and _is_settled(ident, arguments, rest)):
+        return None
+    if isinstance(rest := block.get("partialArgs"), str) and _object(rest) is None:
+        return None
+    return ToolCall(ident, _text(block.get("name")), arguments)
 
 
-_MISSING = object()
+def _is_settled(ident: str, arguments: Json, rest: str) -> bool:
+    """Say whether a call is whole though the buffer of its stream was stored with it, as one transport did.
+
+    That transport gave its calls two ids with a bar between them, and ended such an answer with `toolUse`.
+    """
+    first, _, second = ident.partition("|")
+    whole = _object(rest) is not None if rest.strip() else not arguments
+    return bool(first and second) and whole
 
 
 def _object(value: Any) -> Json | None:
@@ -227,18 +288,20 @@ def _object(value: Any) -> Json | None:
 
 
 def to_usage(value: Any) -> Usage:
-    """Return stored token counts; anything that is no count is zero."""
     if not isinstance(value, dict):
         return Usage()
     counts = [_number(value.get(name)) for name in _COUNTS]
     if "input" not in value and "output" not in value:
         counts[:2] = [_number(value.get("inputTokens")), _number(value.get("outputTokens"))]
-    cost = value.get("cost")
-    money = [_number(cost.get(name)) for name in _COUNTS] if isinstance(cost, dict) else [0.0]
-    if isinstance(cost, dict) and not any(money):
-        money[1] = _number(cost.get("total"))
-    fresh, out, read, written = (int(count) for count in counts)
-    return Usage(fresh, out, read, written, Cost(*money))
+    fresh, out, read, written = map(int, counts)
+    return Usage(fresh, out, read, written, _cost(value.get("cost")))
+
+
+def _cost(value: Any) -> Cost:
+    if not isinstance(value, dict) or not any(value.values()):
+        return _FREE
+    money = [_number(value.get(name)) for name in _COUNTS]
+    return Cost(*money) if any(money) else Cost(output=_number(value.get("total")))
 
 
 def _shell_text(data: Mapping[str, Any]) -> str:

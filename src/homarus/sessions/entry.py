@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from homarus.core.messages import Assistant, Image, Message, Part, Text, ToolCall, ToolResult, User
 from homarus.core.patterns import late
@@ -15,12 +15,12 @@ from homarus.sessions.codec import (
     Json,
     cap_details,
     content_text,
+    from_message,
     keys_of,
     summary_text,
     to_message,
     to_ms,
 )
-from homarus.sessions.quick import from_message, new_line, read_row
 from homarus.storage.record import decode, encode
 
 VERSION = 3
@@ -43,8 +43,6 @@ IMAGE_TURNS = 6
 
 
 class Header(Struct, frozen=True):
-    """The first line of a transcript."""
-
     id: str
     version: int
     timestamp: str = ""
@@ -78,7 +76,7 @@ class Entry(Struct, frozen=True, gc=False):
         found = decode(self.raw)[0]
         if isinstance(found, dict):
             return found
-        # A byte that no reader understands, in a field that nobody here needs.
+        # Damage in a field that nobody here needs.
         return {"type": self.type, "id": self.id, "parentId": self.parent_id, "timestamp": self.timestamp}
 
     @property
@@ -105,7 +103,6 @@ class MessageEntry(Entry, frozen=True, gc=False):
 
     @property
     def body(self) -> Json:
-        """Return the stored message."""
         found = self.data.get("message")
         return found if isinstance(found, dict) else {}
 
@@ -120,14 +117,6 @@ class MessageEntry(Entry, frozen=True, gc=False):
         return keys_of({"idempotencyKey": said.idempotency_key, "provenance": said.provenance})
 
 
-class ModelChange(Entry, frozen=True, gc=False):
-    """From here on this model answers."""
-
-
-class ThinkingChange(Entry, frozen=True, gc=False):
-    """From here on the model thinks this much."""
-
-
 class Compaction(Entry, frozen=True, gc=False):
     """Everything before `first_kept` is represented by `summary`."""
 
@@ -136,21 +125,16 @@ class Compaction(Entry, frozen=True, gc=False):
 
     @property
     def summary(self) -> str:
-        """Return the text that stands for what was left out."""
         return _str(self.data.get("summary"))
 
     @property
     def message(self) -> User:
-        """Return the summary as the model reads it."""
         return User(parts=(Text(summary_text(self.summary)),), timestamp=self.time)
 
 
 class BranchSummary(Entry, frozen=True, gc=False):
-    """What happened on a branch that was left."""
-
     @property
     def message(self) -> User:
-        """Return the summary as the model reads it."""
         return User(parts=(Text(summary_text(_str(self.data.get("summary")))),), timestamp=self.time)
 
 
@@ -167,21 +151,11 @@ class CustomMessage(Entry, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """Return the text of it."""
         return content_text(self.data.get("content"))
 
     @property
     def message(self) -> Message | None:
-        """Return it as the model reads it."""
         return to_message({"role": "custom", "content": self.data.get("content")}, self.timestamp)
-
-
-class Label(Entry, frozen=True, gc=False):
-    """A name for another entry."""
-
-
-class SessionInfo(Entry, frozen=True, gc=False):
-    """A name for the session."""
 
 
 class Reset(Entry, frozen=True, gc=False):
@@ -196,21 +170,18 @@ class Leaf(Entry, frozen=True, gc=False):
     target: str = ""
 
 
-class Unknown(Entry, frozen=True, gc=False):
+class UnknownEntry(Entry, frozen=True, gc=False):
     """A line of a kind that this version does not know; kept, and a link in the chain if it has an id."""
 
 
 _ROLES: dict[type[Message], str] = {User: "user", Assistant: "assistant", ToolResult: "toolResult"}
 _TYPES: dict[str, type[Entry]] = {
+    **dict.fromkeys(("model_change", "thinking_level_change", "label", "session_info"), Entry),
     "message": MessageEntry,
-    "model_change": ModelChange,
-    "thinking_level_change": ThinkingChange,
     "compaction": Compaction,
     "branch_summary": BranchSummary,
     "custom": Custom,
     "custom_message": CustomMessage,
-    "label": Label,
-    "session_info": SessionInfo,
     "reset": Reset,
     "leaf": Leaf,
 }
@@ -226,7 +197,6 @@ _NAMING: dict[str, tuple[Callable[..., Entry], str]] = {
 
 
 def to_header(data: Any) -> Header | None:
-    """Return the header that a line holds, or None if it holds none."""
     if not isinstance(data, dict) or data.get("type") != "session" or not _str(data.get("id")).strip():
         return None
     version = data.get("version")
@@ -234,34 +204,11 @@ def to_header(data: Any) -> Header | None:
     return Header(data["id"], number, _str(data.get("timestamp")), _str(data.get("cwd")), data)
 
 
-def read_entry(
-    raw: bytes, offset: int = -1, *, lean: bool = False, known: tuple[str, str | None] | None = None
-) -> Entry | None:
-    """Return the entry in a line of the usual form, or None where `to_entry` must look at what the line holds.
+def to_entry(data: Any, raw: bytes = b"", offset: int = -1, *, lean: bool = False) -> Entry | None:
+    """Return the entry that a line holds in any form, or None for a header or for what cannot stand in a chain.
 
-    A `lean` one has no bytes of its message, except where a picture may have to be taken out of them later. `known` are
-    the ids that the line was made with: a branch of thousands holds each of them once and not three times.
+    A `lean` one has no bytes of its message, except where a picture may have to be taken out of them later.
     """
-    row = read_row(raw)
-    if row is None or row.type == "session" or not row.id.strip():
-        return None
-    parent, said = row.parentId, row.said if row.type == "message" else None
-    ident, above = known or (row.id, None if parent is UNSET else parent or None)
-    linked, side = parent is not UNSET, row.appendMode == "side"
-    weight = _weigh(row.type, raw, said)
-    if row.type == "message":
-        kept = b"" if lean and said is not None and not _pictured(raw) else raw
-        where = (ident, above, row.timestamp, kept, offset)
-        return MessageEntry(*where, "message", linked, side, weight, row.role, said)
-    common = (ident, above, row.timestamp, raw, offset, row.type, linked, side, weight)
-    if row.type in _NAMING:
-        make, field = _NAMING[row.type]
-        return make(*common, getattr(row, field) or "")
-    return _TYPES.get(row.type, Unknown)(*common)
-
-
-def to_entry(data: Any, raw: bytes = b"", offset: int = -1) -> Entry | None:
-    """Return the entry that a line holds in any form, or None for a header or for what cannot stand in a chain."""
     if not isinstance(data, dict):
         return None
     kind, ident, parent = data.get("type"), data.get("id"), data.get("parentId")
@@ -272,40 +219,40 @@ def to_entry(data: Any, raw: bytes = b"", offset: int = -1) -> Entry | None:
     body = data.get("message") if kind == "message" else None
     body = body if isinstance(body, dict) else {}
     said = None if body.get("excludeFromContext") is True else to_message(body, moment)
-    common = (ident, above, moment, raw, offset, kind, "parentId" in data, side, _weigh(kind, raw, said))
+    role, weight = _str(body.get("role")), _weigh(kind, raw, said)
+    if lean and said is not None and role == _ROLES[type(said)] and not _pictured(raw):
+        raw = b""
+    common = (ident, above, moment, raw, offset, kind, "parentId" in data, side, weight)
     if kind == "message":
-        return MessageEntry(*common, _str(body.get("role")), said)
+        return MessageEntry(*common, role, said)
     if kind in _NAMING:
         make, field = _NAMING[kind]
         return make(*common, _str(data.get(field)))
-    return _TYPES.get(kind, Unknown)(*common)
+    return _TYPES.get(kind, UnknownEntry)(*common)
 
 
 def new_entry(kind: str, ident: str, parent: str | None, timestamp: str, fields: Json) -> Entry:
     """Return a new entry with its bytes; fields that are None are left out."""
     data: Json = {"type": kind, "id": ident, "parentId": parent, "timestamp": timestamp}
-    raw = encode(data | {name: value for name, value in fields.items() if value is not None})
-    made = read_entry(raw, known=(ident, parent or None)) or to_entry(decode(raw)[0], raw)
-    assert made is not None, "a new entry has a type and an id"
-    return made
+    return _read_back(encode(data | {name: value for name, value in fields.items() if value is not None}))
 
 
 def new_message(ident: str, parent: str | None, written: str, message: Message, moment: int) -> tuple[bytes, Entry]:
     """Return the line of a new message and its entry, the same that a writer reads from this line after a restart."""
-    raw, said = new_line(ident, parent, written, message, moment)
+    line: Json = {"type": "message", "id": ident, "parentId": parent, "timestamp": written}
+    raw = encode({**line, "message": from_message(message, moment)})
     if len(raw) > MAX_DETAILS and isinstance(message, ToolResult) and (cut := cap_details(message)) is not message:
-        raw, said = new_line(ident, parent, written, cut, moment)
-    if said is not None:
-        kept = raw if _pictured(raw) else b""
-        weight, role = _weigh("message", raw, said), _ROLES[type(said)]
-        return raw, MessageEntry(ident, parent, written, kept, -1, "message", True, False, weight, role, said)
-    made = read_entry(raw, lean=True, known=(ident, parent)) or to_entry(decode(raw)[0], raw)
+        raw = encode({**line, "message": from_message(cut, moment)})
+    return raw, _read_back(raw, lean=True)
+
+
+def _read_back(raw: bytes, *, lean: bool = False) -> Entry:
+    made = to_entry(decode(raw)[0], raw, lean=lean)
     assert made is not None, "a new entry has a type and an id"
-    return raw, made
+    return made
 
 
 def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = "") -> Header:
-    """Return the header of a new transcript in the form that we write."""
     data: Json = {"type": "session", "version": VERSION, "id": session_id, "timestamp": timestamp, "cwd": cwd}
     if parent_session:
         data["parentSession"] = parent_session
@@ -313,7 +260,7 @@ def new_header(session_id: str, timestamp: str, cwd: str, parent_session: str = 
 
 
 def _weigh(kind: str, raw: bytes, said: Message | None) -> int:
-    """Return about how many characters of a request a line takes, and rather too few: four of them are a token.
+    """Estimate how many characters of a request a line takes, rather too few than too many; four make a token.
 
     One picture or one very long text counts no more than some turns do: it must not push a conversation out.
     """

@@ -39,7 +39,6 @@ class Block(Struct, frozen=True):
 
 
 def blocks(entries: Iterable[Entry]) -> Iterator[Block]:
-    """Yield what entries show to a person, in order."""
     for entry in entries:
         if isinstance(entry, MessageEntry):
             message = entry.message
@@ -155,5 +154,4 @@ def _page(title: str, found: Iterator[Block], zone: tzinfo) -> Iterator[str]:
 
 
 def moment(time: int, zone: tzinfo) -> str:
-    """Return a moment as people read it, in a zone; nothing for an unknown one."""
     return f"{datetime.fromtimestamp(time / 1000, UTC).astimezone(zone):%Y-%m-%d %H:%M}" if time else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -11,15 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from homarus.core.clock import Clock, epoch_ms
-from homarus.core.routes import SessionKey
+from homarus.core.errors import ConfigError
+from homarus.core.routes import MAIN, SessionKey
 from homarus.sessions.codec import Json, to_ms
-from homarus.sessions.owner import own
-from homarus.storage.atomic import create_new, ensure_dir, move_aside, write_atomic
-from homarus.storage.faults import Missing, beside, explained
+from homarus.sessions.places import own
+from homarus.storage.atomic import ensure_dir, keep_copy, move_aside, write_atomic
+from homarus.storage.faults import Missing, explained
+from homarus.storage.locks import PATIENCE
 from homarus.storage.record import decode
-
-# How long another process may hold the index before we give up: OpenClaw's own patience.
-LOCK_WAIT = 10.0
 
 # A file system's clock ticks slowly: two writes within a tick leave the same times.
 _TICK_MS = 100
@@ -40,29 +40,30 @@ class _Known(Struct, frozen=True):
 class SessionIndex:
     """The index of one agent. Reading never writes; what it returns is the caller's own copy."""
 
-    def __init__(self, path: Path, agent_id: str, clock: Clock, *, wait: float = LOCK_WAIT) -> None:
+    def __init__(
+        self, path: Path, agent_id: str, clock: Clock, *, wait: float = PATIENCE, main_key: str = MAIN
+    ) -> None:
         self.path = path
         self.agent_id = agent_id
         self._clock = clock
         self._wait = wait
+        self._main_key = main_key
         self._cached: _Known | None = None
         # Fields that are written with the next write, or by `flush`: by the spelling of their row.
         self._pending: dict[str, Json] = {}
 
     def rows(self) -> dict[str, Json]:
-        """Return all rows by key, as it is spelled in the file."""
         return {key: _copy(row) for key, row in self._present(self._load()).items() if isinstance(row, dict)}
 
     def get(self, key: SessionKey) -> tuple[str, Json] | None:
-        """Return the row of a session and the spelling of its key there, or None."""
         rows = self._present(self._load())
         found = next((name for name in key.spellings if name in rows), None)
         if found is None:
-            found = next((name for name in rows if _same(name, key, self.agent_id)), None)
+            found = next((name for name in rows if self._same(name, key)), None)
         return (found, _copy(rows[found])) if found is not None and isinstance(rows[found], dict) else None
 
     def put(self, key: SessionKey, changed: Json) -> Json:
-        """Merge fields into a row (None removes one), making it if need be, and return the row."""
+        """Merge fields into a row, making it if need be, and return it; None removes a field."""
         return self.replace(key, lambda row: _merged(row, changed))
 
     def note(self, key: SessionKey, changed: Json) -> Json:
@@ -78,7 +79,6 @@ class SessionIndex:
         return _merged(_copy(rows[name]), self._pending[name])
 
     def flush(self) -> None:
-        """Write what was noted."""
         if self._pending:
             self._write(None, lambda row: row)
 
@@ -114,7 +114,6 @@ class SessionIndex:
         return done
 
     def _present(self, rows: Rows) -> Rows:
-        """Return rows with what was noted and is not written yet."""
         if not self._pending:
             return rows
         noted = {
@@ -124,21 +123,11 @@ class SessionIndex:
 
     def remove(self, keys: list[str]) -> None:
         """Take rows out, by the spelling they have in the file."""
-
-        def edit(rows: Rows) -> None:
-            for key in keys:
-                rows.pop(key, None)
-
-        self.edit(edit)
-
-    def edit(self, change: Callable[[Rows], None]) -> None:
-        """Read, change and write the file as one step that no other process can come between."""
         ensure_dir(self.path.parent)
         with own(self.path, self._clock.now(), purpose="index", wait=self._wait):
             rows, form = self._read()
             before = _text(rows)
-            rows = self._present(rows)
-            change(rows)
+            rows = {name: row for name, row in self._present(rows).items() if name not in keys}
             if form != "object" or _text(rows) != before:
                 self._put_aside(form)
                 write_atomic(self.path, _joined(_row_texts(rows)))
@@ -147,7 +136,6 @@ class SessionIndex:
 
     @property
     def form(self) -> str:
-        """Return `object`, `array`, `damaged` or `missing`."""
         return self._read()[1]
 
     @property
@@ -166,7 +154,7 @@ class SessionIndex:
             return None
         if epoch_ms(self._clock.now()) - stamp[0] // 1_000_000 >= _TICK_MS:
             return known
-        # A young file may have changed within a tick: then its bytes tell.
+        # A file this young may have changed within one tick of the clock, so its bytes are compared.
         with explained("read", self.path):
             return known if self.path.read_bytes() == _joined(known.texts) else None
 
@@ -195,18 +183,22 @@ class SessionIndex:
             return {}, "damaged"
         return value, "object"
 
+    def _same(self, text: str, key: SessionKey) -> bool:
+        """Say whether a row is this session's in another spelling."""
+        # Cheap first: only a row that ends like the key can be.
+        if not text.lower().endswith((key.thread or key.topic or key.run or key.peer or str(key)).lower()):
+            return False
+        try:
+            return SessionKey.parse(text, default_agent=self.agent_id, main_key=self._main_key) == key
+        except ConfigError:
+            return False
+
     def _put_aside(self, form: str) -> None:
         """Keep what is about to be replaced by another form."""
         if form == "damaged":
             move_aside(self.path, "corrupt", self._clock.now())
         elif form == "array":
-            self._keep_array()
-
-    def _keep_array(self) -> None:
-        data = self.path.read_bytes()
-        for number in range(1000):
-            if create_new(beside(self.path, ".array.bak" + (f".{number}" if number else "")), data):
-                return
+            keep_copy(self.path, "array")
 
 
 def _merged(row: Json, changed: Json) -> Json:
@@ -218,13 +210,7 @@ def _copy(value: T) -> T:
     try:
         return cast("T", msgspec.json.decode(msgspec.json.encode(value)))
     except (UnicodeEncodeError, TypeError, OverflowError):
-        return _slow_copy(value)
-
-
-def _slow_copy(value: T) -> T:
-    if isinstance(value, dict):
-        return cast("T", {key: _slow_copy(item) for key, item in value.items()})
-    return cast("T", [_slow_copy(item) for item in value]) if isinstance(value, list) else value
+        return deepcopy(value)
 
 
 def _joined(texts: Mapping[str, bytes]) -> bytes:
@@ -233,7 +219,6 @@ def _joined(texts: Mapping[str, bytes]) -> bytes:
 
 
 def _row_text(name: str, row: Any) -> bytes:
-    """Return a row as it stands in the file."""
     # A line break inside a value is written as an escape: every one that is there belongs to the layout.
     return b"  %b: %b" % (_text(name), _text(row).replace(b"\n", b"\n  "))
 
@@ -280,15 +265,3 @@ def _from_array(items: list[Any], agent_id: str) -> Iterator[tuple[str, Json]]:
         known = {"id", "name", "created_at", "updated_at", "agent_id"}
         row |= {name: value for name, value in item.items() if name not in known}
         yield f"agent:{owner}:explicit:{item['id']}".lower(), row
-
-
-def _same(text: str, key: SessionKey, agent_id: str) -> bool:
-    # Cheap first: only a row that ends like the key can be the same session in another spelling.
-    if not text.lower().endswith((key.thread or key.topic or key.run or key.peer or str(key)).lower()):
-        return False
-    from homarus.core.errors import ConfigError
-
-    try:
-        return SessionKey.parse(text, default_agent=agent_id) == key
-    except ConfigError:
-        return False

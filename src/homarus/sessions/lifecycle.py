@@ -19,41 +19,13 @@ DEFAULT_IDLE_MINUTES = 60.0  # January 2026; 2026.9 reads an unset value as neve
 _MENTION = late(r"\s*<?@[^\s>]{1,64}>?[,:]?(?=\s|$)")
 
 # What belongs to one transcript and not to the conversation: it does not survive a new one.
-_PER_TRANSCRIPT = frozenset(
-    [
-        "sessionFile",
-        "systemSent",
-        "abortedLastRun",
-        "status",
-        "compactionCount",
-        "memoryFlush",
-        "memoryFlushAt",
-        "memoryFlushCompactionCount",
-        "inputTokens",
-        "outputTokens",
-        "cacheRead",
-        "cacheWrite",
-        "totalTokens",
-        "totalTokensFresh",
-        "totalTokensVersion",
-        "contextTokens",
-        "contextBudgetStatus",
-        "estimatedCostUsd",
-        "skillsSnapshot",
-        "systemPromptReport",
-        "cliSessionIds",
-        "claudeCliSessionId",
-        "activeWriterRunId",
-        "archivedAt",
-        "importedFrom",
-        "modelProvider",
-        "model",
-        "lastHeartbeatText",
-        "lastHeartbeatSentAt",
-        "authProfileOverrideCompactionCount",
-        "lifecycleRevision",
-    ]
-)
+_PER_TRANSCRIPT = """
+sessionFile systemSent abortedLastRun status compactionCount memoryFlush memoryFlushAt memoryFlushCompactionCount
+inputTokens outputTokens cacheRead cacheWrite totalTokens totalTokensFresh totalTokensVersion contextTokens
+contextBudgetStatus estimatedCostUsd skillsSnapshot systemPromptReport cliSessionIds claudeCliSessionId
+activeWriterRunId archivedAt importedFrom modelProvider model lastHeartbeatText lastHeartbeatSentAt
+authProfileOverrideCompactionCount lifecycleRevision
+"""
 _MODEL_PIN = ("providerOverride", "modelOverride", "modelOverrideSource")
 _AUTH_PIN = ("authProfileOverride", "authProfileOverrideSource")
 
@@ -96,7 +68,6 @@ def reset_command(
 
 
 def strip_mentions(text: str) -> str:
-    """Return a group message without the mentions at its beginning."""
     while match := _MENTION.match(text):
         text = text[match.end() :]
     return text.strip()
@@ -138,7 +109,6 @@ def stale(age: Age, policy: ResetPolicy, now: datetime, zone: tzinfo) -> Literal
 
 
 def daily_boundary(now: datetime, zone: tzinfo, hour: int) -> datetime:
-    """Return the most recent moment at which the local clock showed this hour."""
     local = now.astimezone(zone)
     at = time(max(0, min(23, hour)))
     boundary = datetime.combine(local.date(), at, tzinfo=zone)
@@ -153,7 +123,8 @@ def _first_past(now: int, *moments: int) -> int:
 
 def fresh_row(old: Json, session_id: str, now: int) -> Json:
     """Return the row of a conversation that starts over: the user's choices stay, what the old transcript said goes."""
-    kept = {name: value for name, value in old.items() if name not in _PER_TRANSCRIPT}
+    gone = set(_PER_TRANSCRIPT.split())
+    kept = {name: value for name, value in old.items() if name not in gone}
     for pin, source in ((_MODEL_PIN, "modelOverrideSource"), (_AUTH_PIN, "authProfileOverrideSource")):
         # A pin without a source is from before the runtime pinned anything by itself: the user made it.
         if kept.get(source, "user") != "user":

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec import Struct
 
 from homarus.core.errors import StorageError
-from homarus.core.later import later
 from homarus.sessions.branch import Node, Nodes, Tail, cut, forget_old_images, walk_tail
 from homarus.sessions.codec import Json
-from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, read_entry, salvage, to_entry, to_header
+from homarus.sessions.entry import KNOWN_TYPES, Entry, Header, new_header, salvage, to_entry, to_header
 from homarus.storage.faults import Missing, explained
 from homarus.storage.jsonl import Line, read_lines, read_lines_reversed
 from homarus.storage.record import decode
 
-if TYPE_CHECKING:
-    from homarus.sessions import legacy
-else:
-    legacy = later("homarus.sessions.legacy")
-
-
 # How much of a branch without any boundary is held in memory, in characters that a model sees: no request to a model
 # with 200,000 tokens holds more. A caller with a larger model asks for more.
 WINDOW = 800_000
+# A long window is allowed: archives of large transcripts are packed with one.
+_MAX_WINDOW_LOG = 31
 # How far into a file its first readable line is looked for before the file counts as damaged.
 _PROBE_LINES = 64
 
 
 class Form(StrEnum):
-    """What kind of file a transcript is."""
-
     EMPTY = "empty"
     TREE = "tree"
     HEADLESS = "headless"
@@ -44,20 +38,17 @@ class Form(StrEnum):
     CORRUPT = "corrupt"
 
 
-class Source(Struct, frozen=True):
-    """A transcript file and what its beginning says."""
-
+class Transcript(Struct, frozen=True):
     path: Path
     form: Form
     header: Header
 
     @property
     def native(self) -> bool:
-        """Say whether its lines are entries as they stand."""
         return self.form in {Form.TREE, Form.HEADLESS}
 
 
-def identify(path: Path) -> Source:
+def identify(path: Path) -> Transcript:
     """Look at the beginning of a file and say what it is; a missing file is an empty one."""
     unnamed = new_header(session_id_of(path), "", "")
     seen = False
@@ -66,16 +57,16 @@ def identify(path: Path) -> Source:
             seen = True
             for value in _values(line):
                 if header := to_header(value):
-                    return Source(path, Form.TREE if header.version >= 3 else Form.OLD, header)
+                    return Transcript(path, Form.TREE if header.version >= 3 else Form.OLD, header)
                 if "type" not in value and isinstance(value.get("role"), str):
-                    return Source(path, Form.FLAT, unnamed)
+                    return Transcript(path, Form.FLAT, unnamed)
                 if str(value.get("type")) in KNOWN_TYPES or to_entry(value):
-                    return Source(path, Form.HEADLESS if to_entry(value) else Form.OLD, unnamed)
+                    return Transcript(path, Form.HEADLESS if to_entry(value) else Form.OLD, unnamed)
             if number >= _PROBE_LINES:
                 break
     except Missing:
         pass
-    return Source(path, Form.CORRUPT if seen else Form.EMPTY, unnamed)
+    return Transcript(path, Form.CORRUPT if seen else Form.EMPTY, unnamed)
 
 
 def session_id_of(path: Path) -> str:
@@ -86,17 +77,19 @@ def session_id_of(path: Path) -> str:
     return name.rpartition("-topic-")[0] or name
 
 
-def read_entries(source: Source) -> Iterator[Entry]:
+def read_entries(source: Transcript) -> Iterator[Entry]:
     """Yield every readable entry in the order of the file, branches and all."""
     if source.native:
         for line in read_lines(source.path, decoded=False):
             yield from to_entries(line)
     elif source.form in {Form.OLD, Form.FLAT}:
+        from homarus.sessions.legacy import upgrade
+
         rows = [value for line in read_lines(source.path) for value in _values(line)]
-        yield from (entry for row in legacy.upgrade(rows) if (entry := to_entry(row)))
+        yield from (entry for row in upgrade(rows) if (entry := to_entry(row)))
 
 
-def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tail:
+def load_tail(source: Transcript, *, limit: int = WINDOW, lean: bool = False) -> Tail:
     """Return the newest part of the branch, as much of it as the context needs; `lean` leaves out the bytes of messages.
 
     The cost depends on the distance to the last boundary (or on `limit`), not on the size of the file.
@@ -113,7 +106,7 @@ def load_tail(source: Source, *, limit: int = WINDOW, lean: bool = False) -> Tai
     return Tail(tuple(forget_old_images(list(_pick(source, nodes)))), complete)
 
 
-def load_branch(source: Source) -> Iterator[Entry]:
+def load_branch(source: Transcript) -> Iterator[Entry]:
     """Yield the whole active branch, oldest entry first; of a healthy file one entry at a time is in memory."""
     if source.native:
         yield from _pick(source, Nodes(read_entries(source)).resolve())
@@ -123,45 +116,66 @@ def load_branch(source: Source) -> Iterator[Entry]:
 
 
 def damaged_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines that are no record."""
     return (line for line in read_lines(path) if not isinstance(line.value, dict))
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Source]:
+def opened(path: Path) -> Iterator[Transcript]:
     """Identify a transcript that may be compressed; a compressed one is unpacked beside nothing of the user's."""
     if path.suffix != ".zst":
         yield identify(path)
         return
-    import shutil
     import tempfile
 
-    folder = tempfile.mkdtemp(prefix="homarus-read-")
-    try:
+    with tempfile.TemporaryDirectory(prefix="homarus-read-", ignore_cleanup_errors=True) as folder:
         plain = Path(folder, path.name.removesuffix(".zst"))
         unpack(path, plain)
         yield identify(plain)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def unpack(path: Path, target: Path) -> None:
     """Write the plain content of a `.zst` file; a damaged one is an error, never half a transcript."""
-    from homarus.storage import zstd
-
+    zstd = _zstd()
     with explained("unpack", path), path.open("rb") as packed, target.open("wb") as plain:
         try:
             left = b""
             while block := left or packed.read(1 << 20):
-                frame = zstd.decompressor()
+                frame = decompressor()
                 while block:
                     plain.write(frame.decompress(block))
                     block = b"" if frame.eof else packed.read(1 << 20)
                 if not frame.eof:
                     raise StorageError(f"cannot unpack {path}: its end is missing", cure="restore it from a backup")
                 left = frame.unused_data
-        except zstd.damage() as error:
+        except zstd.ZstdError as error:
             raise StorageError(f"cannot unpack {path}: {error}", cure="restore this archive from a backup") from error
+
+
+def decompressor() -> Any:
+    """Return a decompressor of one frame of Zstandard: `decompress(block)`, `eof` and `unused_data`."""
+    zstd = _zstd()
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
+
+
+def decompress_whole(data: bytes) -> bytes:
+    """Return the content of data that is one frame; raise `ValueError` where it is damaged or cut."""
+    frame = decompressor()
+    try:
+        plain: bytes = frame.decompress(data)
+    except _zstd().ZstdError as error:
+        raise ValueError(str(error)) from error
+    if not frame.eof:
+        raise ValueError("its end is missing")
+    return plain
+
+
+def _zstd() -> Any:
+    # In the standard library from Python 3.14 on, and from its backport before that.
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 def _values(line: Line) -> list[Json]:
@@ -172,11 +186,9 @@ def _values(line: Line) -> list[Json]:
 
 def to_entries(line: Line, *, lean: bool = False) -> list[Entry]:
     """Return the entries in a line of a tree: one, none, or what is whole in a damaged line."""
-    if entry := read_entry(line.raw, line.offset, lean=lean):
-        return [entry]
     value = decode(line.raw)[0]
     if isinstance(value, dict):
-        entry = to_entry(value, line.raw, line.offset)
+        entry = to_entry(value, line.raw, line.offset, lean=lean)
         return [entry] if entry else []
     found = salvage(line.raw) if value is None else []
     return [entry for value in found if (entry := to_entry(value, offset=line.offset))]
@@ -184,13 +196,10 @@ def to_entries(line: Line, *, lean: bool = False) -> list[Entry]:
 
 def _newest_first(lines: Iterable[Line], *, lean: bool) -> Iterator[Entry]:
     for line in lines:
-        if entry := read_entry(line.raw, line.offset, lean=lean):
-            yield entry
-        else:
-            yield from reversed(to_entries(line, lean=lean))
+        yield from reversed(to_entries(line, lean=lean))
 
 
-def _pick(source: Source, path: list[Node]) -> Iterator[Entry]:
+def _pick(source: Transcript, path: list[Node]) -> Iterator[Entry]:
     """Read the entries of these nodes, in the order of the nodes."""
     ordered = all(before.offset < after.offset for before, after in pairwise(path))
     wanted = {(node.offset, node.id) for node in path}

@@ -11,8 +11,7 @@ from msgspec import Struct
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Locked
 from homarus.sessions.log import session_id_of
-from homarus.sessions.owner import owner_of
-from homarus.sessions.places import Kind, files_in
+from homarus.sessions.places import Kind, files_in, owner_of
 from homarus.sessions.settings import MaintenanceSettings, seconds, size
 from homarus.sessions.store import SessionInfo, SessionStore
 from homarus.storage.faults import explained
@@ -21,8 +20,6 @@ CRON_RUN_SECONDS = 86_400.0  # `cron.sessionRetention`
 
 
 class Stored(Struct, frozen=True):
-    """A file in an agent's folder."""
-
     path: Path
     bytes: int
     changed: int
@@ -40,8 +37,6 @@ class Removal(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What a clean-up does to one agent's folder."""
-
     removals: tuple[Removal, ...]
     entries: int
     bytes: int
@@ -49,7 +44,6 @@ class Plan(Struct, frozen=True):
 
     @property
     def freed(self) -> int:
-        """Return the bytes that leave the disk."""
         return sum(removal.bytes for removal in self.removals if removal.path)
 
 
@@ -86,7 +80,6 @@ def make_plan(
 
 
 def protected(info: SessionInfo) -> bool:
-    """Say whether a session is never put away by itself."""
     if info.entry.pinned_at or info.entry.status == "running":
         return True
     try:
@@ -132,7 +125,6 @@ def _over_budget(
 
 
 def plan_for(store: SessionStore, settings: MaintenanceSettings, *, cron_seconds: float = CRON_RUN_SECONDS) -> Plan:
-    """Look at an agent's folder and plan; changes nothing."""
     infos = [info for info in store.list() if info.place.kind is Kind.FILE]
     busy = frozenset(info.name for info in infos if owner_of(info.place.path) is not None)
     files = []

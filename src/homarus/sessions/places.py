@@ -1,21 +1,32 @@
-"""Where transcripts lie: files of any kind, archives, and databases of other programs. Finding them changes nothing."""
+"""Where transcripts lie (files, archives, databases of other programs), and who may write one: one process at a time.
+
+Finding them changes nothing. Our own lock is the kernel's and dies with its process. OpenClaw's is a file that names a pid:
+it counts while that very process lives, however old it is, and no longer.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from msgspec import Struct
 
-from homarus.core.errors import ConfigError
+from homarus.core.clock import epoch_ms, iso_ms
+from homarus.core.errors import ConfigError, Locked
 from homarus.core.patterns import late
-from homarus.sessions.log import Source, identify, opened, session_id_of
+from homarus.sessions.codec import to_ms
+from homarus.sessions.log import Transcript, identify, opened, session_id_of
+from homarus.storage.faults import beside
+from homarus.storage.locks import POLL, OwnerLock, holder, is_alive
+from homarus.storage.record import decode
 
 if TYPE_CHECKING:
     from homarus.sessions.importers.sqlite import AgentDatabase
@@ -24,20 +35,17 @@ INDEX = "sessions.json"
 _ARCHIVE = late(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
 # What OpenClaw keeps beside transcripts under a name that looks like one.
 _BESIDE = (".trajectory.", ".checkpoint.")
+_PURPOSE = "purpose"  # only our own lock files have it
 _SAFE_ID = late(r"[^/\\\x00-\x1f]{1,200}")
 
 
 class Kind(StrEnum):
-    """What holds a transcript."""
-
     FILE = "file"
     ARCHIVE = "archive"
     DATABASE = "database"
 
 
 class Place(Struct, frozen=True):
-    """One transcript, wherever it is."""
-
     agent_id: str
     session_id: str
     kind: Kind
@@ -45,7 +53,6 @@ class Place(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Return a short name of the place for people."""
         return f"{self.path.name}#{self.session_id}" if self.kind is Kind.DATABASE else self.path.name
 
 
@@ -58,14 +65,11 @@ class Visits:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for database in self._databases.values():
             database.close()
 
     def database(self, path: Path) -> AgentDatabase:
-        """Return the open database."""
         if path not in self._databases:
             from homarus.sessions.importers.sqlite import AgentDatabase
 
@@ -73,35 +77,28 @@ class Visits:
         return self._databases[path]
 
     @contextmanager
-    def visit(self, place: Place) -> Iterator[Source]:
-        """Open a transcript as if it were a plain file."""
+    def visit(self, place: Place) -> Iterator[Transcript]:
         if place.kind is not Kind.DATABASE:
             with opened(place.path) as source:
                 yield source
             return
-        import shutil
         import tempfile
 
-        folder = tempfile.mkdtemp(prefix="homarus-read-")
-        try:
+        with tempfile.TemporaryDirectory(prefix="homarus-read-", ignore_cleanup_errors=True) as folder:
             plain = Path(folder, "transcript.jsonl")
             with plain.open("wb") as file:
                 for line in self.database(place.path).lines(place.session_id):
                     file.write(line + b"\n")
             yield identify(plain)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def visit(place: Place) -> Iterator[Source]:
-    """Open one transcript for reading, wherever it is."""
+def visit(place: Place) -> Iterator[Transcript]:
     with Visits() as visits, visits.visit(place) as source:
         yield source
 
 
 def transcript_name(session_id: str, thread: str = "") -> str:
-    """Return the file name of a session's transcript; a topic has one of its own."""
     if not _SAFE_ID.fullmatch(session_id) or session_id in {".", ".."} or session_id.startswith("."):
         raise ConfigError(f"{session_id!r} cannot be a session id", cure="use letters, digits and dashes")
     return f"{session_id}-topic-{quote(thread, safe='')}.jsonl" if thread else f"{session_id}.jsonl"
@@ -132,3 +129,67 @@ def files_in(folder: Path, agent_id: str) -> Iterator[Place]:
             yield Place(agent_id, session_id_of(path), Kind.FILE, path)
         elif _ARCHIVE.fullmatch(name):
             yield Place(agent_id, session_id_of(path), Kind.ARCHIVE, path)
+
+
+def own(
+    path: Path,
+    now: datetime,
+    *,
+    purpose: str = "session",
+    wait: float = 0.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> OwnerLock:
+    """Take the right to write a file, or raise `Locked` with the pid of its owner and what to do about it."""
+    lock = beside(path, ".lock")
+    left = max(1, int(wait / POLL))
+    while (pid := _foreign_owner(lock)) is not None:
+        left -= 1
+        if left <= 0:
+            cure = f"stop process {pid} (an OpenClaw gateway?), or wait until it ends"
+            raise Locked(f"{path} is being written by process {pid}", pid=pid, cure=cure, ours=False)
+        sleep(POLL)
+    # OpenClaw reads `createdAt` in the lock of a transcript and `startedAt` in that of the index.
+    return OwnerLock.acquire(
+        lock, purpose=f"{purpose} {path.name}", now=now, extra={"createdAt": iso_ms(now)}, wait=wait, sleep=sleep
+    )
+
+
+def owner_of(path: Path) -> int | None:
+    """Return the pid of the process that may write a file now, or None when nobody holds it. Changes nothing."""
+    lock = beside(path, ".lock")
+    held = holder(lock)
+    if held is not None:
+        pid = held.get("pid")
+        return pid if isinstance(pid, int) else -1
+    return _foreign_owner(lock)
+
+
+def _foreign_owner(lock: Path) -> int | None:
+    try:
+        content: Any = decode(lock.read_bytes()[:65536])[0]
+    except OSError:
+        return None
+    if not isinstance(content, dict) or _PURPOSE in content:
+        return None
+    pid = content.get("pid")
+    if not isinstance(pid, int) or pid <= 0 or pid == os.getpid() or not is_alive(pid):
+        return None
+    made = to_ms(content.get("createdAt")) or to_ms(content.get("startedAt")) or to_ms(content.get("acquiredAt"))
+    started = _process_start(pid)
+    # A process that began after the lock was made is another one that got the same number.
+    return None if made and started and started > made + 2000 else pid
+
+
+def _process_start(pid: int) -> int:
+    """Return when a process began, in milliseconds since 1970; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        boot = next(
+            int(line.split()[1])
+            for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()
+            if line.startswith("btime ")
+        )
+        seconds = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return 0
+    return epoch_ms(datetime.fromtimestamp(seconds, UTC))

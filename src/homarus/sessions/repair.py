@@ -70,13 +70,10 @@ OPENAI_RESPONSES = Rules(alternate=False, user_first=False, plain_ids=False, mis
 def repair(
     messages: Iterable[Message], rules: Rules = STRICT, *, used: AbstractSet[str] = frozenset()
 ) -> tuple[Message, ...]:
-    """Return a valid history. `used` holds call ids that stand before these messages in the same request."""
-    messages = tuple(messages)
-    return messages if fits(messages, rules, used) else rebuild(messages, rules, used)
+    """Return a valid history; one that is valid comes out as it went in, message by message.
 
-
-def rebuild(messages: Iterable[Message], rules: Rules, used: AbstractSet[str] = frozenset()) -> tuple[Message, ...]:
-    """Return a valid history by looking at everything; one that is valid comes out as it went in."""
+    `used` holds call ids that stand before these messages in the same request.
+    """
     clean = [done for message in messages if (done := _clean(message)) is not None]
     paired = _settle_turns(_pair(clean, rules))
     if rules.plain_ids:
@@ -91,89 +88,7 @@ def rebuild(messages: Iterable[Message], rules: Rules, used: AbstractSet[str] = 
     return tuple(paired)
 
 
-def fits(messages: Sequence[Message], rules: Rules = STRICT, used: AbstractSet[str] = frozenset()) -> bool:
-    """Say whether a history may be sent as it is. One pass: almost every history is sound, and says so at once."""
-    fitting = Fitting(rules, used)
-    return all(map(fitting.take, messages)) and fitting.closed
-
-
-class Fitting:
-    """Looks at the messages of a history one after another, and says whether they may be sent as they are."""
-
-    def __init__(self, rules: Rules, used: AbstractSet[str] = frozenset()) -> None:
-        self._rules = rules
-        self._used = used
-        self._taken: set[str] = set()
-        self._names: set[str] = set()  # of tools, that were looked at
-        self._owed: list[ToolCall] = []  # the calls whose results must come next, the last one first
-        self._before: type[Message] | None = None
-
-    def take(self, message: Message) -> bool:
-        """Look at the next message; after a False, nothing more can be said."""
-        kind, owed = type(message), self._owed
-        if type(message) is ToolResult:
-            if not owed or (call := owed.pop()).id != message.call_id or call.name != message.tool_name:
-                return False
-        elif owed or (self._rules.alternate and kind is self._before):
-            return False
-        if self._before is None and self._rules.user_first and kind is not User:
-            return False
-        self._before = kind
-        return self._answers(message) if type(message) is Assistant else _carries(message)
-
-    def _answers(self, message: Assistant) -> bool:
-        """Say whether an answer is whole and has words or calls, and nothing that an answer may not have."""
-        if message.stop_reason in CUT or message.provider == "openclaw":
-            return False
-        told, owed = False, self._owed
-        for part in message.parts:
-            if type(part) is ToolCall:
-                if not self._may_ask(part):
-                    return False
-                owed.append(part)
-            elif not _may_say(part):
-                return False
-            told = told or type(part) is not Thinking
-        owed.reverse()
-        return told
-
-    def _may_ask(self, call: ToolCall) -> bool:
-        """Say whether a call has a name as tools have them, and an id; where rules want it, a plain and a new one."""
-        ident, name, plain = call.id, call.name, self._rules.plain_ids
-        if name not in self._names:
-            if not _may_say(call) or (plain and "." in name):
-                return False
-            self._names.add(name)
-        if not plain:
-            return not _blank(ident)
-        if ident in self._taken or ident in self._used or not _ID.fullmatch(ident):
-            return False
-        self._taken.add(ident)
-        return True
-
-    @property
-    def closed(self) -> bool:
-        """Say whether a request may end here: every call has its result, and it is not the model's own turn."""
-        return not self._owed and not (self._rules.drop_prefill and self._before is Assistant)
-
-
-def _carries(message: Message) -> bool:
-    for part in message.parts:
-        if not _may_carry(part):
-            return False
-    return bool(message.parts)
-
-
-def has_calls(message: Assistant) -> bool:
-    """Say whether a message asks for tools, without making a list of what it asks for."""
-    for part in message.parts:  # noqa: SIM110 - asked of every message, several times: a loop is the quickest way
-        if type(part) is ToolCall:
-            return True
-    return False
-
-
 def missing_results(calls: Iterable[ToolCall], now: int, text: str = MISSING_RESULT) -> list[ToolResult]:
-    """Return the results to store for calls that will never get a real one."""
     return [_synthetic(call, text, now) for call in calls]
 
 
@@ -195,26 +110,31 @@ def _clean(message: Message) -> Message | None:
     if isinstance(message, Assistant):
         if message.provider == "openclaw" and message.model in _MIRRORS:
             return None
-        said = tuple([part for part in message.parts if _may_say(part)])
+        named = [_named(part) if isinstance(part, ToolCall) else part for part in message.parts]
+        said = tuple([part for part in named if _may_say(part)])
         return _with_parts(message, said) if said else None
     parts = tuple([part for part in message.parts if _may_carry(part)])
     return _with_parts(message, parts or (Text(EMPTY_USER if isinstance(message, User) else EMPTY_RESULT),))
 
 
 def _may_carry(part: Part) -> bool:
-    """Say whether a user or a tool may say this."""
     if type(part) is Text:
         return part.text != "" and not part.text.isspace()
     return type(part) is Image
 
 
 def _may_say(part: Part) -> bool:
-    """Say whether a model may say this."""
     if type(part) is Text:
         return not _blank(part.text)
     if type(part) is ToolCall:
         return not _blank(part.id) and _NAME.fullmatch(part.name) is not None
     return type(part) is Thinking
+
+
+def _named(call: ToolCall) -> ToolCall:
+    """Return a call under the name that providers take for its own: without blanks around it or colons in it."""
+    name = call.name.strip().replace(":", "_")
+    return call if name == call.name else ToolCall(call.id, name, call.arguments)
 
 
 def _blank(text: str) -> bool:
@@ -234,6 +154,9 @@ class _Slot:
         self.place = place
         self.call = call
         self.result: ToolResult | None = None
+
+    def is_open(self, *, to_real: bool) -> bool:
+        return self.result is None or (to_real and is_synthetic(self.result))
 
 
 class _Frame:
@@ -256,18 +179,26 @@ class _Frame:
         stray: list[ToolResult] = []
         own = {slot.call.id for slot in self.slots}
         for result in sorted(self.results, key=is_synthetic):
-            slot = next((s for s in self.slots if s.result is None and s.call.id == result.call_id), None)
+            ident = self._id_of(result)
+            slot = next((s for s in self.slots if s.result is None and s.call.id == ident), None)
             if slot:
                 slot.result = result
-            elif result.call_id not in own:
+            elif ident not in own:
                 stray.append(result)
         return stray
+
+    def _id_of(self, result: ToolResult) -> str:
+        """Return the call that a result names; one that names none can only be of the one call that there is."""
+        if result.call_id.strip() or len(self.slots) != 1:
+            return result.call_id
+        call = self.slots[0].call
+        return call.id if result.tool_name.strip().replace(":", "_") in {"", call.name} else ""
 
 
 def _pair(messages: Sequence[Message], rules: Rules) -> list[Message]:
     frames = [_Frame(None)]
     for message in messages:
-        if isinstance(message, Assistant) and has_calls(message):
+        if isinstance(message, Assistant) and message.calls:
             frames.append(_Frame(message))
         elif isinstance(message, ToolResult):
             frames[-1].results.append(message)
@@ -282,11 +213,16 @@ def _pair(messages: Sequence[Message], rules: Rules) -> list[Message]:
 
 
 def _place_strays(frames: list[_Frame], strays: list[ToolResult]) -> None:
-    """Move a result to the one open call anywhere that has its id; where two could be meant, it is left out."""
+    """Move a result to the one open call anywhere that has its id; where two could be meant, it is left out.
+
+    A call is also open to a real result while only a note stands in its place.
+    """
+    slots = [slot for frame in frames for slot in frame.slots]
     for result in sorted(strays, key=is_synthetic):
-        open_slots = [s for frame in frames for s in frame.slots if s.result is None and s.call.id == result.call_id]
-        if len(open_slots) == 1:
-            open_slots[0].result = result
+        real = not is_synthetic(result)
+        waiting = [s for s in slots if s.call.id == result.call_id and s.is_open(to_real=real)]
+        if len(waiting) == 1:
+            waiting[0].result = result
 
 
 def _frame_messages(frame: _Frame, rules: Rules) -> list[Message]:
@@ -318,7 +254,7 @@ def _settle_turns(messages: list[Message]) -> list[Message]:
     """Drop assistant turns that say nothing, and turn the remains of a failed one into one short mark."""
     out: list[Message] = []
     for message in messages:
-        if not isinstance(message, Assistant) or has_calls(message):
+        if not isinstance(message, Assistant) or message.calls:
             out.append(message)
             continue
         said = any(isinstance(part, Text) for part in message.parts)
@@ -336,7 +272,7 @@ def _rename(messages: list[Message], used: AbstractSet[str]) -> list[Message]:
     taken: set[str] = set()
     queue: list[tuple[str, str]] = []  # new ids (and names) of the results that follow, in order
     for message in messages:
-        if isinstance(message, Assistant) and has_calls(message):
+        if isinstance(message, Assistant) and message.calls:
             parts = []
             queue = []
             for part in message.parts:

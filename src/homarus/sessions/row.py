@@ -14,7 +14,7 @@ _RENAMED = {"provider": "channel", "lastProvider": "lastChannel", "room": "group
 
 
 class SessionEntry(Struct, frozen=True, rename="camel"):
-    """What the index says of one session; a field that is missing or of a wrong type has its default."""
+    """What the index says of one session, as far as this program reads it; what is missing or odd has its default."""
 
     session_id: str = ""
     updated_at: int = 0
@@ -23,21 +23,17 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
     # `reset` where an older transcript of the conversation was put away for this one, and not because of `/new`.
     started_by: str | None = None
     last_interaction_at: int = 0
-    last_activity_at: int = 0
     created_at: int = 0
-    system_sent: bool = False
     aborted_last_run: bool = False
     status: str | None = None
     chat_type: str | None = None
     channel: str | None = None
-    group_id: str | None = None
     group_channel: str | None = None
     space: str | None = None
     subject: str | None = None
     label: str | None = None
     display_name: str | None = None
     origin: Json | None = None
-    delivery_context: Json | None = None
     last_channel: str | None = None
     last_to: str | None = None
     last_account_id: str | None = None
@@ -51,19 +47,15 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
     trace_level: str | None = None
     reasoning_level: str | None = None
     elevated_level: str | None = None
-    tts_auto: str | None = None
     response_usage: str | None = None
     exec_host: str | None = None
     exec_security: str | None = None
     exec_ask: str | None = None
-    exec_node: str | None = None
-    permission_mode: str | None = None
     provider_override: str | None = None
     model_override: str | None = None
     model_override_source: str | None = None
     auth_profile_override: str | None = None
     auth_profile_override_source: str | None = None
-    auth_profile_override_compaction_count: int | None = None
     group_activation: str | None = None
     send_policy: str | None = None
     queue_mode: str | None = None
@@ -86,10 +78,7 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
     skills_snapshot: Json | None = None
     system_prompt_report: Json | None = None
     last_heartbeat_text: str | None = None
-    last_heartbeat_sent_at: int = 0
-    archived_at: int = 0
     pinned_at: int = 0
-    cli_session_ids: Json | None = None
     imported_from: Json | None = None
 
     @property
@@ -102,8 +91,7 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
 _CAMEL = dict(zip(SessionEntry.__struct_fields__, SessionEntry.__struct_encode_fields__, strict=True))
 
 
-def to_entry(row: Any) -> SessionEntry:
-    """Return the typed view of a stored row, whatever its state."""
+def read_row(row: Any) -> SessionEntry:
     row = modern(row)
     try:
         return msgspec.convert(row, SessionEntry)
@@ -122,7 +110,6 @@ def to_entry(row: Any) -> SessionEntry:
 
 
 def modern(row: Any) -> Json:
-    """Return a row with today's names; old names stay beside them."""
     if not isinstance(row, dict):
         return {}
     missing = {new: row[old] for old, new in _RENAMED.items() if old in row and new not in row}

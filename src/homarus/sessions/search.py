@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
@@ -19,7 +18,7 @@ from msgspec import Struct
 from homarus.core.messages import ToolResult
 from homarus.core.patterns import late
 from homarus.sessions.entry import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry
-from homarus.sessions.log import Source, read_entries, to_entries
+from homarus.sessions.log import Transcript, read_entries, to_entries
 from homarus.sessions.places import Kind, Place, Visits
 from homarus.storage.faults import explained
 from homarus.storage.jsonl import read_lines
@@ -47,8 +46,6 @@ _WORD = late(r"\w+")
 
 
 class Hit(Struct, frozen=True):
-    """One message that matches."""
-
     agent_id: str
     session_id: str
     place: str
@@ -82,9 +79,7 @@ class SessionSearch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def refresh(self, places: Iterable[Place]) -> int:
@@ -192,11 +187,10 @@ class SessionSearch:
         )
 
     def count(self) -> int:
-        """Return how many messages can be found."""
         return int(self._db.execute("SELECT count(*) FROM docs").fetchone()[0])
 
 
-def _read_in(db: sqlite3.Connection, file: int, source: Source, start: int) -> tuple[int, int]:
+def _read_in(db: sqlite3.Connection, file: int, source: Transcript, start: int) -> tuple[int, int]:
     """Add entries from a byte on, and return how many were added and where to go on; a torn line waits for its rest."""
     if not source.native:
         return sum(_add(db, file, entry) for entry in read_entries(source)), 0
@@ -257,7 +251,6 @@ def _log_stamp(place: Place) -> str:
 
 
 def _queries(text: str) -> list[tuple[str, str]]:
-    """Return what to ask, best first: (table, query)."""
     words = _WORD.findall(text)
     if not words:
         return []

@@ -12,17 +12,8 @@ from homarus.core.routes import MAIN, DmScope
 
 _DURATION = late(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SIZE = late(r"(\d+(?:\.\d+)?)\s*(b|kb|mb|gb|tb|kib|mib|gib)?", re.IGNORECASE)
-_FACTORS = {
-    "b": 1,
-    "kb": 1 << 10,
-    "mb": 1 << 20,
-    "gb": 1 << 30,
-    "tb": 1 << 40,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-}
+_SIZE = late(r"(\d+(?:\.\d+)?)\s*(b|[kmgt]i?b)?", re.IGNORECASE)
+_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 class ResetPolicy(Struct, frozen=True, rename="camel"):
@@ -34,8 +25,6 @@ class ResetPolicy(Struct, frozen=True, rename="camel"):
 
 
 class MaintenanceSettings(Struct, frozen=True, rename="camel"):
-    """What `sessions cleanup` removes, and whether it may."""
-
     mode: Literal["enforce", "warn"] = "enforce"
     prune_after: str | int = "30d"
     max_entries: int = 5000  # 2026.9; 500 as late as August 2026
@@ -72,4 +61,4 @@ def size(value: str | int | None) -> int | None:
     if value is None or isinstance(value, bool):
         return None
     match = _SIZE.fullmatch(str(value).strip())
-    return int(float(match[1]) * _FACTORS[(match[2] or "b").lower()]) if match else None
+    return int(float(match[1]) * 1024 ** _POWERS[(match[2] or "b")[0].lower()]) if match else None

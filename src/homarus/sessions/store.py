@@ -17,17 +17,15 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, StorageError, Unknown
-from homarus.core.later import later
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
+from homarus.sessions import lifecycle
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
-from homarus.sessions.importers import FILE
-from homarus.sessions.importers.snapshot import Snapshot
+from homarus.sessions.importers import FILE, Content, Snapshot
 from homarus.sessions.index import SessionIndex
-from homarus.sessions.log import WINDOW, Source, load_branch
-from homarus.sessions.owner import own
-from homarus.sessions.places import INDEX, Kind, Place, files_in, transcript_name, transcript_path, visit
-from homarus.sessions.row import SessionEntry, changes, to_entry
+from homarus.sessions.log import WINDOW, Transcript, load_branch
+from homarus.sessions.places import INDEX, Kind, Place, files_in, own, transcript_name, transcript_path, visit
+from homarus.sessions.row import SessionEntry, changes, read_row
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.writer import SessionWriter
 from homarus.storage.atomic import create_new, ensure_dir, move_aside
@@ -35,10 +33,8 @@ from homarus.storage.faults import explained
 from homarus.storage.record import decode, encode
 
 if TYPE_CHECKING:
-    from homarus.sessions import lifecycle
+    from homarus.config.load import Config
     from homarus.sessions.importers.sqlite import Foreign
-else:
-    lifecycle = later("homarus.sessions.lifecycle")
 
 
 class SessionInfo(Struct, frozen=True):
@@ -50,22 +46,21 @@ class SessionInfo(Struct, frozen=True):
     row: Json
     place: Place
     indexed: bool = True
+    main_key: str = MAIN
 
     @property
     def key(self) -> SessionKey:
-        """Return the key as a value."""
-        return SessionKey.parse(self.name, default_agent=self.agent_id)
+        return SessionKey.parse(self.name, default_agent=self.agent_id, main_key=self.main_key)
 
     @property
     def title(self) -> str:
-        """Return the name that people gave it, or nothing."""
         return self.entry.label or self.entry.display_name or self.entry.subject or ""
 
 
 class SessionStore:
     """The sessions of one agent. Looking never changes a byte."""
 
-    def __init__(self, folder: Path, agent_id: str, *, clock: Clock, ids: Ids, main_key: str = MAIN) -> None:
+    def __init__(self, folder: Path, agent_id: str, *, clock: Clock, ids: Ids, main_key: str) -> None:
         self.folder = folder
         self.agent_id = agent_id
         self.clock = clock
@@ -73,11 +68,17 @@ class SessionStore:
         self.main_key = main_key
         self.database = folder.parent / "agent" / FILE
         self._foreign = Snapshot(self.database)
-        self.index = SessionIndex(folder / INDEX, agent_id, clock)
+        self.index = SessionIndex(folder / INDEX, agent_id, clock, main_key=main_key)
         self.problem = ""
 
+    @classmethod
+    def of(cls, config: Config, agent_id: str, *, clock: Clock, ids: Ids) -> SessionStore:
+        """Return the sessions of an agent as a configuration has them; everybody who has a configuration comes here."""
+        settings = config.block("session", SessionSettings)
+        folder = config.paths.sessions_dir(agent_id)
+        return cls(folder, agent_id, clock=clock, ids=ids, main_key=settings.main_key)
+
     def key(self, text: str) -> SessionKey:
-        """Read a key as this agent's."""
         return SessionKey.parse(text, default_agent=self.agent_id, main_key=self.main_key)
 
     def list(self, *, orphans: bool = False) -> Sequence[SessionInfo]:
@@ -86,11 +87,7 @@ class SessionStore:
         A database that cannot be read does not hide what else there is: `problem` says what is wrong with it.
         """
         found = {info.name: info for info in self._indexed()}
-        try:
-            others, self.problem = self._foreign.content().sessions, ""
-        except StorageError as error:
-            others, self.problem = (), str(error)
-        for foreign in others:
+        for foreign in self._database().sessions:
             mine = found.get(foreign.key)
             if mine is None or _newer(foreign, mine):
                 found[foreign.key] = self._info_of_foreign(foreign)
@@ -100,7 +97,6 @@ class SessionStore:
         return sorted(listed, key=lambda info: info.entry.updated_at, reverse=True)
 
     def find(self, key: SessionKey) -> SessionInfo | None:
-        """Return the session of a key, in whichever spelling it is stored."""
         mine = self.index.get(key)
         info = self._info(*mine) if mine else None
         others = self._foreign.content().sessions
@@ -110,30 +106,32 @@ class SessionStore:
         return info or self._orphan(key)
 
     def by_id(self, session_id: str) -> SessionInfo | None:
-        """Return the session with this id, indexed or not."""
         return next((info for info in self.list(orphans=True) if info.entry.session_id == session_id), None)
 
     def archives(self) -> Sequence[Place]:
-        """Return the transcripts that resets and deletions left behind."""
         kept = [place for place in files_in(self.folder, self.agent_id) if place.kind is Kind.ARCHIVE]
-        try:
-            left_behind, self.problem = self._foreign.content().left_behind, ""
-        except StorageError as error:
-            left_behind, self.problem = (), str(error)
+        left_behind = self._database().left_behind
         return kept + [Place(self.agent_id, ident, Kind.DATABASE, self.database) for ident in left_behind]
+
+    def _database(self) -> Content:
+        try:
+            found, self.problem = self._foreign.content(), ""
+        except StorageError as error:
+            found, self.problem = Content(), str(error)
+        return found
 
     def update(self, key: SessionKey, **fields: Any) -> SessionEntry:
         """Change fields of a row; None removes one. `updated_at` is set unless it is given."""
-        return to_entry(self.index.put(key, self._given(fields)))
+        return read_row(self.index.put(key, self._given(fields)))
 
     def note(self, key: SessionKey, **fields: Any) -> SessionEntry:
         """Change fields of a row soon, see `SessionIndex.note`."""
-        return to_entry(self.index.note(key, self._given(fields)))
+        return read_row(self.index.note(key, self._given(fields)))
 
     def _given(self, fields: Mapping[str, Any]) -> Json:
         return changes(**{"updated_at": epoch_ms(self.clock.now()), **fields})
 
-    def open_writer(self, key: SessionKey, *, cwd: str = "", window: int = WINDOW) -> SessionWriter:
+    def open_writer(self, key: SessionKey, *, cwd: str = "", window: int = WINDOW, wait: float = 0.0) -> SessionWriter:
         """Open a session for writing, making it if need be. Its row is on disk before its first message can be."""
         info = self.find(key)
         if info is None:
@@ -141,10 +139,11 @@ class SessionStore:
         elif info.place.kind is Kind.DATABASE:
             info = self.adopt(key, info.place, info.row)
         path = info.place.path
-        writer = SessionWriter(path, info.entry.session_id, clock=self.clock, ids=self.ids, cwd=cwd, window=window)
+        session_id, clock, ids = info.entry.session_id, self.clock, self.ids
+        writer = SessionWriter(path, session_id, clock=clock, ids=ids, cwd=cwd, window=window, wait=wait)
         try:
             if info.entry.session_file != str(path) or not info.indexed:
-                self.update(key, session_id=info.entry.session_id, session_file=str(path))
+                self.update(key, session_id=session_id, session_file=str(path))
         except BaseException:
             writer.close()
             raise
@@ -245,7 +244,7 @@ class SessionStore:
                 row: Json = {"sessionId": place.session_id, "updatedAt": changed, "sessionFile": str(place.path)}
                 # By its file, not by its id: the topics of one session have files of their own.
                 name = str(named_session(self.agent_id, SessionKind.EXPLICIT, place.path.name.removesuffix(".jsonl")))
-                found.append(SessionInfo(name, self.agent_id, to_entry(row), row, place, indexed=False))
+                found.append(self._found(name, row, place, indexed=False))
         return found
 
     def _orphan(self, key: SessionKey) -> SessionInfo | None:
@@ -255,13 +254,16 @@ class SessionStore:
         return next((info for info in self._orphans(list(self._indexed())) if self._same(info.name, key)), None)
 
     def _info(self, name: str, row: Json) -> SessionInfo:
-        entry = to_entry(row)
-        path = self._path(name, entry)
-        return SessionInfo(name, self.agent_id, entry, row, Place(self.agent_id, entry.session_id, Kind.FILE, path))
+        entry = read_row(row)
+        place = Place(self.agent_id, entry.session_id, Kind.FILE, self._path(name, entry))
+        return self._found(name, row, place)
 
     def _info_of_foreign(self, foreign: Foreign) -> SessionInfo:
         place = Place(self.agent_id, foreign.session_id, Kind.DATABASE, self.database)
-        return SessionInfo(foreign.key, self.agent_id, to_entry(foreign.row), foreign.row, place, indexed=False)
+        return self._found(foreign.key, foreign.row, place, indexed=False)
+
+    def _found(self, name: str, row: Json, place: Place, *, indexed: bool = True) -> SessionInfo:
+        return SessionInfo(name, self.agent_id, read_row(row), row, place, indexed, self.main_key)
 
     def _path(self, name: str, entry: SessionEntry) -> Path:
         try:
@@ -319,7 +321,7 @@ def _up_to(entries: Iterator[Entry], at: str | None) -> Iterator[Entry]:
         raise Unknown(f"the session's branch has no entry {at}", cure="take an id that 'sessions show' prints")
 
 
-def _as_ours(source: Source) -> Iterator[bytes]:
+def _as_ours(source: Transcript) -> Iterator[bytes]:
     """Yield a transcript's bytes under a header of the version that we write; every other line stays as it is."""
     with source.path.open("rb") as file:
         first = file.readline()

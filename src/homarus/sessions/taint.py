@@ -21,7 +21,6 @@ def note(sources: Sequence[str]) -> dict[str, Any]:
 
 
 def tainted_by(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return whose untrusted words are in a conversation, as far back as its entries go."""
     found: dict[str, None] = {}
     for entry in reversed(entries):
         if isinstance(entry, Reset):

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.core.messages import Assistant, Usage
-from homarus.sessions.codec import Json, to_ms, to_usage
+from homarus.sessions.codec import Json, from_message, to_ms, to_usage
 from homarus.sessions.entry import Custom, Entry, MessageEntry
-from homarus.sessions.quick import from_message
 
 By = Literal["day", "model", "session", "agent", "purpose"]
 ANSWER = "answer"
@@ -30,8 +29,6 @@ class Call(Struct, frozen=True):
 
 
 class Total(Struct, frozen=True):
-    """A sum over calls."""
-
     name: str
     calls: int = 0
     input: int = 0
@@ -42,17 +39,14 @@ class Total(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Return all tokens, in and out."""
         return self.input + self.output + self.cache_read + self.cache_write
 
     @property
     def cache_share(self) -> float:
-        """Return which part of the prompts came from the provider's cache, from 0 to 1."""
         prompt = self.input + self.cache_read + self.cache_write
         return self.cache_read / prompt if prompt else 0.0
 
     def plus(self, usage: Usage) -> Total:
-        """Return the sum with one more call in it."""
         return Total(
             self.name,
             self.calls + 1,
@@ -65,7 +59,6 @@ class Total(Struct, frozen=True):
 
 
 def usage_note(purpose: str, answer: Assistant) -> Json:
-    """Return the note that keeps what such a call took."""
     stored = from_message(answer)
     data = {"purpose": purpose, **{name: stored[name] for name in ("provider", "model", "usage")}}
     return {"customType": NOTE, "data": data}
@@ -97,11 +90,10 @@ class Ledger:
         self._since = since
         self._seen: set[tuple[str, int]] = set()
         self.totals: dict[str, Total] = {}
-        # Of that, what went into calls that answered nobody, by purpose.
+        # The part of it that went into summaries, saving memory and the like, by purpose.
         self.aside: dict[str, Total] = {}
 
     def add(self, session: str, agent: str, entries: Iterable[Entry]) -> None:
-        """Count a transcript."""
         for call in calls(entries):
             mark = (call.entry_id, call.time)
             if mark in self._seen or call.time < self._since:
@@ -115,28 +107,17 @@ class Ledger:
                 self.aside[call.purpose] = known.plus(call.usage)
 
     def day(self, time: int) -> str:
-        """Return the local day of a moment."""
         return f"{datetime.fromtimestamp(time / 1000, UTC).astimezone(self._zone):%Y-%m-%d}" if time else "unknown"
 
     def rows(self) -> list[Total]:
-        """Return the sums: days in their order, everything else by what it cost, then by tokens."""
         found = list(self.totals.values())
         if self.by == "day":
             return sorted(found, key=lambda total: total.name)
         return sorted(found, key=lambda total: (-total.cost, -total.tokens, total.name))
 
     def sum(self) -> Total:
-        """Return everything together."""
-        found = self.totals.values()
-        return Total(
-            "total",
-            sum(total.calls for total in found),
-            sum(total.input for total in found),
-            sum(total.output for total in found),
-            sum(total.cache_read for total in found),
-            sum(total.cache_write for total in found),
-            sum(total.cost for total in found),
-        )
+        found = [structs.astuple(total)[1:] for total in self.totals.values()]
+        return Total("total", *map(sum, zip(*found, strict=True)))
 
 
 def bars(values: Iterable[float], width: int = 24) -> list[str]:

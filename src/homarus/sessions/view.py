@@ -1,4 +1,4 @@
-"""What of a branch a model sees: the part after its last boundary, as messages. Pure."""
+"""What of a branch a model sees: the part after its last boundary, as messages, and as a valid history. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
+from homarus.sessions.codec import is_synthetic
 from homarus.sessions.entry import (
     RUNTIME_CONTEXT,
     BranchSummary,
     Compaction,
     CustomMessage,
     Entry,
+    Leaf,
     MessageEntry,
     Reset,
 )
+from homarus.sessions.repair import STRICT, Rules, repair
 
 
 class View(Struct, frozen=True):
@@ -28,12 +31,10 @@ class View(Struct, frozen=True):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Return all of it in the order of the conversation."""
         return (*self.kept, *((self.boundary,) if self.boundary else ()), *self.after)
 
 
 def visible(branch: Sequence[Entry]) -> View:
-    """Return what the last compaction or reset of a branch leaves in view."""
     for place in range(len(branch) - 1, -1, -1):
         boundary = branch[place]
         if isinstance(boundary, Compaction | Reset):
@@ -44,7 +45,6 @@ def visible(branch: Sequence[Entry]) -> View:
 
 
 def project(view: View) -> list[Message]:
-    """Return what is in view as messages, a summary first."""
     messages: list[Message] = [view.boundary.message] if isinstance(view.boundary, Compaction) else []
     words = isinstance(view.boundary, Reset)
     speak(view.kept, messages, words_only=words)
@@ -66,7 +66,7 @@ def speak(entries: Iterable[Entry], messages: list[Message], *, words_only: bool
 
 
 def _ride(messages: list[Message], context: str) -> None:
-    # A context whose user message is not directly before it says nothing to anybody any more.
+    # A context that does not directly follow its user message is dropped.
     if messages and isinstance(last := messages[-1], User):
         joined = f"{last.context}\n\n{context}" if last.context else context
         messages[-1] = replace(last, context=joined)
@@ -82,31 +82,94 @@ def _words_only(message: Message) -> Message | None:
     return message
 
 
-def labels(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the names that label entries give to others; the last word on each wins, and an empty one clears it."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        if entry.type == "label" and isinstance(target := entry.data.get("targetId"), str):
-            name = entry.data.get("label")
-            if isinstance(name, str) and name:
-                found[target] = name
-            else:
-                found.pop(target, None)
-    return found
+class History:
+    """The repaired history of a growing branch: equal at any time to `repair(project(view))` of all that it was given.
+
+    A turn that nothing later can change is settled and not repaired again, so a turn costs what it adds.
+    """
+
+    def __init__(self, view: View, rules: Rules = STRICT) -> None:
+        self._first, self._later = rules, replace(rules, user_first=False)
+        self._told: tuple[Message, ...] | None = None
+        self._begin([])
+        messages = project(view)
+        turns = (i for i in range(len(messages) - 1, 0, -1) if isinstance(messages[i], User))
+        start = next((i for i in turns if isinstance(messages[i - 1], Assistant)), 0)
+        self._open = messages[:start]
+        self._settle()
+        rest = messages[start:] if self._settled else messages
+        self._open = []
+        if not all(self._take(message) for message in rest):
+            # A result of an earlier turn's call: only all messages together tell where it belongs.
+            self._begin(messages)
+
+    def _begin(self, messages: list[Message]) -> None:
+        self._settled: list[Message] = []
+        self._used: set[str] = set()
+        self._noted: set[str] = set()  # settled calls whose result is a note: a real one may still come for them
+        self._open = messages  # the turn that still goes on, not repaired
+        self._asked = _call_ids(messages)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        if self._told is None:
+            self._told = (*self._settled, *self._repaired())
+        return self._told
+
+    def extend(self, entry: Entry) -> bool:
+        """Take one more entry of the branch; False when it changes what stands before it and a new history is due."""
+        if isinstance(entry, Compaction | Reset | Leaf):
+            return False
+        self._told = None
+        said = self._open[-1:]
+        known = len(said)
+        speak((entry,), said)
+        self._open[-1:] = said[:known]  # the volatile text of a turn joins its user message
+        return all(self._take(message) for message in said[known:])
+
+    def _take(self, message: Message) -> bool:
+        if isinstance(message, ToolResult):
+            if message.call_id in self._noted or message.call_id not in self._asked:
+                return False
+        elif isinstance(message, User):
+            self._settle()
+        else:
+            self._asked.update(call.id for call in message.calls)
+        self._open.append(message)
+        return True
+
+    def _settle(self) -> None:
+        """Close the turn if nothing that comes later can change how it reads."""
+        if not self._open or not isinstance(self._open[-1], Assistant) or not _is_sound(self._open):
+            return
+        done = self._repaired()
+        if done and isinstance(done[-1], Assistant) and not done[-1].calls:
+            self._settled += done
+            self._used |= _call_ids(done)
+            self._noted |= {m.call_id for m in self._open if isinstance(m, ToolResult) and is_synthetic(m)}
+            self._open, self._asked = [], set()
+
+    def _repaired(self) -> tuple[Message, ...]:
+        return repair(self._open, self._later if self._settled else self._first, used=self._used)
 
 
-def state(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the model, the thinking level and the name that a branch ends with, as far as it says them."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        if entry.type == "model_change":
-            found |= _strings(entry, provider="provider", model="modelId")
-        elif entry.type == "thinking_level_change":
-            found |= _strings(entry, thinking="thinkingLevel")
-        elif entry.type == "session_info":
-            found |= _strings(entry, name="name")
-    return found
+def _call_ids(messages: Iterable[Message]) -> set[str]:
+    return {call.id for message in messages if isinstance(message, Assistant) for call in message.calls}
 
 
-def _strings(entry: Entry, **fields: str) -> dict[str, str]:
-    return {name: value for name, field in fields.items() if isinstance(value := entry.data.get(field), str)}
+def _is_sound(messages: list[Message]) -> bool:
+    """Say whether each call and each result has its other half in the same frame, so that none can go elsewhere."""
+    called: list[str] = []
+    owed: list[str] = []
+    for message in messages:
+        if isinstance(message, Assistant) and (calls := message.calls):
+            if owed:
+                return False
+            called = [call.id for call in calls]
+            owed = list(called)
+        elif isinstance(message, ToolResult):
+            if message.call_id not in called:
+                return False
+            if message.call_id in owed:
+                owed.remove(message.call_id)
+    return not owed

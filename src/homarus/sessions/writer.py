@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeGuard
 
 from homarus.core.clock import Clock, Ids, epoch_ms, iso_ms
@@ -12,7 +11,6 @@ from homarus.core.errors import Cancelled, StorageError
 from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.sessions.branch import forget_old_images
 from homarus.sessions.codec import COLLECTED, Json, is_synthetic
-from homarus.sessions.convert import make_appendable
 from homarus.sessions.entry import (
     RUNTIME_CONTEXT,
     Compaction,
@@ -25,12 +23,12 @@ from homarus.sessions.entry import (
     new_header,
     new_message,
 )
-from homarus.sessions.history import History
+from homarus.sessions.legacy import make_appendable
 from homarus.sessions.log import WINDOW, Form, identify, load_tail, to_entries
-from homarus.sessions.owner import own
+from homarus.sessions.places import own
 from homarus.sessions.repair import CUT, STRICT, Rules, missing_results, open_calls
 from homarus.sessions.taint import tainted_by
-from homarus.sessions.view import View, project, visible
+from homarus.sessions.view import History, View, project, visible
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.jsonl import JsonlWriter, read_lines_reversed
 from homarus.storage.record import encode
@@ -43,22 +41,31 @@ class SessionWriter:
     """An open session. Nobody else can write it while this object lives, and it holds no more than a context needs.
 
     Opening changes nothing that is readable: an older form is converted with the original kept, a torn last line stays
-    as it is and the next entry starts on a fresh line.
+    as it is and the next entry starts on a fresh line. A session that another process owns is waited for (`wait`
+    seconds, in this thread) or refused.
     """
 
     def __init__(
-        self, path: Path, session_id: str, *, clock: Clock, ids: Ids, cwd: str = "", window: int = WINDOW
+        self,
+        path: Path,
+        session_id: str,
+        *,
+        clock: Clock,
+        ids: Ids,
+        cwd: str = "",
+        window: int = WINDOW,
+        wait: float = 0.0,
     ) -> None:
         self.path = path
         self.clock = clock
         self._ids = ids
         self._window = window
-        # Says what must be written down again when the oldest part of the branch is let go of; see `_slide`.
+        # Returns what must be stored again when the oldest part of the branch is dropped from memory; see `_slide`.
         self.carry: Callable[[Sequence[Entry]], Iterable[tuple[str, Json]]] = lambda _dropped: ()
         self._run = ""
         self._file: JsonlWriter | None = None  # opened by the first append: looking at a session makes no file
         ensure_dir(path.parent)
-        self._lock = own(path, clock.now())
+        self._lock = own(path, clock.now(), wait=wait)
         try:
             source = make_appendable(path, session_id, cwd, clock.now())
             self._new = source.form is Form.EMPTY
@@ -69,7 +76,6 @@ class SessionWriter:
             raise
 
     def _load(self) -> None:
-        """Read the branch back from its end."""
         tail = load_tail(identify(self.path), limit=self._window, lean=True)
         self.branch: list[Entry] = list(tail.entries)
         self.complete = tail.complete
@@ -86,23 +92,20 @@ class SessionWriter:
         self._remember([key for entry in self.branch if _is_user(entry) for key in entry.keys])
         self._histories: dict[Rules, History] = {}
         self._pictures = any(has_images(entry) for entry in self.branch)
-        spoken = project(visible(self.branch[_last_calls(self.branch) :]))
+        spoken = project(self.view)
         self._open_calls = open_calls(spoken)
         self._frame = _last_frame(spoken)
 
     @property
     def session_id(self) -> str:
-        """Return the id in the header."""
         return self.header.id
 
     @property
     def leaf(self) -> str | None:
-        """Return the id of the entry that the next one will hang on."""
         return self._leaf
 
     @property
     def view(self) -> View:
-        """Return what of the branch is in view of a model."""
         return visible(self.branch)
 
     @property
@@ -112,22 +115,18 @@ class SessionWriter:
 
     @property
     def boundary(self) -> Compaction | Reset | None:
-        """Return the last boundary of the branch, as `view` does."""
         return self._boundary
 
     @property
     def has_images(self) -> bool:
-        """Say whether there may be an image in view."""
         return self._pictures
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
-        """Return the calls that wait for their result."""
         return tuple(self._open_calls)
 
     @property
     def size(self) -> int:
-        """Return the bytes of the file."""
         if self._file is not None:
             return self._file.size
         return self.path.stat().st_size if self.path.exists() else 0
@@ -223,11 +222,6 @@ class SessionWriter:
         if self._leaf != target:
             raise StorageError(f"{self.path} has no entry {target} to go back to", cure="take an id from this branch")
 
-    def sync(self) -> None:
-        """Make everything that was appended without `durable` durable."""
-        if self._file:
-            self._file.sync()
-
     def close(self) -> None:
         """Let go of the file and of the right to write it; a second call does nothing."""
         if self._file:
@@ -238,9 +232,7 @@ class SessionWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _check_run(self, run_id: str) -> None:
@@ -276,15 +268,12 @@ class SessionWriter:
             self._file = JsonlWriter.open(self.path)
         if self._new:
             lines = [encode(self.header.data), *lines]
-        if len(lines) == 1:
-            self._file.append(lines[0], durable=durable)
-        else:
-            self._file.append_many(lines, durable=durable)
+        self._file.append_many(lines, durable=durable)
         self._new = False
 
     def _write(self, fresh: list[tuple[bytes, Entry]], durable: bool) -> None:
         """Append to the file first; what is in memory follows only when that succeeded."""
-        self._append([line for line, _ in fresh] if len(fresh) > 1 else [fresh[0][0]], durable)
+        self._append([line for line, _ in fresh], durable)
         asked = pictured = False
         for _, entry in fresh:
             self.branch.append(entry)
@@ -308,7 +297,7 @@ class SessionWriter:
         self._pictures = self._pictures or pictured
 
     def _fade(self) -> None:
-        """Let go of the pictures of older turns; what a model is shown of them is words by then."""
+        """Drop the pictures of older turns from memory; a model is shown words in their place by then."""
         kept = forget_old_images(self.branch)
         if any(old is not new for old, new in zip(self.branch, kept, strict=True)):
             self.branch, self._histories = kept, {}
@@ -327,9 +316,9 @@ class SessionWriter:
         self.complete = True
 
     def _slide(self) -> None:
-        """Let go of the oldest part of a branch that nobody compacts, up to the start of a turn: no request holds it.
+        """Drop the oldest part of a branch that nobody compacts from memory, up to the start of a turn: no request can hold it.
 
-        What must hold on beyond it (`carry`) is said again, so that it also stands in what the next start reads.
+        What must outlive it (`carry`) is stored again, so that the next start reads it too.
         """
         size, place = 0, len(self.branch)
         while place > 0 and size < self._window:
@@ -375,19 +364,7 @@ def _is_user(entry: Entry) -> TypeGuard[MessageEntry]:
     return type(entry) is MessageEntry and entry.role == "user"
 
 
-def _last_calls(branch: Sequence[Entry]) -> int:
-    """Return the place of the last assistant message with calls, or the end: only what follows it can matter to an append."""
-    for place in range(len(branch) - 1, -1, -1):
-        entry = branch[place]
-        if isinstance(entry, MessageEntry) and entry.role == "assistant":
-            message = entry.message
-            if isinstance(message, Assistant) and message.calls:
-                return place
-    return len(branch)
-
-
 def _last_frame(messages: Sequence[Message]) -> dict[str, ToolResult]:
-    """Return the results of the last message with calls, by call id."""
     found: dict[str, ToolResult] = {}
     for message in messages:
         if isinstance(message, Assistant) and message.calls:

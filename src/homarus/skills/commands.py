@@ -26,7 +26,6 @@ class SkillCommand(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """Return one short line for a menu."""
         return single_line(self.skill.header.description, MAX_DESCRIPTION)
 
 
@@ -45,12 +44,17 @@ class References(Struct, frozen=True):
     text: str
 
 
-def command_table(skills: Iterable[Skill], reserved: Collection[str] = ()) -> tuple[SkillCommand, ...]:
-    """Return a unique command for every skill that people may invoke; `reserved` are the program's own commands."""
+def command_table(
+    skills: Iterable[Skill], reserved: Collection[str] = (), *, remote: bool = False
+) -> tuple[SkillCommand, ...]:
+    """Return a unique command for every skill that people may invoke; `reserved` are the program's own commands.
+
+    `remote` is for people who write through a channel: some skills are for whoever sits at the machine alone.
+    """
     taken = {*reserved, "skill"}
     table = []
     for skill in sorted(skills, key=lambda each: (each.name, each.file)):
-        if skill.header.user_invocable:
+        if skill.header.user_invocable and (skill.header.remote_invocable or not remote):
             command = _free(sanitize(skill.name), taken)
             taken.add(command)
             table.append(SkillCommand(command, skill))

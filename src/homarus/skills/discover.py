@@ -64,7 +64,6 @@ class Skill(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Return the name of the skill's entry in the configuration."""
         return self.header.skill_key or self.name
 
 
@@ -77,8 +76,6 @@ class Stamp(NamedTuple):
 
 
 class Scan(Struct, frozen=True):
-    """What searching one root gave."""
-
     skills: tuple[Skill, ...] = ()
     stamps: tuple[Stamp, ...] = ()
     problems: tuple[str, ...] = ()
@@ -133,8 +130,6 @@ def read_text(skill: Skill, limits: SkillLimits) -> str:
 
 
 class _Search:
-    """The state of searching one root."""
-
     def __init__(self, root: SkillRoot, limits: SkillLimits) -> None:
         self.root = root
         self.limits = limits

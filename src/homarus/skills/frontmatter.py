@@ -32,6 +32,8 @@ class SkillHeader(Struct, frozen=True):
     skill_key: str = ""
     primary_env: str = ""
     user_invocable: bool = True
+    # Whether people may invoke it from a chat channel, or only at the machine itself.
+    remote_invocable: bool = True
     model_invocable: bool = True
     dispatch_tool: str = ""
     homepage: str = ""
@@ -57,6 +59,7 @@ def read_header(text: str) -> SkillHeader:
         skill_key=text_of(block.get("skillKey")),
         primary_env=text_of(block.get("primaryEnv")),
         user_invocable=flag(_either(values, "user-invocable", "userInvocable"), default=True),
+        remote_invocable=flag(_invocation(block).get("allowRemote", True), default=False),
         model_invocable=not _model_invocation_disabled(values, block),
         dispatch_tool=_dispatch(values),
         homepage=visible(text_of(values.get("homepage") or block.get("homepage")), 300),
@@ -93,10 +96,14 @@ def _either(values: Mapping[str, Any], name: str, other: str) -> Any:
 
 
 def _model_invocation_disabled(values: Mapping[str, Any], block: Mapping[str, Any]) -> bool:
-    invocation = block.get("invocation")
-    nested = invocation.get("disableModelInvocation") if isinstance(invocation, dict) else None
+    nested = _invocation(block).get("disableModelInvocation")
     plain = _either(values, "disable-model-invocation", "disableModelInvocation")
     return flag(plain, default=False) or flag(nested, default=False)
+
+
+def _invocation(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = block.get("invocation")
+    return found if isinstance(found, dict) else {}
 
 
 def _dispatch(values: Mapping[str, Any]) -> str:

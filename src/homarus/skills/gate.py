@@ -28,12 +28,10 @@ class Verdict(Struct, frozen=True):
 
     @property
     def eligible(self) -> bool:
-        """Say whether every gate is open."""
         return all(step.ok for step in self.steps)
 
     @property
     def reason(self) -> str:
-        """Return the first closed gate in words."""
         return next((f"{step.gate}: {step.detail}" for step in self.steps if not step.ok), "")
 
 
@@ -48,7 +46,6 @@ def allowlist_of(value: Any) -> frozenset[str] | None:
 
 
 def judge(skill: Skill, gate: Gate) -> Verdict:
-    """Return the outcome of every gate, for people to read."""
     return Verdict(skill, tuple(_steps(skill, gate)))
 
 

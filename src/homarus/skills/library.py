@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from homarus.config.load import Config
+from homarus.config.paths import expand
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import StorageError
-from homarus.core.later import later
-from homarus.skills.discover import Scan, Skill, SkillRoot, Source, Stamp, read_text, scan_root
-from homarus.skills.settings import SkillLimits
+from homarus.hooks.manifest import Facts, on_path
+from homarus.skills.discover import FREE, Scan, Skill, SkillRoot, Source, Stamp, read_text, scan_root, standard_roots
+from homarus.skills.gate import Gate, allowlist_of
+from homarus.skills.settings import SkillLimits, SkillSettings
 from homarus.storage.cache import BoundedCache
 
 if TYPE_CHECKING:
-    from homarus.skills import audit
-else:
-    audit = later("homarus.skills.audit")
-
+    from homarus.skills.audit import Finding
 
 _MAX_ROOTS = 64
 # A file system's clock ticks slowly: two writes within a tick leave the same times. What changed this recently is looked
@@ -40,7 +42,6 @@ class SkillSet(Struct, frozen=True):
     version: str = ""
 
     def get(self, name: str) -> Skill | None:
-        """Return a skill by its name or its key."""
         return next((skill for skill in self.skills if name in {skill.name, skill.key}), None)
 
 
@@ -50,11 +51,11 @@ class SkillLibrary:
     def __init__(self, limits: SkillLimits | None = None, *, clock: Clock | None = None) -> None:
         self.limits = limits or SkillLimits()
         self._clock = clock or SystemClock()
-        self._findings: BoundedCache[str, tuple[audit.Finding, ...]] = BoundedCache(_MAX_AUDITED)
+        self._findings: BoundedCache[str, tuple[Finding, ...]] = BoundedCache(_MAX_AUDITED)
         self._scans: BoundedCache[SkillRoot, Scan] = BoundedCache(_MAX_ROOTS)
         self._sets: BoundedCache[tuple[SkillRoot, ...], tuple[tuple[Scan, ...], SkillSet]] = BoundedCache(_MAX_SETS)
 
-    def findings(self, skill: Skill) -> tuple[audit.Finding, ...]:
+    def findings(self, skill: Skill) -> tuple[Finding, ...]:
         """Return what the audit says of a skill's text; each version of a file is looked through once.
 
         What came with the program is trusted, and a file that cannot be read any more has nothing to say.
@@ -64,14 +65,15 @@ class SkillLibrary:
         found = self._findings.get(skill.fingerprint)
         if found is None:
             try:
-                found = audit.scan(read_text(skill, self.limits))
+                from homarus.skills.audit import scan
+
+                found = scan(read_text(skill, self.limits))
             except StorageError:
                 return ()
             self._findings.put(skill.fingerprint, found)
         return found
 
     def load(self, roots: tuple[SkillRoot, ...]) -> SkillSet:
-        """Return the skills of these roots, strongest first."""
         scans = tuple(self._scan(root) for root in roots)
         kept = self._sets.get(roots)
         if kept is not None and all(old is new for old, new in zip(kept[0], scans, strict=True)):
@@ -98,7 +100,6 @@ class SkillLibrary:
 
 
 def discover(roots: tuple[SkillRoot, ...], limits: SkillLimits | None = None) -> SkillSet:
-    """Return the skills of these roots without a cache."""
     limits = limits or SkillLimits()
     return merge((scan_root(root, limits) for root in roots), limits)
 
@@ -152,3 +153,40 @@ def is_current(root: str, stamps: Iterable[Stamp]) -> bool:
     finally:
         os.close(folder)
     return True
+
+
+def settings_of(config: Config) -> SkillSettings:
+    return config.block("skills", SkillSettings)
+
+
+def roots_of(config: Config, workspace: Path) -> tuple[SkillRoot, ...]:
+    """Return the folders in which an agent with this workspace finds skills, strongest first."""
+    load, home = settings_of(config).load, config.paths.home
+    return standard_roots(
+        workspace=workspace,
+        home=home,
+        state_dir=config.paths.state_dir,
+        extra=[expand(folder, home) for folder in load.extra_dirs],
+        links=[expand(folder, home) for folder in load.allow_symlink_targets],
+    )
+
+
+def readable_roots(config: Config) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the folders outside of workspaces that hold skills, for agents to read; links in the second ones lead anywhere."""
+    load, home = settings_of(config).load, config.paths.home
+    roots = standard_roots(
+        home=home, state_dir=config.paths.state_dir, extra=[expand(folder, home) for folder in load.extra_dirs]
+    )
+    targets = [expand(folder, home) for folder in load.allow_symlink_targets]
+    inside = [Path(root.path) for root in roots if root.source not in FREE]
+    return (*inside, *targets), tuple(Path(root.path) for root in roots if root.source in FREE)
+
+
+def machine_facts(config: Config, env: Mapping[str, str]) -> Facts:
+    """Return what this machine offers. Make it once per configuration: it remembers which programs are there."""
+    return Facts(sys.platform, config.variables(env), on_path(env.get("PATH", "")), config.get)
+
+
+def gate_of(config: Config, agent_id: str, facts: Facts) -> Gate:
+    """Return what is asked of every skill before this agent may use it."""
+    return Gate(settings_of(config), facts, allowlist_of(config.agent(agent_id).get("skills")))

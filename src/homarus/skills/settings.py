@@ -24,7 +24,6 @@ class SkillLoad(Struct, frozen=True, rename="camel"):
     extra_dirs: tuple[str, ...] = ()
     allow_symlink_targets: tuple[str, ...] = ()
     watch: bool = True
-    watch_debounce_ms: int = 250
 
 
 class SkillEntry(Struct, frozen=True, rename="camel"):
@@ -50,5 +49,4 @@ class SkillSettings(Struct, frozen=True, rename="camel"):
     limits: SkillLimits = SkillLimits()
 
     def entry(self, key: str, name: str) -> SkillEntry | None:
-        """Return a skill's entry, under its key or its name."""
         return self.entries.get(key, self.entries.get(name))

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from homarus.core.clock import iso_ms
 from homarus.core.errors import StorageError
 from homarus.core.patterns import late
 from homarus.storage.faults import (
@@ -20,8 +20,8 @@ from homarus.storage.faults import (
     explained,
     let_go,
     open_folder,
+    refuse_special,
     shown,
-    stamp,
     sync_file,
     sync_folder,
     write_all,
@@ -53,9 +53,7 @@ class Staged:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._discard()
 
     def _open(self) -> bool:
@@ -203,7 +201,7 @@ def ensure_dir(path: Path, *, mode: int = 0o700) -> None:
 
 def move_aside(path: Path, label: str, now: datetime) -> Path:
     """Rename a damaged or finished file to `<path>.<label>.<moment>` and return that; nothing is ever overwritten."""
-    suffix = f".{label}.{stamp(now).replace(':', '-')}"
+    suffix = f".{label}.{iso_ms(now).replace(':', '-')}"
     with explained("move aside", path), open_folder(os.path.dirname(path)) as folder:
         for attempt in range(1000):
             aside = beside(path, suffix + (f".{attempt}" if attempt else ""))
@@ -225,7 +223,7 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
         except FileNotFoundError:
             return None
         try:
-            _refuse_special(os.fstat(source), path)
+            refuse_special(os.fstat(source), path)
             with Staged(folder) as temp:
                 while block := os.read(source, _COPY_BLOCK):
                     write_all(temp.fd, block)
@@ -236,6 +234,16 @@ def backup(path: Path, *, keep: int = 5) -> Path | None:
             let_go(source)
         sync_folder(folder)
     return copies[0]
+
+
+def keep_copy(path: Path, label: str) -> None:
+    """Copy a file to `<path>.<label>.bak`, or to the next free name, before another form replaces it."""
+    with explained("read", path):
+        content = path.read_bytes()
+    for number in range(1000):
+        if create_new(beside(path, f".{label}.bak" + (f".{number}" if number else "")), content):
+            return
+    raise StorageError(f"cannot keep a copy of {shown(path)}", cure="remove old .bak files beside it")
 
 
 def sweep_temps(folder: Path) -> list[str]:
@@ -281,17 +289,10 @@ def _lstat(folder: int, name: str) -> os.stat_result | None:
         return None
 
 
-def _refuse_special(found: os.stat_result, path: str | os.PathLike[str]) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(found.st_mode):
-        raise StorageError(f"{shown(path)} is not a regular file", cure="check the path; devices and pipes stay alone")
-
-
 def _regular_or_none(folder: int, name: str) -> os.stat_result | None:
     found = _lstat(folder, name)
     if found is not None:
-        _refuse_special(found, name)
+        refuse_special(found, name)
     return found
 
 

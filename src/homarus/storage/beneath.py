@@ -10,7 +10,6 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Callable
 from functools import cached_property
 from typing import Self
 
@@ -65,31 +64,26 @@ class Beneath:
                 )
             except OSError as error:
                 self._declined(error, follow)
-        return self._walk(parts, lambda folder, leaf: _open_leaf(folder, leaf, flags, mode), follow)
+        return self._walk(parts, flags, mode, follow)
 
     def open_parent(self, parts: tuple[str, ...]) -> tuple[int, str]:
-        """Open the folder that holds the last part, and return it with that part's name, links resolved.
+        """Open the folder that holds the last part, and return it with that part's name.
 
-        For changes of names (replace, remove), which act on a folder and a name and never follow a link themselves.
+        For changes (replace, remove), which act on a folder and a name. No part is a link: what was named is what changes, and
+        who judged the name has judged the file.
         """
-        found = ""
-
-        def finish(folder: int, leaf: str) -> int:
-            nonlocal found
-            found = leaf
-            try:
-                linked = stat.S_ISLNK(os.stat(leaf, dir_fd=folder, follow_symlinks=False).st_mode)
-            except FileNotFoundError:
-                linked = False
-            if linked:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-
-        fd = self._walk(parts, finish, follow=True)
-        if found in ("", "."):
-            let_go(fd)
+        if not parts or parts[-1] == "..":
             raise Escape("the folder itself is not a file in it")
-        return fd, found
+        fd = self.open(parts[:-1], os.O_RDONLY | os.O_DIRECTORY, follow=False)
+        try:
+            if stat.S_ISLNK(os.stat(parts[-1], dir_fd=fd, follow_symlinks=False).st_mode):
+                raise Escape("a symbolic link is not followed here")
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            let_go(fd)
+            raise
+        return fd, parts[-1]
 
     def _declined(self, error: OSError, follow: bool) -> None:
         """Raise what the kernel said, unless the walk must decide: no such call here, or a link that may still be inside."""
@@ -101,7 +95,7 @@ class Beneath:
         if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EXDEV, errno.EAGAIN, errno.EINVAL, errno.E2BIG):
             raise error
 
-    def _walk(self, parts: tuple[str, ...], finish: Callable[[int, str], int], follow: bool) -> int:
+    def _walk(self, parts: tuple[str, ...], flags: int, mode: int, follow: bool) -> int:
         """Go part by part, never through a link of the system's choosing; links are read and judged here."""
         todo = list(reversed(parts))
         links = 0
@@ -113,7 +107,7 @@ class Beneath:
                     continue
                 try:
                     if not todo:
-                        return finish(trail.here, part)
+                        return _open_leaf(trail.here, part, flags, mode)
                     trail.down(part)
                     continue
                 except OSError as error:
@@ -125,7 +119,7 @@ class Beneath:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 todo.extend(reversed(self._inside(trail.names, target)))
                 trail.restart()
-            return finish(trail.here, ".")
+            return _open_leaf(trail.here, ".", flags, mode)
 
     def _inside(self, names: list[str], target: str) -> tuple[str, ...]:
         """Return a link's target as parts below the root, or raise. The walk verifies again whatever this finds."""

@@ -52,7 +52,7 @@ class _Unstable(Exception):
 
 
 class Root:
-    """A folder held by descriptor. Names are relative to it; links that stay inside are followed, others refused."""
+    """A folder held by descriptor. Names are relative to it. Reading follows links that stay inside; changing follows none."""
 
     def __init__(self, path: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.path = path
@@ -66,7 +66,6 @@ class Root:
 
     @property
     def realpath(self) -> str:
-        """Return where the folder is, without links."""
         return self._beneath.real
 
     def close(self) -> None:
@@ -152,7 +151,6 @@ class Root:
             raise self._refuse(name, error) from error
 
     def exists(self, name: Name) -> bool:
-        """Whether the name leads to something inside, of whatever kind."""
         try:
             let_go(self._beneath.open(self._parts(name), _O_PATH | os.O_NONBLOCK))
         except OSError:
@@ -164,7 +162,6 @@ class Root:
         self._change(name, lambda folder, leaf: replace_at(folder, leaf, data, mode=mode))
 
     def remove(self, name: Name) -> None:
-        """Remove a file below the root (through links inside it: the file, not the link)."""
         self._change(name, _unlink)
 
     def make_dirs(self, name: Name, *, mode: int = 0o700) -> list[str]:
@@ -174,7 +171,7 @@ class Root:
             parts = self._parts(name)
             for depth in range(1, len(parts) + 1):
                 try:
-                    let_go(self._beneath.open(parts[:depth], _O_PATH | os.O_DIRECTORY))
+                    let_go(self._beneath.open(parts[:depth], _O_PATH | os.O_DIRECTORY, follow=False))
                 except FileNotFoundError:
                     inner = "/".join(parts[:depth])
                     self._change(inner, lambda folder, leaf: _make_dir(folder, leaf, mode))

@@ -32,15 +32,12 @@ class BoundedCache(Generic[K, V]):
     @overload
     def get(self, key: K, default: D) -> V | D: ...
     def get(self, key: K, default: D | None = None) -> V | D | None:
-        """Return the value and mark it as used now, or the default."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return default
-        try:
-            self._entries.move_to_end(key)  # each of the two is one step; a lock would cost more than both
-        except KeyError:
-            pass  # another thread took it out in between
-        return entry[0]
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return default
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def put(self, key: K, value: V) -> None:
         """Keep a value; one that alone is over the limit is not kept, and its old value goes too."""
@@ -57,19 +54,16 @@ class BoundedCache(Generic[K, V]):
                 self._drop(next(iter(self._entries)))
 
     def pop(self, key: K) -> V | None:
-        """Remove an entry and return its value, or None."""
         with self._lock:
             return self._drop(key)
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._entries.clear()
             self._bytes = 0
 
     @property
     def bytes(self) -> int:
-        """The sum of the sizes of what is kept."""
         return self._bytes
 
     def __len__(self) -> int:

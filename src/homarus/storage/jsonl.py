@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
 from homarus.core.errors import StorageError
-from homarus.storage.faults import explain, explained, let_go, open_folder, shown, sync_data, sync_folder, write_all
+from homarus.storage.faults import (
+    explain,
+    explained,
+    let_go,
+    open_folder,
+    refuse_special,
+    shown,
+    sync_data,
+    sync_folder,
+    write_all,
+)
+from homarus.storage.locks import wait_for
 from homarus.storage.record import decode, encode
 
 MAX_LINE = 64 << 20
@@ -63,7 +73,7 @@ class JsonlWriter:
                 fd = os.open(path, flags | os.O_CREAT, mode)
                 created = True
             try:
-                _refuse_special(fd, path)
+                refuse_special(os.fstat(fd), path)
                 if created:
                     os.fchmod(fd, mode)  # whatever the umask says
                 if os.fstat(fd).st_size == 0:  # new, or its creator was killed before its name was durable
@@ -81,6 +91,17 @@ class JsonlWriter:
             return self._size
         with explained("read", self._path):
             return os.fstat(self._fd).st_size
+
+    def fileno(self) -> int:
+        return self._fd
+
+    @property
+    def is_named(self) -> bool:
+        try:
+            named = os.stat(self._name)  # noqa: PTH116 - the path as text: this runs before every append
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) == self._inode
 
     def append(self, record: Any, *, durable: bool = True) -> int:
         """Add one record (an object, or its JSON as bytes) and return the offset of its line."""
@@ -117,13 +138,7 @@ class JsonlWriter:
             self._size = before + len(data)
             return before + torn
 
-    def sync(self) -> None:
-        """Make everything appended so far durable."""
-        with self._lock, explained("sync", self._path):
-            sync_data(self._fd)
-
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
         with self._lock, explained("close", self._path):
             fd, self._fd = self._fd, -1
             if fd >= 0:
@@ -132,9 +147,7 @@ class JsonlWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _take_back(self, before: int, length: int) -> None:
@@ -157,6 +170,31 @@ class JsonlWriter:
         return named.st_size
 
 
+def append_shared(path: Path, *records: Any, mode: int = 0o600) -> None:
+    """Add records, durably, to a file that several processes append to, and make it if need be.
+
+    All of them come here, so that an append that fails takes back its own bytes only. Whoever replaces such a file does
+    it inside `alone_with`.
+    """
+    while True:
+        with JsonlWriter.open(path, mode=mode) as writer:
+            wait_for(writer.fileno(), path)
+            if writer.is_named:
+                writer.append_many(records)
+                return
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Keep `append_shared` of every process out while this one reads what is in a file and replaces it."""
+    while True:
+        with JsonlWriter.open(path) as writer:
+            wait_for(writer.fileno(), path)
+            if writer.is_named:
+                yield
+                return
+
+
 def _line(record: Any) -> bytes:
     raw = record if type(record) is bytes else bytes(record) if isinstance(record, _BYTES) else encode(record)
     if _NEWLINE in raw or not raw or raw.isspace():
@@ -166,16 +204,11 @@ def _line(record: Any) -> bytes:
     return raw + b"\n"
 
 
-def _refuse_special(fd: int, path: Path) -> None:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
-
-
 def _open_for_reading(path: Path) -> int:
     with explained("read", path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         try:
-            _refuse_special(fd, path)
+            refuse_special(os.fstat(fd), path)
         except BaseException:
             let_go(fd)
             raise

@@ -5,19 +5,22 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+from homarus.core.clock import iso_ms
 from homarus.core.errors import Locked
 from homarus.core.text import single_line
-from homarus.storage.faults import explained, let_go, shown, stamp, write_all
+from homarus.storage.faults import explained, let_go, shown, write_all
 from homarus.storage.record import decode, encode
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_POLL = 0.025
+POLL = 0.025
+# How long a short piece of work in another process is waited for: hundreds of them may stand in line on a slow disk.
+PATIENCE = 60.0
 _MAX_CONTENT = 65536
 _held: set[OwnerLock] = set()  # by strong reference: a lock ends by release or with the process, not by forgetting it
 
@@ -46,17 +49,17 @@ class OwnerLock:
         sleep: Callable[[float], None] = time.sleep,
     ) -> OwnerLock:
         """Take the lock at once (or within `wait` seconds), or raise `Locked` that names the holder and the cure."""
-        content = encode({**(extra or {}), "pid": os.getpid(), "startedAt": stamp(now), "purpose": purpose})
+        content = encode({**(extra or {}), "pid": os.getpid(), "startedAt": iso_ms(now), "purpose": purpose})
         with explained("lock", path):
             # A process that only looks at the lock holds it for an instant; that is waited out in any case.
-            for _ in range(max(4, int(wait / _POLL) + 1)):
+            for _ in range(max(4, int(wait / POLL) + 1)):
                 fd = _try_lock(path)
                 if fd is not None:
                     return cls._settle(path, fd, content)
                 owner = _read_holder(path)
-                if wait < _POLL and _is_alive(owner.get("pid")):
+                if wait < POLL and is_alive(owner.get("pid")):
                     break
-                sleep(_POLL)
+                sleep(POLL)
         raise _locked(path, owner)
 
     @classmethod
@@ -72,7 +75,6 @@ class OwnerLock:
 
     @property
     def held(self) -> bool:
-        """Whether this process still owns the lock through this object."""
         return self._fd >= 0
 
     def release(self) -> None:
@@ -87,9 +89,7 @@ class OwnerLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _abandon(self) -> None:
@@ -97,6 +97,30 @@ class OwnerLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             let_go(fd)
+
+
+@contextmanager
+def alone_in(folder: Path, *, wait: float = PATIENCE, sleep: Callable[[float], None] = time.sleep) -> Iterator[None]:
+    """Keep every process out that asks the same for this folder; the lock is the folder itself and leaves no file."""
+    with explained("lock", folder):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        wait_for(fd, folder, wait=wait, sleep=sleep)
+        yield
+    finally:
+        let_go(fd)
+
+
+def wait_for(fd: int, path: Path, *, wait: float = PATIENCE, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Take the kernel's lock on an open file or folder; it ends with the descriptor. Raise `Locked` when `wait` is over."""
+    with explained("lock", path):
+        for _ in range(int(wait / POLL) + 1):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                sleep(POLL)
+    raise Locked(f"{shown(path)} is in use by another process", cure="wait until it ends, or stop it")
 
 
 def holder(path: Path) -> dict[str, Any] | None:
@@ -155,7 +179,7 @@ def _parse(raw: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _is_alive(pid: object) -> bool:
+def is_alive(pid: object) -> bool:
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -169,7 +193,7 @@ def _is_alive(pid: object) -> bool:
 
 def _locked(path: Path, owner: dict[str, Any]) -> Locked:
     pid = owner.get("pid")
-    pid = pid if isinstance(pid, int) and _is_alive(pid) else None
+    pid = pid if isinstance(pid, int) and is_alive(pid) else None
     who = "this process" if pid == os.getpid() else f"process {pid}" if pid else "another process"
     purpose = owner.get("purpose")
     doing = f" ({single_line(str(purpose), 100)})" if purpose else ""

@@ -21,7 +21,6 @@ def encode(record: Any) -> bytes:
 
 
 def decode(raw: bytes) -> tuple[Any, str]:
-    """Return the value and an empty text, or None and what is wrong."""
     try:
         return _decoder.decode(raw), ""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

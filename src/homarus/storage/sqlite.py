@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import msgspec
 
 from homarus.core.errors import Locked, StorageError
 from homarus.storage.atomic import ensure_dir, move_aside
-from homarus.storage.faults import Missing, beside, explained, open_folder, shown
+from homarus.storage.faults import Missing, beside, explained, open_folder, refuse_special, shown
 
 _BUSY_SECONDS = 10.0
 _MAX_LOG_BYTES = 16 << 20
@@ -147,8 +146,7 @@ def _look_first(path: Path) -> None:
         except FileNotFoundError:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return
-        if not stat.S_ISREG(found.st_mode):
-            raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+        refuse_special(found, path)
         if found.st_size and (found.st_dev, found.st_ino) not in _own:
             with path.open("rb") as file:
                 if file.read(len(_HEADER)) != _HEADER:
@@ -274,8 +272,7 @@ def open_readonly(path: Path, *, sleep: Callable[[float], None] = time.sleep) ->
     """
     with explained("open", path):
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise StorageError(f"{shown(path)} is not a regular file", cure="check the path")
+        refuse_special(found, path)
     try:
         if (found.st_dev, found.st_ino) in _own:
             return _connect(path, "mode=ro")
@@ -303,14 +300,14 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _open_copy(path: Path, sleep: Callable[[float], None]) -> sqlite3.Connection:
-    import shutil
     import tempfile
 
-    with explained("copy", path):
-        folder = tempfile.mkdtemp(prefix="homarus-read-")
-    try:
+    with (
+        explained("copy", path),
+        tempfile.TemporaryDirectory(prefix="homarus-read-", ignore_cleanup_errors=True) as folder,
+    ):
         copy = Path(folder, "copy.db")
-        with _opening, explained("copy", path):
+        with _opening:
             _copy_consistently(path, copy, sleep)
         merged = sqlite3.connect(copy, isolation_level=None)
         try:
@@ -318,8 +315,6 @@ def _open_copy(path: Path, sleep: Callable[[float], None]) -> sqlite3.Connection
         finally:
             merged.close()
         return _connect(copy, "mode=ro&immutable=1")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _copy_consistently(path: Path, copy: Path, sleep: Callable[[float], None]) -> None:

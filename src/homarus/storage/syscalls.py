@@ -6,33 +6,19 @@ import ctypes
 import errno
 import os
 import struct
-import sys
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 _SYS_OPENAT2 = ctypes.c_long(437)  # the same number on every Linux architecture that has it
 _HOW = struct.Struct("=QQQ")
-_HOW_SIZE = ctypes.c_size_t(_HOW.size)
 _RENAME_NOREPLACE = 1  # Linux
 _RENAME_EXCL = 4  # macOS
-_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # what `os.fsencode` goes by
 NO_MAGICLINKS, NO_SYMLINKS, BENEATH = 0x02, 0x04, 0x08
 
 
 @cache
 def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
-
-
-@cache
-def _syscall() -> Any:
-    return _libc().syscall
-
-
-@lru_cache(maxsize=64)
-def _how(flags: int, mode: int, resolve: int) -> bytes:
-    """Return the rules as the kernel reads them: it never writes there, and every call of a tool asks with the same few."""
-    return _HOW.pack(flags, mode, resolve)
 
 
 def _call(function: Any, *arguments: Any) -> int:
@@ -46,8 +32,8 @@ def _call(function: Any, *arguments: Any) -> int:
 
 def openat2(folder: int, name: str, flags: int, mode: int, resolve: int) -> int:
     """Open with rules on how the name may be resolved. Linux only; raises ENOSYS on an old kernel."""
-    how = _how(flags, mode if flags & os.O_CREAT else 0, resolve)
-    return _call(_syscall(), _SYS_OPENAT2, folder, name.encode(_ENCODING, _ERRORS), how, _HOW_SIZE)
+    how = _HOW.pack(flags, mode if flags & os.O_CREAT else 0, resolve)
+    return _call(_libc().syscall, _SYS_OPENAT2, folder, os.fsencode(name), how, ctypes.c_size_t(len(how)))
 
 
 def rename_new(folder: int, old: str, new: str) -> bool:

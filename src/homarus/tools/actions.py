@@ -8,25 +8,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from homarus.core.errors import ToolError
-from homarus.core.later import later
 from homarus.core.tools import Risk, ToolSpec
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
-from homarus.tools.paths import Reach, locate, opened
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.paths import Reach, locate, open_to_read, opened
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, allowing, said
 
 if TYPE_CHECKING:
-    from homarus.tools import egress as fetching
-    from homarus.tools import target
-    from homarus.tools.ports import GatewayControl, Looker, Scheduler, Sender
-else:
-    fetching = later("homarus.tools.egress")
-    target = later("homarus.tools.target")
+    from homarus.tools.services import GatewayControl, Scheduler, Sender, VisionBackend
 
 
 _TEXT: dict[str, Any] = {"type": "string"}
 
 MESSAGE = ToolSpec(
     name="message",
+    order=160,
     summary="send a message to a person or chat",
     description="Send or react in a chat; without target, in this conversation. For plain answers just answer.",
     parameters={
@@ -46,6 +41,7 @@ MESSAGE = ToolSpec(
 )
 CRON = ToolSpec(
     name="cron",
+    order=150,
     summary="manage reminders and jobs",
     description=(
         "Manage jobs and reminders. job: {name, schedule: {kind: at|every|cron, at|everyMs|expr, tz}, "
@@ -61,14 +57,16 @@ CRON = ToolSpec(
         "required": ["action"],
     },
 )
+_CONFIG = ["config.get", "config.patch", "config.schema", "restart"]
 GATEWAY = ToolSpec(
     name="gateway",
+    order=170,
     summary="look at or change this program's configuration",
     description="Read or patch the configuration, or restart.",
     parameters={
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ["config.get", "config.patch", "config.schema", "restart"]},
+            "action": {"type": "string", "enum": _CONFIG},
             "path": _TEXT,
             "patch": {"type": "object"},
             "note": _TEXT,
@@ -78,6 +76,7 @@ GATEWAY = ToolSpec(
 )
 IMAGE = ToolSpec(
     name="image",
+    order=270,
     summary="look at an image with a model that sees",
     description="Ask a vision model about an image (path or URL).",
     parameters={"type": "object", "properties": {"image": _TEXT, "prompt": _TEXT}, "required": ["image"]},
@@ -85,7 +84,6 @@ IMAGE = ToolSpec(
 
 
 def message_tool(sender: Sender) -> Tool:
-    """Return the message tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if arguments["action"] in {"send", "reply"} and not (arguments.get("message") or arguments.get("media")):
@@ -93,11 +91,12 @@ def message_tool(sender: Sender) -> Tool:
         return _said(await sender.act(context, arguments))
 
     aliases = {"to": "target", "text": "message", "content": "message", "path": "media", "filePath": "media"}
-    return Tool(spec=MESSAGE, risk=Risk.SEND, run=run, group="messaging", aliases=aliases, sequential=True)
+    return Tool(
+        spec=MESSAGE, risk=Risk.SEND, run=run, group="messaging", aliases=aliases, sequential=True, children="none"
+    )
 
 
 def cron_tool(scheduler: Scheduler) -> Tool:
-    """Return the cron tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         action, ident, job = arguments["action"], arguments.get("jobId", ""), arguments.get("job") or {}
@@ -114,31 +113,50 @@ def cron_tool(scheduler: Scheduler) -> Tool:
         group="automation",
         aliases={"id": "jobId"},
         owner_only=True,
+        children="none",
         sequential=True,
     )
 
 
 def gateway_tool(control: GatewayControl) -> Tool:
-    """Return the gateway tool."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         if arguments["action"] == "config.patch" and not arguments.get("patch"):
             raise ToolError("gateway config.patch needs patch", cure="give the keys to change as an object")
+        if arguments["action"] == "config.apply" and not arguments.get("raw"):
+            raise ToolError("gateway config.apply needs raw", cure="give the whole configuration as JSON text")
         return _said(await control.act(context, arguments["action"], arguments))
 
-    return Tool(spec=GATEWAY, risk=Risk.ADMIN, run=run, group="automation", owner_only=True, sequential=True)
+    return Tool(
+        spec=GATEWAY,
+        risk=Risk.ADMIN,
+        run=run,
+        group="automation",
+        schema=allowing(
+            GATEWAY,
+            action={"type": "string", "enum": [*_CONFIG, "config.apply", "update.run"]},
+            raw=_TEXT,
+            baseHash=_TEXT,
+        ),
+        owner_only=True,
+        children="none",
+        sequential=True,
+    )
 
 
-def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> Tool:
-    """Return the image tool; without egress it looks at files only."""
+def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
+    """Return the image tool; without the web it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        from homarus.net.egress import Egress, Limits
+        from homarus.tools.target import is_url
+
         where = arguments["image"]
-        if target.is_url(where):
-            if egress is None:
+        if is_url(where):
+            if not web:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
-            limits = fetching.Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
-            page = await egress.fetch(
+            limits = Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
+            page = await Egress().fetch(
                 where.strip(), limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
             )
             data = page.body if page.status < 400 else b""
@@ -148,21 +166,28 @@ def image_tool(looker: Looker, reach: Reach, egress: fetching.Egress | None) -> 
         if not kind:
             raise ToolError("this is no image (png, jpeg, gif, webp)", cure="give the path or address of an image")
         return said(
-            await looker.look(context, data, kind, arguments.get("prompt", "Describe this image.")), mimeType=kind
+            await vision.look(context, data, kind, arguments.get("prompt", "Describe this image.")), mimeType=kind
         )
 
     aliases = {"path": "image", "url": "image", "question": "prompt", "file": "image"}
-    return Tool(spec=IMAGE, risk=Risk.READ, run=run, group="media", aliases=aliases, taints=True)
+    return Tool(
+        spec=IMAGE,
+        risk=Risk.READ,
+        run=run,
+        group="media",
+        aliases=aliases,
+        taints=True,
+        exists_for=vision.can_look,
+    )
 
 
 def _read(context: ToolContext, path: str, reach: Reach) -> bytes:
     spot = locate(context, path, reach)
-    with opened(spot) as root:
-        found = root.read(spot.name, max_bytes=MAX_IMAGE_BYTES)
-    if found.kind != "ok" or found.truncated:
-        reason = "too large" if found.truncated else found.reason or "missing"
-        raise ToolError(f"{os.fspath(spot.path)}: {reason}", cure="check the path with ls")
-    return found.data
+    with opened(spot) as root, os.fdopen(open_to_read(context, root, spot), "rb") as file:
+        data = file.read(MAX_IMAGE_BYTES + 1)
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ToolError(f"{spot.path}: too large", cure="make it smaller first")
+    return data
 
 
 def _said(value: dict[str, Any]) -> ToolOutput:

@@ -28,13 +28,10 @@ MAX_PENDING, MAX_HISTORY, MAX_RULES = 100, 200, 500
 
 
 def approvals_path(state_dir: Path) -> Path:
-    """Return where the book lies."""
     return state_dir / "homarus" / "approvals.json"
 
 
 class Request(Struct, frozen=True, rename="camel"):
-    """A question to a human: may exactly this happen once?"""
-
     id: str
     digest: str
     # What kind of thing it is (`exec`, `host`, `recipient` or a tool's name), and what a rule for it would name.
@@ -53,8 +50,6 @@ class Request(Struct, frozen=True, rename="camel"):
 
 
 class Decided(Struct, frozen=True, rename="camel"):
-    """A question and its answer."""
-
     request: Request
     decision: Decision
     by: str
@@ -72,13 +67,10 @@ class Rule(Struct, frozen=True, rename="camel"):
     used_ms: int
 
     def expired(self, now: int) -> bool:
-        """Say whether it has not been used for too long."""
         return now - self.used_ms > RULE_MS
 
 
 class Book(Struct, frozen=True, rename="camel"):
-    """The whole file."""
-
     pending: tuple[Request, ...] = ()
     decided: tuple[Decided, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -117,7 +109,6 @@ class Approvals:
         self._expires_ms = expires_ms
 
     def now(self) -> int:
-        """Return the time by which questions expire."""
         return epoch_ms(self._clock.now())
 
     def read(self) -> Book:
@@ -203,7 +194,6 @@ class Approvals:
         return True
 
     def revoke(self, ident: str) -> Rule:
-        """Take a lasting rule back."""
         with self._changing() as book:
             rule = next((item for item in book.rules if item.id == ident), None)
             if rule is None:

@@ -17,15 +17,68 @@ from homarus.core.patterns import late
 from homarus.sandbox.resolve import clean_environment, is_owners_variable
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.storage.beneath import real_path
-from homarus.tools.names import LOCKED, LOCKED_FOLDERS
+from homarus.tools import git
+from homarus.tools.protected import LOCKED, LOCKED_FOLDERS
 from homarus.tools.shell import Parsed, parse, quoted
 from homarus.tools.tool import ToolContext
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 # What stands between the words of a shell command, whatever they mean in it.
+# Programs that start no other, whatever their arguments say, and read no file that tells them to: for them "always" is an answer.
+_PLAIN = frozenset(
+    [
+        "ls",
+        "cat",
+        "head",
+        "tail",
+        "wc",
+        "stat",
+        "du",
+        "df",
+        "date",
+        "uptime",
+        "uname",
+        "whoami",
+        "id",
+        "hostname",
+        "pwd",
+        "echo",
+        "printf",
+        "true",
+        "false",
+        "basename",
+        "dirname",
+        "realpath",
+        "readlink",
+        "cut",
+        "tr",
+        "uniq",
+        "comm",
+        "diff",
+        "cmp",
+        "grep",
+        "md5sum",
+        "sha1sum",
+        "sha256sum",
+        "sha512sum",
+        "b2sum",
+        "cksum",
+        "nproc",
+        "free",
+        "ps",
+        "lsblk",
+        "lscpu",
+        "tree",
+        "mkdir",
+        "rmdir",
+        "touch",
+        "rm",
+    ]
+)
+_MULTI = frozenset({"coreutils"})  # one file that is many of these, by the name it is called by
+_MAX_WORDS, _MAX_WORD = 32, 256
 _SIGNS = late(r"""[\s'"`<>|;&(){}$]+""")
-_BY_CONTENT = "sha256:"
 _KERNEL = ("/proc/", "/sys/", "/dev/")
 _MAX_FILES, _MAX_FILE_BYTES = 256, 16 << 20
 
@@ -45,16 +98,16 @@ class Plan(Struct, frozen=True):
     shell: str = ""
     # Files that the command names and somebody may have written, by content.
     files: tuple[tuple[str, str], ...] = ()
+    # Whether nothing else may write in the same folders while it runs.
+    apart: bool = False
 
     @property
     def on_host(self) -> bool:
-        """Say whether nothing holds the command back."""
         return not self.spec.enforced
 
-    @property
-    def read(self) -> tuple[str, ...]:
-        """Return the files that were approved by their content: a shell reads a script while it runs it."""
-        return tuple(path for path, content in self.files if content.startswith(_BY_CONTENT))
+    def uses(self, sandbox: SandboxSpec) -> list[str]:
+        """Return where what it runs may lie: its folder, what it names, and all that the turn's own commands can write."""
+        return [self.cwd, *(path for path, _ in self.files), sandbox.workspace, *(each.path for each in sandbox.mounts)]
 
     @property
     def digest(self) -> str:
@@ -83,8 +136,26 @@ def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping
     given = {name: value for name, value in context.env.items() if name != "HOME"}
     env = clean_environment(spec, outer, {**given, **extra})
     if spec.enforced:
+        if not context.restricted and (own := git.alone(command, cwd, env, spec)):
+            return Plan(("/bin/sh", "-c", own.script), cwd, own.env, own.spec, command, apart=own.writes)
         return Plan(("/bin/sh", "-c", command), cwd, env, spec, command)
     return _on_host(Plan((), cwd, env, spec, command), parse(command))
+
+
+def may_last(plan: Plan) -> bool:
+    """Say whether "always" may be answered for a command: one plain program of the system, with few and short arguments."""
+    if len(plan.pipeline) != 1 or plan.shell or plan.spec.enforced:
+        return False
+    program, *rest = plan.pipeline[0]
+    named, real = os.path.normpath(program), os.path.realpath(program)
+    return (
+        named.startswith(SYSTEM)
+        and real.startswith(SYSTEM)
+        and os.path.basename(named) in _PLAIN
+        and os.path.basename(real) in _PLAIN | _MULTI
+        and len(rest) <= _MAX_WORDS
+        and all(len(word) <= _MAX_WORD for word in rest)
+    )
 
 
 def _on_host(plan: Plan, parsed: Parsed) -> Plan:
@@ -103,7 +174,7 @@ def _on_host(plan: Plan, parsed: Parsed) -> Plan:
 def _spec(spec: SandboxSpec, host: str) -> SandboxSpec:
     if host == "sandbox" and not spec.enforced:
         raise Denied("this session has no sandbox, so nothing can run in it", cure="leave host out")
-    return replace(spec, backend=Backend.OFF) if host == "host" else spec
+    return replace(spec, backend=Backend.OFF, refused="") if host == "host" else spec
 
 
 def _folder(context: ToolContext, wanted: str, spec: SandboxSpec) -> str:
@@ -163,6 +234,6 @@ def _content(path: str) -> str:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with open(fd, "rb") as file:  # noqa: PTH123
             more = f"+{facts.st_size}:{facts.st_mtime_ns}" if facts.st_size > _MAX_FILE_BYTES else ""
-            return _BY_CONTENT + hashlib.sha256(file.read(_MAX_FILE_BYTES) or b"").hexdigest() + more
+            return hashlib.sha256(file.read(_MAX_FILE_BYTES) or b"").hexdigest() + more
     except OSError:
         return "unreadable"

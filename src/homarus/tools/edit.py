@@ -24,6 +24,7 @@ _ALIASES = {**dict.fromkeys(("file_path", "filePath", "filename", "file"), "path
 
 EDIT = ToolSpec(
     name="edit",
+    order=30,
     summary="change parts of a file",
     description="Replace oldText, which must occur exactly once, by newText. For several places at once give edits.",
     parameters={
@@ -61,7 +62,7 @@ def edit_tool(reach: Reach) -> Tool:
                 data = changed.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 raise ToolError("newText holds half a character (a lone surrogate)", cure="send plain text") from None
-            put(context, root, spot, data)
+            put(root, spot, data)
         change = await asyncio.to_thread(compare, text, changed) if large else compare(text, changed)
         number = f"{len(edits)} edits" if len(edits) > 1 else "1 edit"
         return said(

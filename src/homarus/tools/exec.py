@@ -8,36 +8,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from homarus.core.errors import Denied, ToolError
-from homarus.core.later import later
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.core.tools import Risk, ToolSpec
+from homarus.sandbox.claims import Claim
 from homarus.tools.processes import ProcessManager, ProcessSettings, Running
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
-
-if TYPE_CHECKING:
-    from homarus.tools import command, keys
-else:
-    command = later("homarus.tools.command")
-    keys = later("homarus.tools.keys")
-
 
 MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
 LOG_LINES = 200
 # How long a command may take to read what it is given.
 GIVE_SECONDS = 10.0
-# What brings in the words of strangers where there is a network.
-_FETCHES = late(
-    r"(?i)\b[a-z][a-z0-9+.-]*://|\bgit\b.*\b(?:clone|fetch|pull)\b|(?:^|[|;&(`\n]|\b(?:sudo|env|xargs|time)\s)\s*(?:\S*/)?"
-    r"(?:curl|wget|aria2c|lynx|w3m|ncat|nc|socat|ssh|scp|sftp|rsync|dig|gh)\b"
-)
+_CLOSED_GIT = late(r"\.git/.*(?:Read-only file system|Permission denied)")
+_ALONE = "(Only git itself writes into a repository: run git add, commit and the like alone, joined by && and without expansions.)"
 _ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
 EXEC = ToolSpec(
     name="exec",
+    order=80,
     summary="run a shell command",
     description="Run a shell command. What still runs after yieldMs goes on in the background: see process.",
     parameters={
@@ -57,6 +48,7 @@ EXEC = ToolSpec(
 )
 PROCESS = ToolSpec(
     name="process",
+    order=90,
     summary="look after running commands",
     description="Look after commands that exec left running: read new output (poll), give input, end them.",
     parameters={
@@ -77,9 +69,7 @@ PROCESS = ToolSpec(
 
 
 class Grants(Protocol):
-    """What the gate has let through."""
-
-    def take(self, call_id: str, digest: str) -> None:
+    def take(self, call_id: str, digest: str) -> Claim:
         """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
         ...
 
@@ -107,13 +97,14 @@ class _Kit:
         self._settings = settings
 
     async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        plan = command.make_plan(context, arguments, self._outer)
-        if plan.on_host:
-            self._grants.take(context.call_id, plan.digest)
+        from homarus.tools.command import make_plan
+
+        plan = make_plan(context, arguments, self._outer)
+        held = self._grants.take(context.call_id, plan.digest) if plan.on_host else Claim()
         background = arguments.get("background", False) and context.background
         tty = arguments.get("pty", False)
         seconds = float(arguments.get("timeout", self._settings.timeout_seconds))
-        item = await self._manager.start(plan, context, tty=tty, stdin=background or tty, seconds=seconds)
+        item = await self._manager.start(plan, context, held, tty=tty, stdin=background or tty, seconds=seconds)
         wait = 0.0 if background else min(arguments.get("yieldMs", self._settings.background_ms), MAX_YIELD_MS) / 1000
         try:
             with context.cancel.interrupting():
@@ -137,7 +128,7 @@ class _Kit:
         return said(f"{text}\n\n{note}" if text else note, status="running", sessionId=item.id, cwd=item.plan.cwd)
 
     def _finished(self, item: Running) -> ToolOutput:
-        text = "\n".join(part for part in (item.output.text().rstrip("\n"), item.ending) if part)
+        text = "\n".join(part for part in (item.output.text().rstrip("\n"), item.ending, _hint(item)) if part)
         details = self._details(item)
         return said(text or "(no output)", **details)
 
@@ -179,7 +170,8 @@ class _Kit:
                 self._manager.drop(item)
                 return said(f"{item.id} is gone.")
             case _:
-                if context.restricted and not item.plan.spec.locked:
+                asked = item.plan.on_host or item.plan.spec.network  # by the gate, for each input
+                if context.restricted and not item.plan.spec.locked and not asked:
                     raise Denied(
                         f"{item.id} was started before untrusted text was read, and takes no more input from this turn",
                         cure="start a new command",
@@ -210,9 +202,20 @@ class _Kit:
 
 
 def _note(context: ToolContext, item: Running) -> None:
-    """Note that a turn reads what strangers wrote, where a command fetched it: as it does when it fetches a page itself."""
-    if (item.plan.on_host or item.plan.spec.network) and _FETCHES.search(item.plan.command):
+    """Note that a turn may read what strangers wrote: what a command with a network, or on the host, brings in, nobody can tell.
+
+    Programs that start no other fetch nothing either.
+    """
+    from homarus.tools.command import may_last
+
+    if item.plan.spec.network or (item.plan.on_host and not may_last(item.plan)):
         context.taint.add("exec")
+
+
+def _hint(item: Running) -> str:
+    """Say how to commit, where a command has failed to write into a repository."""
+    failed = item.exit is not None and not item.exit.ok and item.plan.spec.enforced
+    return _ALONE if failed and _CLOSED_GIT.search(item.output.text()) else ""
 
 
 def _is_wider(item: Running, context: ToolContext) -> bool:
@@ -223,6 +226,8 @@ def _is_wider(item: Running, context: ToolContext) -> bool:
 async def _give(item: Running, action: str, arguments: dict[str, Any]) -> ToolOutput:
     if item.exit is not None:
         raise ToolError(f"{item.id} has ended", cure="read its output with action log")
+    from homarus.tools import keys
+
     data = arguments.get("data", "")
     match action:
         case "send-keys":

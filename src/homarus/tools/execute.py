@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -12,18 +12,12 @@ from msgspec.structs import replace
 
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
-from homarus.core.later import later
 from homarus.core.messages import Text, ToolCall, ToolResult
 from homarus.core.text import single_line
 from homarus.tools.policy import ALIASES
 from homarus.tools.result import MAX_DETAIL_BYTES, WHOLE, bound, conceal, limit_for
+from homarus.tools.schema import fit
 from homarus.tools.tool import Tool, ToolContext, ToolOutput
-
-if TYPE_CHECKING:
-    from homarus.tools import schema
-else:
-    schema = later("homarus.tools.schema")
-
 
 _log = logging.getLogger(__name__)
 # In a result's details: by then the turn had read what nobody trusted wrote.
@@ -36,7 +30,6 @@ class Gate(Protocol):
 
     def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[None]:
         """Admit one call, exactly as it will run."""
-        ...
 
 
 class BeforeCall(Protocol):
@@ -44,7 +37,6 @@ class BeforeCall(Protocol):
 
     def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Awaitable[dict[str, Any]]:
         """Return the arguments that the call shall have."""
-        ...
 
 
 class Toolbox(Struct, frozen=True):
@@ -55,7 +47,7 @@ class Toolbox(Struct, frozen=True):
     before: tuple[BeforeCall, ...] = ()
 
     def find(self, name: str) -> Tool | None:
-        """Return a tool by its name, or by a name that another school gives it."""
+        """Return a tool by its name, or by the name that another program gives it."""
         found = self.tools.get(name)
         if found is None:
             plain = name.strip().lower()
@@ -122,9 +114,7 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
 
 
 def _fitting(arguments: dict[str, Any], tool: Tool) -> dict[str, Any]:
-    if tool.usual.admits(arguments):
-        return dict(arguments)
-    return schema.fit(arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
+    return fit(arguments, tool.schema or tool.spec.parameters, aliases=tool.aliases, tool=tool.name)
 
 
 def _failed(text: str, status: str) -> ToolOutput:

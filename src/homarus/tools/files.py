@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from homarus.core.errors import ToolError
 from homarus.core.messages import Image, Text
 from homarus.core.tools import Risk, ToolSpec
-from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, locate, names_of, opened, put, spelled
+from homarus.storage.boundary import BoundaryError
+from homarus.tools.paths import Reach, Spot, locate, open_to_read, opened, put, spelled, where
+from homarus.tools.protected import is_unseen, roots_of
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -22,8 +25,7 @@ MAX_ENTRIES = 500
 # Lines are found by reading on; a file without newlines must not be read whole to find its second line.
 SCAN_BYTES = 64 << 20
 MAX_WRITE_BYTES = 8 << 20
-# The first look into a file shows whether it is an image and nearly always all that is wanted. Then bigger steps are taken.
-_LOOK, _BLOCK = 1 << 16, 1 << 18
+_BLOCK = 1 << 16
 _ALIASES = {
     **dict.fromkeys(("file_path", "filePath", "filename", "file"), "path"),
     **dict.fromkeys(("start_line", "startLine", "start"), "offset"),
@@ -36,7 +38,6 @@ _BEGINNINGS = (*_IMAGES, b"RIFF")
 
 
 def file_tools(reach: Reach) -> list[Tool]:
-    """Return read, write and ls."""
     kit = _Kit(reach)
     return [
         Tool(spec=READ, risk=Risk.READ, run=kit.read, group="fs", aliases=_ALIASES),
@@ -47,6 +48,7 @@ def file_tools(reach: Reach) -> list[Tool]:
 
 READ = ToolSpec(
     name="read",
+    order=10,
     summary="read a file or look at an image",
     description="Read a text file (up to 2,000 lines or 50 kB at once; go on with offset) or look at an image.",
     parameters={
@@ -61,6 +63,7 @@ READ = ToolSpec(
 )
 WRITE = ToolSpec(
     name="write",
+    order=20,
     summary="create or replace a file",
     description="Create a file or replace it whole; folders are made as needed. Use edit to change part of a file.",
     parameters={
@@ -71,11 +74,12 @@ WRITE = ToolSpec(
 )
 LS = ToolSpec(
     name="ls",
+    order=70,
     summary="list a folder",
     description="List a folder; names of folders end with a slash.",
     parameters={
         "type": "object",
-        "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}},
+        "properties": {"path": {"type": "string", "default": "."}, "limit": {"type": "integer", "minimum": 1}},
     },
 )
 
@@ -87,15 +91,14 @@ class _Kit:
     async def read(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         spot = locate(context, arguments["path"], self._reach)
         with opened(spot) as root:
-            fd = _open(root, spot)
+            fd = open_to_read(context, root, spot)
             try:
-                head = os.pread(fd, _LOOK, 0)
+                head = os.pread(fd, 16, 0)
                 if kind := image_kind(head):
                     return _image(fd, kind, spot, vision=context.vision)
-                offset, limit = arguments.get("offset", 1), arguments.get("limit", MAX_LINES)
-                if offset > 1 and len(head) == _LOOK and os.fstat(fd).st_size > SCAN_BYTES // 16:
-                    return await asyncio.to_thread(_lines, fd, head, spot, offset, limit)
-                return _lines(fd, head, spot, offset, limit)
+                offset, limit = arguments.get("offset", 1), min(arguments.get("limit", MAX_LINES), MAX_LINES)
+                # To look far into a large file takes a second; nobody else waits for it.
+                return await asyncio.to_thread(_lines, fd, spot, offset, limit)
             except OSError as problem:  # what looks like a file and is none, as in /proc
                 raise ToolError(f"cannot read {spot.path}: {problem.strerror}", cure="name a regular file") from None
             finally:
@@ -113,15 +116,20 @@ class _Kit:
             old = root.read(spot.name, max_bytes=MAX_WRITE_BYTES)
             if old.kind == "ok" and old.data == data and not old.truncated:
                 return said(f"{spot.path} already has exactly this content.", changed=False, bytes=len(data))
-            put(context, root, spot, data)
+            put(root, spot, data)
         what = "Replaced" if old.kind == "ok" else "Created"
         return said(
             f"{what} {spot.path} ({len(data):,} bytes).", changed=True, bytes=len(data), created=old.kind != "ok"
         )
 
     async def ls(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        spot = locate(context, arguments.get("path") or ".", self._reach)
+        spot = locate(context, where(arguments), self._reach)
         limit = min(arguments.get("limit", MAX_ENTRIES), MAX_ENTRIES)
+        roots = roots_of(str(context.workspace), context.sandbox)
+
+        def is_open(name: str) -> bool:
+            return not is_unseen(f"{spot.path}/{name}", roots, context.trust)
+
         with opened(spot) as root:
             try:
                 fd = root.open(spot.name, os.O_RDONLY | os.O_DIRECTORY)
@@ -131,23 +139,13 @@ class _Kit:
                 ) from None
             try:
                 # A folder of a million entries takes a second; nobody else waits for it.
-                names, more = await asyncio.to_thread(_names, fd, limit)
+                names, more = await asyncio.to_thread(_names, fd, limit, is_open)
             finally:
                 os.close(fd)
         if not names:
             return said(f"{spot.path} is empty.", entries=0)
         note = f"\n\n[{limit:,} of more entries shown; narrow it down with find]" if more else ""
         return said("\n".join(names) + note, entries=len(names), truncated=more)
-
-
-def _open(root: Root, spot: Spot) -> int:
-    for name in names_of(spot.name):
-        try:
-            return root.open(name, os.O_RDONLY)
-        except BoundaryError as problem:
-            if problem.kind != "missing":
-                raise ToolError(problem.message, cure="read needs a regular file; use ls for a folder") from None
-    raise ToolError(f"{spot.path} does not exist", cure="check the path with ls")
 
 
 def image_kind(head: bytes) -> str:
@@ -171,84 +169,60 @@ def _image(fd: int, kind: str, spot: Spot, *, vision: bool) -> ToolOutput:
     return ToolOutput((Text(f"{spot.path} ({kind}, {size:,} bytes)"), Image(data, kind)), {"mimeType": kind})
 
 
-def _lines(fd: int, head: bytes, spot: Spot, offset: int, limit: int) -> ToolOutput:
-    """Return whole lines within both limits, and say where to go on. `head` is how the file begins."""
-    rest, position, seen = _from_line(fd, head, offset)
-    if seen < 0:
+def _lines(fd: int, spot: Spot, offset: int, limit: int) -> ToolOutput:
+    """Return whole lines within both limits, and say where to go on. No line is held that is not shown."""
+    with io.BufferedReader(io.FileIO(fd, closefd=False), _BLOCK) as file:
+        _skip(file, spot, offset)
+        rows: list[bytes] = []
+        size, row = 0, b"-"
+        while row and len(rows) < limit and size <= MAX_BYTES:
+            row = file.readline(MAX_BYTES + 1 - size)
+            size += len(row)
+            rows += [row] if row and size <= MAX_BYTES else []
+        more = size > MAX_BYTES or bool(row and file.peek(1))
+    if not rows and more:
         raise ToolError(
-            f"line {offset} of {spot.path} does not begin in its first {SCAN_BYTES >> 20} MB",
-            cure="look for the place with grep, or cut it out with exec (sed -n, tail -c)",
+            f"line {offset} of {spot.path} alone is longer than {MAX_BYTES:,} bytes",
+            cure="look at parts of it with exec, for example with cut or head -c",
         )
-    data, count, more = _take(fd, rest, position, min(limit, MAX_LINES))
-    if not count:
-        if more:
-            raise ToolError(
-                f"line {offset} of {spot.path} alone is longer than {MAX_BYTES:,} bytes",
-                cure="look at parts of it with exec, for example with cut or head -c",
-            )
-        if offset > 1:
-            raise ToolError(
-                f"{spot.path} has {seen} lines, so there is no line {offset}",
-                cure=f"use an offset up to {max(1, seen)}",
-            )
+    if not rows:
         return said(f"{spot.path} is empty.", lines=0)
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n")
-    # What is left of them was converted twice.
-    text = data.decode("utf-8", "replace").removesuffix("\n").replace("\r\n", "\n")
-    last = offset + count - 1
+    text = b"".join(rows).replace(b"\r\n", b"\n").decode("utf-8", "replace").removesuffix("\n")
+    last = offset + len(rows) - 1
     note = f"\n\n[lines {offset}-{last}; go on with offset={last + 1}]" if more else ""
-    return said(text + note, lines=count, offset=offset, truncated=more)
+    # What is left of line endings was converted twice.
+    return said(text.replace("\r\n", "\n") + note, lines=len(rows), offset=offset, truncated=more)
 
 
-def _from_line(fd: int, block: bytes, offset: int) -> tuple[bytes, int, int]:
-    """Return what follows the start of a line in its block, where that block ends in the file, and the lines before it.
-
-    Nothing follows where the file has no such line; those before it are then all that there are (-1: too far to look).
-    """
-    number, end, ended = 1, len(block), True
-    while number < offset and block:
-        if end - len(block) >= SCAN_BYTES:
-            return b"", end, -1
-        if start := _after(block, offset - number):
-            return block[start:], end, offset - 1
-        number, ended = number + block.count(b"\n"), block.endswith(b"\n")
-        block = os.pread(fd, _BLOCK, end)
-        end += len(block)
-    if number < offset:
-        return b"", end, number - 1 if ended else number
-    return block, end, offset - 1
-
-
-def _take(fd: int, rest: bytes, position: int, limit: int) -> tuple[bytes, int, bool]:
-    """Return the whole lines at the start of `rest` and of the file after it that fit, their number and whether more follow."""
-    while True:
-        window = rest[:MAX_BYTES]
-        end = _after(window, limit)
-        more = len(rest) > (end or MAX_BYTES)
-        block = b"" if more else os.pread(fd, _BLOCK, position)
-        if not block:
+def _skip(file: io.BufferedReader[io.FileIO], spot: Spot, offset: int) -> None:
+    """Go to the beginning of a line; raise where there is none, or where it is too far to look for."""
+    number, looked, ended = 1, 0, True
+    while number < offset:
+        piece = file.readline(_BLOCK)
+        if not piece:
             break
-        rest += block
-        position += len(block)
-    if end:
-        return window[:end], limit, more
-    if more:
-        return window[: window.rfind(b"\n") + 1], window.count(b"\n"), True
-    return rest, rest.count(b"\n") + (rest[-1:] not in (b"", b"\n")), False
+        looked += len(piece)
+        ended = piece.endswith(b"\n")
+        number += ended
+        if looked > SCAN_BYTES:
+            raise ToolError(
+                f"line {offset} of {spot.path} does not begin in its first {SCAN_BYTES >> 20} MB",
+                cure="look for the place with grep, or cut it out with exec (sed -n, tail -c)",
+            )
+    lines = number - ended if looked else 0
+    if offset > 1 and (number < offset or not file.peek(1)):
+        raise ToolError(
+            f"{spot.path} has {lines} lines, so there is no line {offset}", cure=f"use an offset up to {max(1, lines)}"
+        )
 
 
-def _after(data: bytes, lines: int) -> int:
-    """Return where so many lines have ended, 0 where there are fewer. All their newlines but the last one make way for it."""
-    return data.replace(b"\n", b"\0", lines - 1).find(b"\n") + 1
-
-
-def _names(fd: int, limit: int) -> tuple[list[str], bool]:
+def _names(fd: int, limit: int, is_open: Callable[[str], bool]) -> tuple[list[str], bool]:
     """Return the first names in the order of the alphabet; a folder of a million entries costs time, never memory."""
     import heapq
 
     with os.scandir(fd) as entries:
-        first = heapq.nsmallest(limit + 1, ((entry.name.casefold(), entry.name) for entry in entries))
+        found = ((entry.name.casefold(), entry.name) for entry in entries if is_open(entry.name))
+        first = heapq.nsmallest(limit + 1, found)
     names = [name for _, name in first]
     shown = []
     for name in names[:limit]:

@@ -10,67 +10,29 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.errors import Denied
-from homarus.core.later import later
+from homarus.core.errors import Denied, ToolError
 from homarus.core.messages import Trust
 from homarus.core.text import single_line
 from homarus.core.tools import Risk
+from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import SandboxSpec
+from homarus.tools import command, protected, shown
 from homarus.tools.approval import Approvals, Approver, Nobody
-from homarus.tools.target import Target, names, target_of
+from homarus.tools.exec_settings import MODES, ExecSettings, stricter
+from homarus.tools.target import Target, names, target_of, touched
 from homarus.tools.tool import Tool, ToolContext
-from homarus.tools.wish import stricter
-
-if TYPE_CHECKING:
-    from homarus.tools import command, protected, risky, shown
-else:
-    shown = later("homarus.tools.shown")
-    protected = later("homarus.tools.protected")
-    risky = later("homarus.tools.risky")
-    command = later("homarus.tools.command")
-
 
 MAX_GRANTS = 1_000
-# Python 3.11 takes its time to find a member of an enumeration, and these are looked for with every call.
-_READ, _WRITE, _OWNER = Risk.READ, Risk.WRITE, Trust.OWNER
 # What gives a running command something to do.
 _INPUTS = frozenset({"write", "submit", "paste", "send-keys"})
 # What the gateway tool may do without a question.
 _LOOKS = frozenset({"config.get", "config.schema"})
-
-
-class ExecSettings(Struct, frozen=True, rename="camel"):
-    """`tools.exec`: what commands on the host may do. OpenClaw's default was `full`; ours is `ask`."""
-
-    mode: Literal["", "deny", "allowlist", "ask", "auto", "full"] = ""
-    security: Literal["", "deny", "allowlist", "full"] = ""
-    ask: Literal["", "off", "on-miss", "always"] = ""
-    approval_timeout_sec: int = 120
-
-    @classmethod
-    def disabled(cls) -> ExecSettings:
-        """A block that cannot be read must not open anything."""
-        return cls(mode="deny")
-
-    @property
-    def effective(self) -> str:
-        """Return deny, allowlist, ask or full: the mode, or what the older pair of settings amounts to."""
-        if self.mode:
-            # There is no reviewer but the owner.
-            return "ask" if self.mode == "auto" else self.mode
-        if self.security == "deny":
-            return "deny"
-        if self.security == "full" and self.ask == "off":
-            return "full"
-        if self.security == "allowlist" and self.ask == "off":
-            return "allowlist"
-        return "ask"
 
 
 class Allow(Struct, frozen=True):
@@ -98,13 +60,13 @@ Verdict = Allow | Objection
 
 
 class Case(Struct, frozen=True):
-    """Everything that a decision depends on."""
-
     tool: str
     risk: Risk
     trust: Trust
     tainted: bool
     sandbox: SandboxSpec
+    # Whether nothing but commands brought the taint in: who lets all of them run is not asked because of the one before.
+    by_commands: bool = False
     owner_only: bool = False
     # For exec: what would run. For file tools: which files. For egress: where to.
     plan: command.Plan | None = None
@@ -117,10 +79,12 @@ class Case(Struct, frozen=True):
     # What the session asked for and policy granted: see `wish`.
     elevated: str = "off"
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return protected.roots_of(self.workspace, self.sandbox)
+
 
 Known = Callable[[str, str], bool]
-# From the strictest to the widest. A list that nobody may add to is stricter than a question.
-_MODES = ("deny", "allowlist", "ask", "full")
 
 
 def decide(case: Case, known: Known) -> Verdict:
@@ -128,8 +92,8 @@ def decide(case: Case, known: Known) -> Verdict:
     if case.owner_only and case.trust is not Trust.OWNER:
         return Deny(f"{case.tool} is for the owner only")
     if (
-        case.risk is _READ
-        and case.trust is _OWNER
+        case.risk is Risk.READ
+        and case.trust is Trust.OWNER
         and not case.tainted
         and case.plan is None
         and case.tool != "gateway"
@@ -145,10 +109,11 @@ def decide(case: Case, known: Known) -> Verdict:
 def _private(case: Case, _: Known) -> Objection | None:
     if case.trust not in {Trust.GROUP, Trust.EXTERNAL}:
         return None
-    if any(protected.is_private(path, case.workspace) for path in case.paths):
+    if any(protected.is_unseen(path, case.roots, case.trust) for path in case.paths):
         return Deny("the owner's notes are not for others to read or change")
-    workspace = PurePath(os.path.realpath(case.workspace))
-    if case.tool in {"grep", "find"} and any(workspace.is_relative_to(os.path.realpath(path)) for path in case.paths):
+    wholes = [PurePath(os.path.realpath(root)) for root in case.roots]
+    asked = [os.path.realpath(path) for path in case.paths] if case.tool in {"grep", "find"} else []
+    if any(whole.is_relative_to(path) for path in asked for whole in wholes):
         return Deny("a search of the whole workspace would show the owner's notes; search one of its folders")
     if case.tool.startswith(("memory_", "sessions_")):
         return Deny("the owner's notes and conversations are not for others to read")
@@ -174,12 +139,13 @@ def _on_host(case: Case, known: Known) -> Objection | None:
         return None
     if case.mode == "deny":
         return Deny("commands on the host are switched off (tools.exec.mode)")
-    if case.tainted:
+    free = case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full")
+    if case.tainted and not (free and case.by_commands):
         return Ask("a command would run on the host after untrusted text was read")
-    if case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full"):
+    if free:
         return None
     subject = rule_subject(plan)
-    lasting = risky.may_last(plan)
+    lasting = command.may_last(plan)
     if lasting and known("exec", subject):
         return None
     if case.mode == "allowlist":
@@ -204,7 +170,7 @@ def _programs(case: Case, _: Known) -> Objection | None:
     """What others run later, outside, is a command on the host that waits: git's settings and hooks, and our own hooks."""
     if case.risk is not Risk.WRITE or (case.mode == "full" and not case.sandbox.enforced and not case.tainted):
         return None
-    named = [path for path in case.paths if protected.is_run(path, case.workspace)]
+    named = [path for path in case.paths if protected.is_run(path, case.roots)]
     return Ask(f"{single_line(named[0], 120)} is run outside of the sandbox and would be changed") if named else None
 
 
@@ -216,7 +182,7 @@ def _inside(path: str, workspace: str) -> bool:
 def _identity(case: Case, _: Known) -> Objection | None:
     if case.risk is not Risk.WRITE or (case.trust is Trust.OWNER and not case.tainted):
         return None
-    named = [path for path in case.paths if protected.is_protected(path, case.workspace)]
+    named = [path for path in case.paths if protected.is_protected(path, case.roots)]
     if not named:
         return None
     why = "after untrusted text was read" if case.tainted else "for somebody who is not the owner"
@@ -224,11 +190,11 @@ def _identity(case: Case, _: Known) -> Objection | None:
 
 
 def _egress(case: Case, known: Known) -> Objection | None:
-    """A tainted turn reaches only hosts and people that the owner has chosen."""
+    """A tainted turn reaches only hosts, pages and people that the owner has chosen."""
     target = case.target
     if target is None or target.home or not case.tainted:
         return None
-    if known(target.kind, target.subject):
+    if known(target.kind, target.subject) or known("address", target.address):
         return None
     what = "a host" if target.kind == "host" else "somebody"
     return Ask(
@@ -270,18 +236,21 @@ class Granted:
     """What the gate has let through and nobody has used yet: one call, one plan, once."""
 
     def __init__(self) -> None:
-        self._open: dict[str, str] = {}
+        self._open: dict[str, tuple[str, Claim]] = {}
 
-    def give(self, call_id: str, digest: str) -> None:
-        """Let one call run one plan."""
+    def give(self, call_id: str, digest: str, held: Claim) -> None:
+        """Let one call run one plan; `held` keeps others from changing what it uses, until it has ended."""
         if len(self._open) >= MAX_GRANTS:
-            self._open.pop(next(iter(self._open)))
-        self._open[call_id] = digest
+            self._open.pop(next(iter(self._open)))[1].release()
+        self._open[call_id] = (digest, held)
 
-    def take(self, call_id: str, digest: str) -> None:
+    def take(self, call_id: str, digest: str) -> Claim:
         """Use the grant up; raises when there is none or when what would run is not what was granted."""
-        if self._open.pop(call_id, None) != digest:
+        granted, held = self._open.pop(call_id, ("", Claim()))
+        if granted != digest:
+            held.release()
             raise Denied("what would run is not what was approved", cure="call exec again to ask anew")
+        return held
 
 
 class PolicyGate:
@@ -296,6 +265,7 @@ class PolicyGate:
         approver: Approver | None = None,
         settings: Callable[[str], ExecSettings] = lambda _agent_id: ExecSettings(),
         running: Callable[[str, str], command.Plan | None] = lambda _agent_id, _ident: None,
+        claims: Claims | None = None,
     ) -> None:
         self._approvals = approvals
         self._granted = granted
@@ -303,56 +273,79 @@ class PolicyGate:
         self._approver = approver or Nobody()
         self._settings = settings
         self._running = running
+        self._claims = claims or Claims()
 
     async def __call__(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> None:
         """Admit one call, exactly as it will run, or raise `Denied`."""
+        try:
+            case = self._case(tool, arguments, context)
+            verdict = decide(case, lambda kind, subject: self._permitted(kind, subject, context))
+        except (OSError, ValueError, RecursionError) as problem:  # a name that no disk can have, links without end
+            raise Denied(f"what {tool.name} names cannot be judged: {single_line(str(problem), 120)}") from None
+        if isinstance(verdict, Deny):
+            raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
+        plan = case.plan if tool.name == "exec" and case.plan is not None and case.plan.on_host else None
+        held = Claim()
+        try:
+            # Where no question is ever asked, nothing was approved that others could change.
+            if plan is not None and (isinstance(verdict, Ask) or case.mode != "full"):
+                held = self._claims.take("host", plan.uses(context.sandbox), plan.command)
+                if command.make_plan(context, arguments, self._outer).digest != plan.digest:
+                    raise ToolError("what the command names is changing", cure="call exec again")
+            if isinstance(verdict, Ask):
+                await self._ask(verdict, case, arguments, context)
+        except BaseException:
+            held.release()
+            raise
+        if plan is not None:
+            self._granted.give(context.call_id, plan.digest, held)
+
+    def _case(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Case:
         name, plan = tool.name, None
         if name == "exec":
             plan = command.make_plan(context, arguments, self._outer)
         elif name == "process":
             plan = self._fed(arguments, context)
         # Commands and writes alone depend on the mode. For everything else it is the strictest, not worked out.
-        asked = plan is not None or tool.risk is _WRITE
-        case = Case(
+        asked = plan is not None or tool.risk is Risk.WRITE
+        return Case(
             tool=name,
             risk=tool.risk,
             trust=context.trust,
             tainted=bool(context.taint),
+            by_commands=set(context.taint.sources) <= {"exec"},
             sandbox=context.sandbox,
             owner_only=tool.owner_only,
             plan=plan,
-            paths=protected.touched(name, arguments, context),
+            paths=touched(name, arguments, context),
             target=target_of(name, arguments, context.route),
             action=str(arguments.get("action") or ""),
             workspace=str(context.workspace),
             mode=stricter(self._mode(context), context.wish) if asked else "deny",
             elevated=context.wish.elevated,
         )
-        verdict = decide(case, lambda kind, subject: self._permitted(kind, subject, context))
-        if isinstance(verdict, Deny):
-            raise Denied(verdict.reason, cure="do without it, or ask the owner to do it")
-        if isinstance(verdict, Ask):
-            await self._ask(verdict, case, arguments, context)
-        if name == "exec" and plan is not None and plan.on_host:
-            self._granted.give(context.call_id, plan.digest)
 
     def _fed(self, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:
-        """Return the host command that a call would give input to: what a shell is told later was not approved with it."""
+        """Return the command that a call would give input to, on the host or with a network: what a shell is told later was
+        not approved with it.
+        """
         if arguments.get("action") not in _INPUTS:
             return None
         plan = self._running(context.agent_id, str(arguments.get("sessionId") or ""))
-        if plan is None or not plan.on_host:
+        if plan is None or not (plan.on_host or plan.spec.network):
             return None
         return replace(plan, command=f"input for: {plan.command}", pipeline=(), shell="input for it")  # noqa: S604
 
     def _mode(self, context: ToolContext) -> str:
         """Return the strictest mode of the agent and of those above it: a child may not do what its parent may not."""
-        return min((self._settings(agent).effective for agent in _line(context)), key=_MODES.index)
+        return min((self._settings(agent).effective for agent in _line(context)), key=MODES.index)
 
     def _permitted(self, kind: str, subject: str, context: ToolContext) -> bool:
-        """Say whether the owner has chosen this: in a lasting answer, or by writing a host's address in this very turn."""
-        if kind == "host" and names(context.said, subject):
-            return True
+        """Say whether the owner has chosen this: in a lasting answer, or by naming in this very turn a page or one with a
+        link to it.
+        """
+        if kind == "address":
+            return names(context.said, subject) or subject in context.links
         return all(self._approvals.permitted(kind, subject, agent) for agent in _line(context))
 
     async def _ask(self, verdict: Ask, case: Case, arguments: dict[str, Any], context: ToolContext) -> None:

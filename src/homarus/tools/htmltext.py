@@ -32,7 +32,8 @@ _SKIPPED = frozenset(
 )
 # What stands in these is text up to their own end, whatever it looks like.
 _RAW = frozenset(["script", "style", "title", "textarea", "xmp", "noframes", "iframe"])
-_BLOCKS = frozenset(
+_HEADS = frozenset(["h1", "h2", "h3", "h4", "h5", "h6"])
+_BLOCKS = _HEADS | frozenset(
     [
         "p",
         "div",
@@ -53,12 +54,6 @@ _BLOCKS = frozenset(
         "blockquote",
         "pre",
         "hr",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
         "li",
     ]
 )
@@ -82,6 +77,13 @@ def readable(html: str) -> tuple[str, str]:
     return " ".join(reader.title.split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
+def links(html: str) -> list[str]:
+    """Return where the links of a page lead, as they are written there; those that nobody sees do not count."""
+    reader = _Reader()
+    reader.read(html)
+    return reader.links
+
+
 def plain(text: str) -> str:
     """Return text with its named and numbered characters as such; a number that is none stays as it is."""
     try:
@@ -94,6 +96,7 @@ class _Reader:
     def __init__(self) -> None:
         self.out: list[str] = []
         self.title = ""
+        self.links: list[str] = []
         # The tags that are open, each with whether it hides what is in it; and how many of them do.
         self._open: list[tuple[str, bool]] = []
         self._hiding = 0
@@ -147,7 +150,7 @@ class _Reader:
             return
         if name in _BLOCKS:
             self.out.append("\n")
-        if name in {"h1", "h2", "h3", "h4", "h5", "h6"}:
+        if name in _HEADS:
             self.out.append("#" * int(name[1]) + " ")
         elif name == "li":
             self.out.append("- ")
@@ -155,6 +158,7 @@ class _Reader:
             self.out.append(" | ")
         elif name == "a":
             self._link = values.get("href", "")
+            self.links += [self._link] if self._link else []
 
     def _close(self, name: str) -> None:
         quiet = self._hiding

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
+from itertools import islice, takewhile
 from typing import Any
 
 import msgspec
@@ -27,9 +29,6 @@ _VOLATILE = frozenset({"durationMs", "pid", "sessionId", "cwd", "messageId", "st
 _PASSING = late(
     r"\b(?:(?:id|nonce)=[\"']?[0-9a-f]{6,}[\"']?|[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+(?:\.\d+)? ?(?:ms|s|seconds)\b)"
 )
-# Every ASCII character of which something passing can be made.
-_IN_PASSING = bytes(set(b"0123456789abcdef-. ='id" + b'"' + b"nonce" + b"ms" + b"seconds"))
-_TELLING = frozenset({int, str, bool})
 _CANONICAL = msgspec.json.Encoder(order="deterministic", enc_hook=str)
 
 
@@ -60,40 +59,17 @@ class Verdict(Struct, frozen=True):
     text: str = ""
 
 
-class _Past:
-    """One call that ran. What came of it is worked out where two calls are compared, and in short first: results can be long."""
+class _Past(Struct, frozen=True, dict=True):
+    """One call that ran. What came of it is worked out only where two calls are compared: results can be long."""
 
-    __slots__ = ("_outcome", "_result", "_short", "call", "known", "tool")
+    tool: str
+    call: str
+    result: ToolResult
+    known: bool
 
-    def __init__(self, tool: str, call: str, result: ToolResult, known: bool) -> None:
-        self.tool = tool
-        self.call = call
-        self.known = known
-        self._result = result
-        self._short: int | None = None
-        self._outcome: int | None = None
-
-    @property
-    def short(self) -> int:
-        if self._short is None:
-            self._short = shortened(self._result)
-        return self._short
-
-    @property
+    @cached_property
     def outcome(self) -> int:
-        if self._outcome is None:
-            self._outcome = outcome(self._result)
-        return self._outcome
-
-    def like(self, other: _Past) -> bool:
-        """Say whether the same came of both: what tells most pairs apart is asked first."""
-        if self is other:
-            return True
-        if self._outcome is not None and other._outcome is not None:
-            return self._outcome == other._outcome
-        if _told_apart(self._result.details or {}, other._result.details or {}):
-            return False
-        return self.short == other.short and self.outcome == other.outcome
+        return outcome(self.result)
 
 
 FINE = Verdict()
@@ -107,34 +83,20 @@ class LoopGuard:
         self._on = settings.enabled is not False
         self._past: deque[_Past] = deque(maxlen=max(settings.history_size, settings.global_circuit_breaker_threshold))
         self._since_compaction: list[_Past] | None = None
-        self._last: tuple[ToolCall, str] | None = None
-        # As long as there were fewer calls, no detector can find anything.
-        self._least = min(
-            settings.warning_threshold,
-            settings.critical_threshold,
-            settings.unknown_tool_threshold,
-            settings.global_circuit_breaker_threshold,
-        )
 
     def check(self, call: ToolCall, *, known: bool) -> Verdict:
         """Judge a call before it runs; the most serious verdict wins."""
-        if not self._on or len(self._past) + 1 < self._least:
+        if not self._on:
             return FINE
-        now = self._signed(call)
-        worst = FINE
-        for detector in (self._unknown, self._breaker, self._repeat, self._ping_pong, self._churn):
-            verdict = detector(call, now, known)
-            if verdict is FINE:
-                continue
-            if verdict.level is Level.CRITICAL:
-                return verdict
-            if worst is FINE:
-                worst = verdict
-        return worst
+        now = signature(call)
+        detectors = (self._unknown, self._breaker, self._repeat, self._ping_pong, self._churn)
+        found = [detector(call, now, known) for detector in detectors]
+        worst = [verdict for level in (Level.CRITICAL, Level.WARNING) for verdict in found if verdict.level is level]
+        return worst[0] if worst else FINE
 
     def note(self, call: ToolCall, result: ToolResult, *, known: bool) -> str:
         """Remember a call and its outcome; return a reason when the run must end because a compaction did not help."""
-        past = _Past(call.name, self._signed(call), result, known)
+        past = _Past(call.name, signature(call), result, known)
         self._past.append(past)
         if self._since_compaction is None or not self._on:
             return ""
@@ -142,13 +104,7 @@ class LoopGuard:
         if len(self._since_compaction) < AFTER_COMPACTION:
             return ""
         window, self._since_compaction = self._since_compaction, None
-        return COMPACTION_LOOP if len(set(map(_identity, window))) == 1 else ""
-
-    def _signed(self, call: ToolCall) -> str:
-        """Return the signature; a call is looked at before it runs and after."""
-        if self._last is None or self._last[0] is not call:
-            self._last = (call, signature(call))
-        return self._last[1]
+        return COMPACTION_LOOP if len({(past.call, past.outcome) for past in window}) == 1 else ""
 
     def compacted(self) -> None:
         """Watch the next calls: a run that repeats itself right after a compaction will do so for ever."""
@@ -166,11 +122,12 @@ class LoopGuard:
         count = self._settings.global_circuit_breaker_threshold
         if len(self._past) < count:
             return FINE
-        recent = list(self._past)[-count:]
         # From the newest back: a run that moves is told from one that does not by its last two calls.
-        for past in reversed(recent):
-            if past.tool != recent[-1].tool or not past.like(recent[-1]):
-                return FINE
+        newest = self._past[-1]
+        if any(
+            past.tool != newest.tool or past.outcome != newest.outcome for past in islice(reversed(self._past), count)
+        ):
+            return FINE
         return _critical("global_circuit_breaker", f"the last {count} calls all had the same outcome")
 
     def _repeat(self, call: ToolCall, now: str, _known: bool) -> Verdict:
@@ -180,12 +137,7 @@ class LoopGuard:
         poll = (call.name, str(call.arguments.get("action", ""))) in _POLLS
         if poll:
             # Polling is repetition by nature: only a row of equal answers counts.
-            row = 0
-            for past in reversed(same):
-                if not past.like(same[-1]):
-                    break
-                row += 1
-            same = same[len(same) - row :]
+            same = list(takewhile(lambda past: past.outcome == same[-1].outcome, reversed(same)))
         name = "known_poll_no_progress" if poll else "generic_repeat"
         count = len(same) + 1
         if same and count >= self._settings.critical_threshold and _alike(same):
@@ -227,7 +179,7 @@ class LoopGuard:
             return FINE
         row = []
         for past in reversed(self._past):
-            if past.tool != call.name or not past.like(self._past[-1]):
+            if past.tool != call.name or past.outcome != self._past[-1].outcome:
                 break
             row.append(past)
         variants = {past.call for past in row} | {now}
@@ -248,35 +200,19 @@ def outcome(result: ToolResult) -> int:
     return _digest([result.is_error, _lasting(result), _PASSING.sub("", result.text)])
 
 
-def shortened(result: ToolResult) -> int:
-    """Return what all results of one outcome have in common, for a fraction of the work: most pairs differ here already."""
-    text = result.text.encode("ascii", "ignore").translate(None, _IN_PASSING)
-    return hash((result.is_error, _digest(_lasting(result)), text))
-
-
-def _told_apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Say whether a plain value shows that two outcomes differ, such as the line that a reader went on with."""
-    for key, value in one.items():
-        kind = type(value)
-        if kind in _TELLING and key not in _VOLATILE and kind is type(found := other.get(key)) and value != found:
-            return True
-    return False
-
-
 def _lasting(result: ToolResult) -> dict[str, Any]:
     return {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
 
 
 def _alike(items: Sequence[_Past]) -> bool:
-    return all(items[0].like(item) for item in items[1:])
+    return all(item.outcome == items[0].outcome for item in items)
 
 
 def _digest(value: Any) -> int:
-    return hash(_CANONICAL.encode(value))
-
-
-def _identity(past: _Past) -> tuple[str, str, int]:
-    return past.tool, past.call, past.outcome
+    try:
+        return hash(_CANONICAL.encode(value))
+    except UnicodeEncodeError:  # half a character, which a model may well name
+        return hash(repr(value))
 
 
 def _warning(detector: str, what: str) -> Verdict:

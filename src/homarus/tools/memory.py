@@ -30,6 +30,8 @@ _SAID = {
     ),
 }
 
+_ORDER = {"memory_get": 280, "memory_recall": 290, "memory_retain": 300, "memory_search": 310}
+
 
 def sessions_in(rows: Iterable[Any]) -> list[str]:
     """Return the ids of the conversations that rows are taken from, as they name their places."""
@@ -38,13 +40,19 @@ def sessions_in(rows: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(match[1] for match in found if match))
 
 
+def origins_in(rows: Iterable[Any]) -> list[str]:
+    """Return whose words rows hold, where these are not the owner's or the agent's own."""
+    return list(dict.fromkeys(str(source) for row in rows if isinstance(row, dict) for source in row.get("origin", ())))
+
+
 def lean(spec: ToolSpec) -> ToolSpec:
     """Return a memory tool's spec as the registry sends it: the same parameters without a sentence for each."""
     properties = {
         name: {key: value for key, value in part.items() if key != "description"}
         for name, part in spec.parameters["properties"].items()
     }
-    return replace(spec, description=_SAID[spec.name], parameters={**spec.parameters, "properties": properties})
+    parameters = {**spec.parameters, "properties": properties}
+    return replace(spec, description=_SAID[spec.name], parameters=parameters, order=_ORDER[spec.name])
 
 
 def memory_tools(
@@ -60,15 +68,16 @@ def memory_tools(
     def tool(spec: ToolSpec, risk: Risk, work: Callable[[ToolContext, dict[str, Any]], dict[str, Any]]) -> Tool:
         def look(context: ToolContext, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
             result = work(context, arguments)
-            found = sessions_in([arguments, *result.get("results", ()), *result.get("items", ())])
+            rows = [*result.get("results", ()), *result.get("items", ())]
+            found = sessions_in([arguments, *rows])
             strange = [ident for ident in found if ident != context.session_id and is_tainted(context.agent_id, ident)]
-            return result, strange
+            return result, [f"session:{ident}" for ident in strange] + origins_in([result, *rows])
 
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
             # The index is SQLite and files: quick, but not to be waited for in the event loop.
             result, strange = await asyncio.to_thread(look, context, arguments)
-            for session_id in strange:
-                context.taint.add(f"session:{session_id}")
+            for source in strange:
+                context.taint.add(source)
             failed = bool(result.get("error"))
             return said(msgspec.json.encode(result).decode(), is_error=failed, status="error" if failed else "ok")
 
@@ -94,6 +103,8 @@ def memory_tools(
         tool(
             toolset.RETAIN,
             Risk.WRITE,
-            lambda context, arguments: toolset.retain_fact(memory_of(context.agent_id), arguments),
+            lambda context, arguments: toolset.retain_fact(
+                memory_of(context.agent_id), arguments, origin=tuple(context.taint.sources)
+            ),
         ),
     ]

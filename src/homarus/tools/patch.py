@@ -13,7 +13,7 @@ from homarus.core.errors import HomarusError, ToolError
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.edit import read_text
-from homarus.tools.paths import Reach, Spot, locate, opened, put
+from homarus.tools.paths import Reach, Spot, locate, opened, put, remove
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ MAX_DIFF_CHARS = 6_000
 
 PATCH = ToolSpec(
     name="apply_patch",
+    order=40,
     summary="change several files in one step",
     description=(
         "Apply a patch to several files, all or none: '*** Begin Patch', then sections '*** Add File: p' (+lines), "
@@ -52,7 +53,7 @@ def patch_tool(reach: Reach) -> Tool:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
         # Large files take a second; nobody else waits for it.
         steps = await asyncio.to_thread(plan, context, operations, reach)
-        carry_out(context, steps)
+        carry_out(steps)
         return said(_report(operations, steps), files=len(operations))
 
     aliases = {"patch": "input", "content": "input"}
@@ -97,30 +98,30 @@ def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> lis
     return steps
 
 
-def carry_out(context: ToolContext, steps: list[Step]) -> None:
+def carry_out(steps: list[Step]) -> None:
     """Write all steps; if one fails, take back those before it, then raise."""
     done: list[tuple[Step, list[str]]] = []
     try:
         for step in steps:
             done.append((step, []))
-            done[-1] = (step, _put(context, step.spot, step.after, step.mode))
+            done[-1] = (step, _put(step.spot, step.after, step.mode))
     except HomarusError as problem:
-        stuck = [str(step.spot.path) for step, made in reversed(done) if not _take_back(context, step, made)]
+        stuck = [str(step.spot.path) for step, made in reversed(done) if not _take_back(step, made)]
         note = f"; {', '.join(stuck)} could not be put back" if stuck else "; nothing was changed"
         raise ToolError(f"{problem.message}{note}", cure=problem.cure or "check the paths") from None
 
 
-def _put(context: ToolContext, spot: Spot, data: bytes | None, mode: int) -> list[str]:
+def _put(spot: Spot, data: bytes | None, mode: int) -> list[str]:
     with opened(spot) as root:
         if data is not None:
-            return put(context, root, spot, data, mode)
-        root.remove(spot.name)
+            return put(root, spot, data, mode)
+        remove(root, spot)
         return []
 
 
-def _take_back(context: ToolContext, step: Step, made: list[str]) -> bool:
+def _take_back(step: Step, made: list[str]) -> bool:
     try:
-        _put(context, step.spot, step.before, step.mode)
+        _put(step.spot, step.before, step.mode)
     except BoundaryError as problem:
         return step.before is None and problem.kind == "missing"
     except HomarusError:

@@ -8,21 +8,23 @@ below it, so a link that is swapped between a check and its use leads nowhere.
 from __future__ import annotations
 
 import os
-import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from homarus.core.errors import Denied, ToolError
 from homarus.core.messages import Trust
 from homarus.core.patterns import late
+from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.spec import Access
-from homarus.storage.atomic import replace_at
+from homarus.storage.beneath import path_of
 from homarus.storage.boundary import BoundaryError, Root
+from homarus.tools.protected import is_unseen, roots_of
 from homarus.tools.tool import ToolContext
 
 _SPACES = {"\u00a0", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009"}
@@ -34,8 +36,6 @@ _KEYS_OF_PROCESSES = late(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv)")
 
 
 class FsSettings(Struct, frozen=True, rename="camel"):
-    """`tools.fs`."""
-
     workspace_only: bool = False
 
     @classmethod
@@ -61,20 +61,18 @@ class Reach(Struct, frozen=True, dict=True):
 
     @cached_property
     def own(self) -> str:
-        """Return the folder of our own state as text, or nothing."""
         return str(self.state or "")
 
 
 class Spot(Struct, frozen=True):
-    """A name below a root."""
-
     root: Path
     name: str
     writable: bool
+    # The folder of our own state, where others say what must not change now: see `sandbox/claims`.
+    state: Path | None = None
 
     @property
     def path(self) -> Path:
-        """Return the whole path, for messages."""
         return self.root / self.name
 
 
@@ -84,11 +82,20 @@ def clean(text: str, home: str = "") -> str:
     if not text.isascii():
         text = "".join(" " if char in _SPACES else char for char in text)
     text = text.removeprefix("@")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ToolError("the path holds half a character (a lone surrogate)", cure="send plain text") from None
     if not text or "\x00" in text:
         raise ToolError("the path is empty or holds a NUL byte", cure="give a path such as notes/today.md")
     if home and (text == "~" or text.startswith("~/")):
         text = home + text[1:]
     return text
+
+
+def where(arguments: Mapping[str, Any]) -> str:
+    """Return the place that a search or a list is about: the working folder where the call names none."""
+    return str(arguments.get("path") or ".")
 
 
 @lru_cache(maxsize=64)
@@ -101,6 +108,8 @@ def absolute(text: str, cwd: str, home: str) -> str:
 
 def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False) -> Spot:
     """Return where a path lies for this turn, or raise: `Denied` when it is out of reach."""
+    if context.sandbox.refused:
+        raise Denied(context.sandbox.refused)
     wanted = absolute(text, str(context.cwd), context.env.get("HOME", ""))
     if not write and f"{wanted}/".startswith(reach.beyond):
         real = Path(os.path.realpath(wanted))
@@ -113,7 +122,7 @@ def locate(context: ToolContext, text: str, reach: Reach, *, write: bool = False
                 raise Denied(f"{wanted} can only be read", cure=f"write below {context.workspace}")
             if not context.sandbox.enforced:
                 _check_open(wanted, place, reach.own)
-            return Spot(root, name, writable)
+            return Spot(root, name, writable, reach.state)
     raise Denied(
         f"{wanted} is outside of what this session may {'change' if write else 'read'}",
         cure=f"use a path below {context.workspace}",
@@ -191,44 +200,52 @@ def opened(spot: Spot) -> Root:
         raise ToolError(f"cannot open {spot.root}: {problem}", cure="check the path") from None
 
 
-def put(context: ToolContext, root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> list[str]:
+def open_to_read(context: ToolContext, root: Root, spot: Spot) -> int:
+    """Open a regular file for a turn to read. What was opened is judged, not its name: a link may lead to the owner's notes."""
+    for name in names_of(spot.name):
+        try:
+            fd = root.open(name, os.O_RDONLY)
+        except BoundaryError as problem:
+            if problem.kind == "missing":
+                continue
+            raise ToolError(problem.message, cure="read needs a regular file; use ls for a folder") from None
+        if is_unseen(path_of(fd) or str(spot.path), roots_of(str(context.workspace), context.sandbox), context.trust):
+            os.close(fd)
+            raise Denied("the owner's notes are not for others to read", cure="do without it")
+        return fd
+    raise ToolError(f"{spot.path} does not exist", cure="check the path with ls")
+
+
+def put(root: Root, spot: Spot, data: bytes, mode: int = 0o644) -> list[str]:
     """Write a file and make its folders; returns those that were made. What fails leaves nothing behind.
 
-    A restricted turn writes through no link at all: what it named is what changes.
+    No link is written through: what the gate judged by its name is what changes.
     """
     parent = os.path.dirname(spot.name)
     made: list[str] = []
+    held = _claim(root, spot)
     try:
         if parent:
             made = root.make_dirs(parent, mode=0o755)
-        if context.restricted:
-            _put_plainly(root, spot, data, mode)
-        else:
-            root.write(spot.name, data, mode=mode)
-    except (BoundaryError, ToolError, OSError) as problem:
+        root.write(spot.name, data, mode=mode)
+    except BoundaryError as problem:
         root.remove_dirs(made)
-        if isinstance(problem, OSError):
-            raise ToolError(f"cannot write {spot.path}: {problem.strerror}", cure="check the path") from None
         raise ToolError(problem.message, cure=problem.cure or "check the path") from None
+    finally:
+        held.release()
     return made
 
 
-def _put_plainly(root: Root, spot: Spot, data: bytes, mode: int) -> None:
-    parent, leaf = os.path.split(spot.name)
-    folder = root.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY, follow="never")
+def remove(root: Root, spot: Spot) -> None:
+    held = _claim(root, spot)
     try:
-        if stat.S_ISLNK(_mode_at(folder, leaf)):
-            raise ToolError(f"{spot.path} is a link", cure="name the file itself")
-        replace_at(folder, leaf, data, mode=mode)
+        root.remove(spot.name)
     finally:
-        os.close(folder)
+        held.release()
 
 
-def _mode_at(folder: int, leaf: str) -> int:
-    try:
-        return os.stat(leaf, dir_fd=folder, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return 0
+def _claim(root: Root, spot: Spot) -> Claim:
+    return Claims.of(spot.state).take("shared", [f"{root.realpath.rstrip('/')}/{spot.name}"], f"writing {spot.name}")
 
 
 def spelled(name: str) -> str:

@@ -7,46 +7,33 @@ call is the business of `gate`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
+from typing import ClassVar
 from unicodedata import normalize
 
 from msgspec import Struct
 
 from homarus.core.messages import Trust
+from homarus.models.ref import normalize_provider
+from homarus.tools.tool import Tool
 
-GROUPS: dict[str, frozenset[str]] = {
-    "fs": frozenset({"read", "write", "edit", "apply_patch", "grep", "find", "ls"}),
-    "runtime": frozenset({"exec", "process", "code_execution"}),
-    "sessions": frozenset(
-        {
-            "sessions_list",
-            "sessions_history",
-            "sessions_search",
-            "sessions_send",
-            "sessions_spawn",
-            "sessions_yield",
-            "subagents",
-            "session_status",
-        }
-    ),
-    "memory": frozenset({"memory_search", "memory_get", "memory_recall", "memory_retain"}),
-    "web": frozenset({"web_search", "web_fetch"}),
-    "ui": frozenset({"browser", "canvas"}),
-    "automation": frozenset({"cron", "gateway", "heartbeat_respond"}),
-    "messaging": frozenset({"message"}),
-    "nodes": frozenset({"nodes"}),
-    "agents": frozenset({"agents_list"}),
-    "media": frozenset({"image", "tts"}),
+# What OpenClaw has and nothing here provides, by group: a rule that names one of them is no slip.
+ELSEWHERE = {
+    "runtime": ("code_execution",),
+    "ui": ("browser", "canvas"),
+    "automation": ("heartbeat_respond",),
+    "nodes": ("nodes",),
+    "media": ("tts",),
 }
-_WORK = GROUPS["fs"] | GROUPS["runtime"]
-PROFILES: dict[str, frozenset[str] | None] = {
-    "minimal": frozenset({"session_status"}),
-    "coding": _WORK | GROUPS["sessions"] | GROUPS["memory"] | GROUPS["web"] | {"image", "cron"},
-    "messaging": frozenset({"message", "sessions_list", "sessions_history", "sessions_send", "session_status"}),
-    "full": None,
+# In the words of a rule, and derived from what each tool says of itself.
+PROFILES: dict[str, tuple[str, ...]] = {
+    "minimal": ("session_status",),
+    "coding": (*(f"group:{name}" for name in ("fs", "runtime", "sessions", "memory", "web")), "image", "cron"),
+    "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status"),
+    "full": ("*",),
 }
-# What other schools call a tool of ours: in a rule as in a call.
+# What other programs call a tool of ours, in a rule and in a call.
 ALIASES = {
     **dict.fromkeys(("bash", "shell"), "exec"),
     **dict.fromkeys(("read_file", "readfile"), "read"),
@@ -61,12 +48,6 @@ ALIASES = {
     "automations": "cron",
     "view_image": "image",
 }
-OWNER_ONLY = frozenset({"cron", "gateway", "nodes"})
-# A child reports to its parent; it speaks to nobody else and looks after nothing.
-CHILD_DENIED = frozenset({"sessions_send", "gateway", "agents_list", "session_status", "cron", "message"})
-LEAF_DENIED = frozenset(
-    {"sessions_list", "sessions_history", "sessions_search", "sessions_spawn", "sessions_yield", "subagents"}
-)
 
 
 class Rules(Struct, frozen=True, rename="camel"):
@@ -77,6 +58,11 @@ class Rules(Struct, frozen=True, rename="camel"):
     also_allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
+    @classmethod
+    def disabled(cls) -> Rules:
+        """Rules that cannot be read leave nothing: nobody knows what they meant to leave."""
+        return cls(deny=("*",))
+
 
 class ChildRules(Struct, frozen=True, rename="camel"):
     """`tools.subagents` and `tools.sandbox`."""
@@ -86,6 +72,8 @@ class ChildRules(Struct, frozen=True, rename="camel"):
 
 class PolicySettings(Struct, frozen=True, rename="camel"):
     """`tools` of the whole configuration or of one agent."""
+
+    beside: ClassVar = ("exec", "fs", "web", "elevated", "sessions", "agentToAgent", "loopDetection")
 
     profile: str = ""
     allow: tuple[str, ...] = ()
@@ -98,20 +86,53 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
     @classmethod
     def disabled(cls) -> PolicySettings:
         """A block that cannot be read must not open anything."""
-        return cls(profile="minimal")
+        return cls(deny=("*",))
 
     @property
     def rules(self) -> Rules:
-        """Return the rules of this scope itself."""
         return Rules(self.profile, self.allow, self.also_allow, self.deny)
 
 
+class PatchSettings(Struct, frozen=True, rename="camel"):
+    """`tools.exec.applyPatch` in its long form."""
+
+    enabled: bool = True
+    workspace_only: bool = True
+    allow_models: tuple[str, ...] = ()
+
+    @classmethod
+    def disabled(cls) -> PatchSettings:
+        """A block that cannot be read must not open anything."""
+        return cls(enabled=False)
+
+
+class PatchSwitch(Struct, frozen=True, rename="camel"):
+    """What `tools.exec`, of everyone or of one agent, says about apply_patch."""
+
+    apply_patch: bool | PatchSettings = True
+
+    @classmethod
+    def disabled(cls) -> PatchSwitch:
+        """A block that cannot be read must not open anything."""
+        return cls(apply_patch=False)
+
+    @property
+    def settings(self) -> PatchSettings:
+        given = self.apply_patch
+        return PatchSettings(enabled=given) if isinstance(given, bool) else given
+
+    def admits(self, provider: str, model: str) -> bool:
+        """Say whether a model has apply_patch: a list of models leaves it to those alone."""
+        named = {name.strip().lower() for name in self.settings.allow_models}
+        known = {model.lower(), f"{provider}/{model}".lower()}
+        return self.settings.enabled and (not named or bool(named & known))
+
+
 class Layer(Struct, frozen=True):
-    """One set of rules and where it comes from. `strict` takes an allow list at its word even if it names nothing known."""
+    """One set of rules and where it comes from."""
 
     name: str
     rules: Rules
-    strict: bool = False
 
 
 class Who(Struct, frozen=True):
@@ -139,29 +160,25 @@ def layers_for(
     """Return the layers of a turn, from the widest to the narrowest; `more` are those of its channel, group and sender."""
     layers = [Layer("tools", everyone.rules), *_of_provider("tools", everyone, who)]
     layers += [Layer("agent tools", agent.rules), *_of_provider("agent tools", agent, who)]
-    layers += [Layer(layer.name, layer.rules, strict=True) for layer in more]
+    layers += more
     if who.sandboxed:
-        layers += [Layer("sandbox tools", settings.sandbox.tools, strict=True) for settings in (everyone, agent)]
-    if who.trust is not Trust.OWNER:
-        layers.append(Layer("owner only", Rules(deny=tuple(sorted(OWNER_ONLY))), strict=True))
+        layers += [Layer("sandbox tools", settings.sandbox.tools) for settings in (everyone, agent)]
     if who.depth:
-        layers += [Layer("sub-agent tools", settings.subagents.tools, strict=True) for settings in (everyone, agent)]
-        denied = CHILD_DENIED | (LEAF_DENIED if who.depth >= who.max_depth else frozenset())
-        layers.append(Layer("sub-agent", Rules(deny=tuple(sorted(denied))), strict=True))
+        layers += [Layer("sub-agent tools", settings.subagents.tools) for settings in (everyone, agent)]
     return tuple(layers)
 
 
 def sender_layers(name: str, rules: Rules | None, by_sender: Mapping[str, Rules], sender: str) -> tuple[Layer, ...]:
     """Return the layers of a group: its own, and the one for who is speaking (`*` stands for everybody else)."""
     found = by_sender.get(sender) or by_sender.get(sender.lower()) or by_sender.get("*")
-    made = [Layer(f"{name} tools", rules, strict=True)] if rules else []
-    return (*made, Layer(f"{name} sender", found, strict=True)) if found else tuple(made)
+    made = [Layer(f"{name} tools", rules)] if rules else []
+    return (*made, Layer(f"{name} sender", found)) if found else tuple(made)
 
 
-def allowed_tools(names: Iterable[str], layers: Sequence[Layer]) -> Allowed:
+def allowed_tools(tools: Iterable[Tool], layers: Sequence[Layer], who: Who | None = None) -> Allowed:
     """Return which of the tools are left after all layers. Adding a layer never adds a tool."""
-    offered = tuple(dict.fromkeys(names))
-    left = set(offered)
+    offered = {tool.name: tool for tool in tools}
+    left = {name for name, tool in offered.items() if who is None or _is_for(tool, who)}
     warnings = []
     for layer in layers:
         permitted, warning = _permitted(layer, offered)
@@ -171,45 +188,61 @@ def allowed_tools(names: Iterable[str], layers: Sequence[Layer]) -> Allowed:
     return Allowed(tuple(name for name in offered if name in left), tuple(warnings))
 
 
+def _is_for(tool: Tool, who: Who) -> bool:
+    """Say whether somebody may have a tool at all, whatever the rules say."""
+    if tool.owner_only and who.trust is not Trust.OWNER:
+        return False
+    if not who.depth or tool.children == "all":
+        return True
+    return tool.children == "parents" and who.depth < who.max_depth
+
+
 def _of_provider(name: str, settings: PolicySettings, who: Who) -> list[Layer]:
-    if not who.provider or not settings.by_provider:
+    if not who.provider:
         return []
-    keys = {who.provider.lower(), f"{who.provider}/{who.model}".lower()}
-    return [Layer(f"{name} for {key}", rules) for key, rules in settings.by_provider.items() if key.lower() in keys]
+    wanted = {normalize_provider(who.provider), f"{normalize_provider(who.provider)}/{who.model.lower()}"}
+    found = []
+    for key, rules in settings.by_provider.items():
+        provider, slash, model = key.strip().lower().partition("/")
+        if normalize_provider(provider) + slash + model in wanted:
+            found.append(Layer(f"{name} for {key}", rules))
+    return found
 
 
-def _permitted(layer: Layer, offered: Sequence[str]) -> tuple[set[str], str]:
+def _permitted(layer: Layer, offered: Mapping[str, Tool]) -> tuple[set[str], str]:
     rules, warning = layer.rules, ""
     permitted = set(offered)
     if rules.profile:
-        if rules.profile not in PROFILES:
+        base = PROFILES.get(rules.profile.strip().lower())
+        if base is None:
             return set(), f"{layer.name}: there is no profile '{rules.profile}', so no tool is left"
-        base = PROFILES[rules.profile]
-        permitted = set(offered) if base is None else {name for name in offered if name.lower() in base}
-        if not rules.allow:
-            permitted |= _matching(rules.also_allow, offered)
+        permitted = _matching((*base, *(() if rules.allow else rules.also_allow)), offered)
     if rules.allow:
         chosen = _matching(rules.allow, offered)
         # Who may write or run commands may also patch.
-        if {"exec", "write"} & {item.strip().lower() for item in rules.allow}:
-            chosen |= {name for name in offered if name == "apply_patch"}
-        if chosen or layer.strict:
-            permitted &= chosen
-        else:
-            warning = f"{layer.name}: 'allow' names no tool that exists and is ignored"
+        if {"exec", "write"} & {item.strip().lower() for item in rules.allow} and "apply_patch" in offered:
+            chosen.add("apply_patch")
+        if not chosen:
+            warning = f"{layer.name}: 'allow' names no tool that exists, so no tool is left"
+        permitted &= chosen
+    if any("${" in item for item in rules.deny):
+        return set(), f"{layer.name}: 'deny' names a variable that is not set, so no tool is left"
     lost = [item for item in rules.deny if not _is_known(_plain(item), offered)]
-    if lost and not warning:
-        # It may be a tool that is not here today; it may also be a slip, and then something is open.
-        warning = f"{layer.name}: 'deny' names {', '.join(lost[:5])}, which is no tool that exists"
-    return permitted - _matching(rules.deny, offered), warning
+    denied = _matching(rules.deny, offered)
+    if lost:
+        # It may be a tool that is not here today. It may also be a slip, and then what was meant must not stay open.
+        near = _matching([name for item in lost for name in _nearly(_plain(item), offered)], offered)
+        warning = warning or f"{layer.name}: 'deny' names {', '.join(lost[:5])}, which is no tool that exists"
+        warning += f"; {', '.join(sorted(near))} may be meant and is denied" if near else ""
+        denied |= near
+    return permitted - denied, warning
 
 
-def _matching(patterns: Iterable[str], offered: Sequence[str]) -> set[str]:
+def _matching(patterns: Iterable[str], offered: Mapping[str, Tool]) -> set[str]:
     found: set[str] = set()
     for item in map(_plain, patterns):
         if item.startswith("group:"):
-            members = _group(item[6:], offered)
-            found |= {name for name in offered if name.lower() in members}
+            found |= {name for name, tool in offered.items() if _is_in(tool, item[6:])}
         elif item:
             wanted = re.compile(translate(item))
             found |= {name for name in offered if wanted.fullmatch(name.lower())}
@@ -217,23 +250,54 @@ def _matching(patterns: Iterable[str], offered: Sequence[str]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the word of a rule as names are compared: letters of any width and case, and a name of another school, are ours."""
+    """Return a word of a rule as names are compared: in any case and width of letters, and by the name of another program."""
     item = text if text.isascii() else normalize("NFKC", text)
     item = "".join(item.split()).lower()
     return ALIASES.get(item, item)
 
 
-def _is_known(item: str, offered: Sequence[str]) -> bool:
+def _is_in(tool: Tool, group: str) -> bool:
+    if group == "openclaw":
+        return tool.group not in {"fs", "runtime"} and tool.name in _ours()
+    return tool.name not in _ours() if group == "plugins" else tool.group == group
+
+
+def _is_known(item: str, offered: Mapping[str, Tool]) -> bool:
+    # What is offered answers nearly every rule; all others are built only for a word that it does not know.
     if item.startswith("group:"):
-        return item[6:] in GROUPS or item[6:] in {"openclaw", "plugins"}
-    known = frozenset().union(*GROUPS.values())
-    return any(char in item for char in "*?[") or item in known or item in {name.lower() for name in offered}
+        return any(tool.group == item[6:] for tool in offered.values()) or item in _known(offered)
+    wanted = re.compile(translate(item))
+    return any(wanted.fullmatch(name.lower()) for name in offered) or any(map(wanted.fullmatch, _known(offered)))
 
 
-def _group(name: str, offered: Sequence[str]) -> frozenset[str]:
-    if name == "openclaw":
-        return frozenset(tool for group, tools in GROUPS.items() if group not in {"fs", "runtime"} for tool in tools)
-    if name == "plugins":
-        known = frozenset().union(*GROUPS.values())
-        return frozenset(tool.lower() for tool in offered) - known
-    return GROUPS.get(name, frozenset())
+def _nearly(word: str, offered: Mapping[str, Tool]) -> Iterator[str]:
+    """Yield the names and groups that a word is, but for one letter more, less, in another place or another one."""
+    names = _known(offered) | ALIASES.keys()
+    for variant in set(_variants(word)):
+        # What is mostly stars is near to everything.
+        if "*" not in variant or len(variant.strip("*?")) >= 3:
+            yield from filter(re.compile(translate(variant)).fullmatch, names)
+
+
+def _known(offered: Mapping[str, Tool]) -> set[str]:
+    """Return every name and group that a rule can mean, also of tools that are not here today."""
+    tools = [*_ours().values(), *offered.values()]
+    names = {tool.name.lower() for tool in tools} | {name for each in ELSEWHERE.values() for name in each}
+    groups = {"openclaw", "plugins", *ELSEWHERE, *(tool.group for tool in tools)}
+    return names | {f"group:{group}" for group in groups}
+
+
+def _ours() -> Mapping[str, Tool]:
+    from homarus.tools.registry import every_tool
+
+    return every_tool()
+
+
+def _variants(word: str) -> Iterator[str]:
+    yield from (f"{word}*", f"{word[:-1]}*")
+    for at in range(len(word) + 1):
+        head, tail = word[:at], word[at:]
+        yield f"{head}?{tail}"
+        yield f"{head}?{tail[1:]}"
+        yield head + tail[1:]
+        yield head + tail[1:2] + tail[:1] + tail[2:]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,20 +15,21 @@ from msgspec import Struct
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ToolError
-from homarus.core.later import later
 from homarus.core.text import single_line
+from homarus.sandbox.claims import Claim, Claims, Kind
+from homarus.sandbox.folders import roots
+from homarus.sandbox.scratch import TOP
+from homarus.sandbox.spec import Backend
 from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
     from homarus.sandbox import process
     from homarus.tools.command import Plan
-else:
-    process = later("homarus.sandbox.process")
-
 
 MAX_OUTPUT, MAX_PENDING = 200_000, 30_000
 # A command that prints more than this is ended: it prints for nobody.
 MAX_PRINTED = 1 << 30
+DISK_SECONDS = 0.5  # between two looks at the disk
 MAX_RUNNING, MAX_RECORDS = 32, 50
 
 
@@ -63,23 +65,28 @@ class Tail:
         self.dropped = 0
 
     def add(self, block: bytes) -> None:
-        """Take more; what does not fit any more is let go."""
         self._data += block
         if (over := len(self._data) - self._limit) > 0:
             del self._data[:over]
             self.dropped += over
 
     def text(self) -> str:
-        """Return what is kept."""
         text = self._data.decode("utf-8", "replace").replace("\r\n", "\n")
         return f"[… {self.dropped:,} earlier bytes were dropped …]\n{text}" if self.dropped else text
 
     def drain(self) -> str:
-        """Return what is kept and forget it."""
         text = self.text()
         self._data.clear()
         self.dropped = 0
         return text
+
+
+def _free(path: str) -> int:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 class Running:
@@ -92,6 +99,7 @@ class Running:
         self.session = str(context.session)
         self.quiet = context.session.is_subagent
         self.child = child
+        self.held = Claim()
         self.started = context.clock.monotonic()
         self.ended_at: float | None = None
         self.exit: process.Exit | None = None
@@ -136,50 +144,54 @@ class ProcessManager:
         settings: ProcessSettings | None = None,
         notify: Notify | None = None,
         before: Callable[[], None] = lambda: None,
+        claims: Claims | None = None,
+        free: Callable[[str], int] = _free,
     ) -> None:
         self._clock = clock
         self._ids = ids
         self._settings = settings or ProcessSettings()
         self._notify = notify
         self._before = before  # called before a command starts
+        self._claims = claims or Claims()
+        self._free_bytes = free
         self._all: dict[str, Running] = {}
         # A command that ended within its call is no longer listed, but its task is held until it is through.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, plan: Plan, context: ToolContext, *, tty: bool, stdin: bool, seconds: float) -> Running:
-        """Start a command; it is ended after `seconds` (zero: never), and with its session in any case."""
+    async def start(
+        self, plan: Plan, context: ToolContext, held: Claim, *, tty: bool, stdin: bool, seconds: float
+    ) -> Running:
+        """Start a command; it is ended after `seconds` (zero: never), and with its session in any case.
+
+        `held` is what keeps others from changing what was approved, until a host command has ended.
+        """
+        from homarus.sandbox import process
+
         self._forget()
         if sum(item.exit is None for item in self.listed(context.agent_id)) >= MAX_RUNNING:
             raise ToolError(f"{MAX_RUNNING} commands are running already", cure="end some with process kill")
-        self._keep_apart(plan)
         ident = self._ids.short()
         while ident in self._all:
             ident = self._ids.uuid()[:8]
         order = process.Order(plan.argv, plan.cwd, plan.env, f"{ident}-{self._ids.uuid()[:8]}", tty=tty, stdin=stdin)
         self._before()
-        item = Running(ident, plan, context, await process.start(plan.spec, order))
+        if not plan.on_host:
+            kind: Kind = "alone" if plan.apart else "shared"
+            held = self._claims.take(kind, [path for path, writable in roots(plan.spec) if writable], plan.command)
+        try:
+            item = Running(ident, plan, context, await process.start(plan.spec, order))
+        except BaseException:
+            held.release()
+            raise
+        item.held = held
         self._all[ident] = item
         item.work = asyncio.create_task(self._look_after(item, seconds))
         self._tasks.add(item.work)
         item.work.add_done_callback(self._tasks.discard)
         return item
 
-    def _keep_apart(self, plan: Plan) -> None:
-        """Refuse a command beside another that could change, from its sandbox, what was approved for the host.
-
-        A yes is to the content of the files that a command names; that holds only if nobody changes them until it ends.
-        """
-        for item in self._all.values():
-            host, caged = (plan, item.plan) if plan.on_host else (item.plan, plan)
-            if item.exit is not None or not host.on_host or caged.on_host:
-                continue
-            if shared := next((path for path in host.read if caged.spec.can_write(path)), ""):
-                raise ToolError(
-                    f"{item.id} is running and one of the two could change {shared}, which the other was allowed to use",
-                    cure=f"wait for {item.id} or end it with process kill",
-                )
-
     async def _look_after(self, item: Running, seconds: float) -> None:
+        watching = asyncio.create_task(self._watch_disk(item))
         try:
             async with asyncio.timeout(seconds or None):
                 async for block in item.child.output():
@@ -199,11 +211,29 @@ class ProcessManager:
                 item.stopped = item.stopped or "its session ended"
                 await item.child.kill()
                 item.exit = await item.child.wait()
+            watching.cancel()
             item.child.close()
+            item.held.release()
             item.ended_at = self._clock.monotonic()
             item.fresh.set()
             item.done.set()
         self._tell(item)
+
+    async def _watch_disk(self, item: Running) -> None:
+        """End a sandboxed command that fills a disk: one that it may write to, or the one with its private folder."""
+        spec, limit = item.plan.spec, item.plan.spec.limits.disk_bytes
+        if not spec.enforced or not limit:
+            return
+        places = [path for path, writable in roots(spec) if writable] + [TOP] * (spec.backend is Backend.LANDLOCK)
+        before = {path: self._free_bytes(path) for path in places}
+        while True:
+            await asyncio.sleep(DISK_SECONDS)
+            for path, free in before.items():
+                # Half of what is free stays free, whatever the limit: a full disk stops everything else, too.
+                if free - self._free_bytes(path) > min(limit, free // 2):
+                    item.stopped = item.stopped or f"it used more disk space than it may ({limit >> 20} MB, or half)"
+                    await item.child.kill()
+                    return
 
     def _tell(self, item: Running) -> None:
         settings = self._settings
@@ -224,7 +254,6 @@ class ProcessManager:
         self._notify(Ended(item.agent_id, item.session, item.id, item.exit.ok, text))
 
     def listed(self, agent_id: str) -> list[Running]:
-        """Return an agent's commands, oldest first."""
         return [item for item in self._all.values() if item.agent_id == agent_id]
 
     def find(self, agent_id: str, ident: str) -> Running:
@@ -242,26 +271,21 @@ class ProcessManager:
         return item.plan if item is not None and item.agent_id == agent_id else None
 
     async def kill(self, item: Running, reason: str) -> None:
-        """End a command and wait until it is gone."""
         if item.exit is None:
             item.stopped = item.stopped or reason
             await item.child.kill()
             await item.done.wait()
 
     def drop(self, item: Running) -> None:
-        """Forget a command that has ended."""
         self._all.pop(item.id, None)
 
     def busy(self, session: str) -> bool:
-        """Say whether a command of this session still runs."""
         return any(item.session == session and item.exit is None for item in self._all.values())
 
     async def close_session(self, session: str) -> None:
-        """End everything that a session started."""
         await self._close([item for item in self._all.values() if item.session == session])
 
     async def aclose(self) -> None:
-        """End everything."""
         await self._close(list(self._all.values()))
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -275,7 +299,6 @@ class ProcessManager:
             self.drop(item)
 
     def _forget(self) -> None:
-        """Let go of records that are old or too many."""
         now, keep = self._clock.monotonic(), min(max(self._settings.cleanup_ms / 1000, 60), 10_800)
         ended = [item for item in self._all.values() if item.ended_at is not None]
         for at, item in enumerate(reversed(ended)):

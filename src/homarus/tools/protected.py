@@ -1,74 +1,69 @@
-"""Files that shape the agent, and files that only its owner reads. Which calls touch which files is told by the calls."""
+"""Names in a workspace that matter for safety: what shapes the agent, what only its owner reads, what is run outside."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePath
-from typing import Any
 
-from homarus.core.errors import HomarusError
-from homarus.tools.names import FILES, FOLDERS, HOOK_FILES, HOOKS, PRIVATE_FILES, PRIVATE_FOLDERS
-from homarus.tools.patchtext import parse
-from homarus.tools.paths import absolute
-from homarus.tools.target import is_url
-from homarus.tools.tool import ToolContext
+from homarus.core.messages import Trust
+from homarus.sandbox.spec import SandboxSpec
 
-
-def is_protected(path: str, workspace: str) -> bool:
-    """Say whether a path shapes the agent: one of its files at the top of a workspace, or anything in its folders."""
-    return _matches(path, workspace, FILES, FOLDERS)
-
-
-def is_private(path: str, workspace: str) -> bool:
-    """Say whether a path holds what only the owner reads."""
-    return _matches(path, workspace, PRIVATE_FILES, PRIVATE_FOLDERS)
+# As they are spelled on a disk, for a sandbox that shows them read-only: what the next prompt is made of, what runs by itself.
+LOCKED = tuple(
+    f"{name}.md" for name in ["SOUL", "AGENTS", "IDENTITY", "USER", "MEMORY", "HEARTBEAT", "TOOLS", "BOOTSTRAP", "BOOT"]
+)
+LOCKED_FOLDERS = ("hooks", "skills", ".git", ".agents", ".openclaw", "plugins")
+# Compared without regard to case: some disks do not know it.
+_FILES, _FOLDERS = frozenset(map(str.casefold, LOCKED)), frozenset(LOCKED_FOLDERS)
+_PRIVATE_FILES, _PRIVATE_FOLDERS = frozenset({"memory.md", "user.md"}), frozenset({"memory", "bank"})
+# What makes a hook of ours in the folder of that name.
+_HOOKS, _HOOK_FILES = "hooks", frozenset({"hook.md", "handler.py"})
 
 
-def is_run(path: str, workspace: str) -> bool:
+Roots = tuple[str, ...]
+
+
+def roots_of(workspace: str, sandbox: SandboxSpec) -> Roots:
+    """Return the folders in which these names count: the workspace, and all else that a turn sees."""
+    return (workspace, *(mount.path for mount in sandbox.mounts))
+
+
+def is_protected(path: str, roots: Roots) -> bool:
+    """Say whether a path shapes the agent: one of its files at any depth, or anything in its folders."""
+    return _matches(path, roots, _FILES, _FOLDERS)
+
+
+def is_private(path: str, roots: Roots) -> bool:
+    return _matches(path, roots, _PRIVATE_FILES, _PRIVATE_FOLDERS)
+
+
+def is_unseen(path: str, roots: Roots, trust: Trust) -> bool:
+    """Say whether a path must not be shown to a sender, neither read nor found: the one rule for the gate, for what was
+    opened, and for every result of a search.
+    """
+    return trust in {Trust.GROUP, Trust.EXTERNAL} and is_private(path, roots)
+
+
+def is_run(path: str, roots: Roots) -> bool:
     """Say whether a path holds what is run outside of every sandbox: by git, or by us as a hook."""
     return any(
-        ".git" in parts or (parts[0] == HOOKS and parts[-1] in HOOK_FILES)
-        for parts in _places(path, workspace)
-        if parts
+        ".git" in parts or (parts[0] == _HOOKS and parts[-1] in _HOOK_FILES) for parts in _places(path, roots) if parts
     )
 
 
-def _matches(path: str, workspace: str, files: frozenset[str], folders: frozenset[str]) -> bool:
+def _matches(path: str, roots: Roots, files: frozenset[str], folders: frozenset[str]) -> bool:
     # Both words count at any depth: a nested AGENTS.md is read when work happens beside it.
     return any(
         parts[-1] in files or parts[0] in folders or any(part in folders for part in parts[:-1])
-        for parts in _places(path, workspace)
+        for parts in _places(path, roots)
         if parts
     )
 
 
-def _places(path: str, workspace: str) -> Iterator[list[str]]:
-    """Yield the parts of a path below the workspace, by its name and by where it leads, without regard to case."""
+def _places(path: str, roots: Roots) -> Iterator[list[str]]:
+    """Yield the parts of a path below these folders, by its name and by where it leads, without regard to case."""
     for place in {path, os.path.realpath(path)}:
-        for root in {workspace, os.path.realpath(workspace)}:
+        for root in {*roots, *map(os.path.realpath, roots)}:
             if PurePath(place).is_relative_to(root):
                 yield [part.casefold() for part in PurePath(place).relative_to(root).parts]
-
-
-def touched(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> tuple[str, ...]:
-    """Return the paths that a call names, made absolute. A path that makes no sense is left to the tool to refuse."""
-    names: list[str] = []
-    for word in ("path", "image", "media"):
-        if isinstance(arguments.get(word), str) and not (word == "image" and is_url(arguments[word])):
-            names.append(arguments[word])
-    if tool in {"grep", "find", "ls"} and not names:
-        names.append(".")
-    if tool == "apply_patch":
-        try:
-            for operation in parse(arguments.get("input", "")):
-                names += [name for name in (operation.path, operation.move_to) if name]
-        except HomarusError:
-            names = []
-    found = []
-    for name in names:
-        try:
-            found.append(absolute(name, str(context.cwd), context.env.get("HOME", "")))
-        except HomarusError:
-            continue
-    return tuple(found)

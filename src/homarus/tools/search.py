@@ -1,6 +1,6 @@
-"""grep and find: ripgrep inside the turn's sandbox where there is one, our own search program elsewhere.
+"""grep and find: what is asked for, and what is shown of it. The search itself is `search_run`, in a process of its own.
 
-Output is read as it comes and the search is stopped as soon as there is enough, whatever the size of the tree.
+Rows are read as they come and the search is stopped as soon as there is enough, whatever the size of the tree.
 """
 
 from __future__ import annotations
@@ -11,42 +11,38 @@ import os
 import re
 import stat
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from homarus.core.errors import Denied, ToolError
-from homarus.core.later import later
+from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError, Root
-from homarus.tools.paths import Reach, Spot, closed_below, locate, opened
-from homarus.tools.tool import Tool, ToolContext, ToolOutput
-
-if TYPE_CHECKING:
-    from homarus.sandbox import process as sandboxed
-    from homarus.tools import dialect, globs, search_found
-    from homarus.tools.search_found import Found
-else:
-    sandboxed = later("homarus.sandbox.process")
-    dialect = later("homarus.tools.dialect")
-    globs = later("homarus.tools.globs")
-    search_found = later("homarus.tools.search_found")
-
+from homarus.tools.paths import Reach, Spot, closed_below, locate, opened, where
+from homarus.tools.protected import is_unseen, roots_of
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_MATCHES, MAX_FOUND, MAX_CONTEXT, MAX_PATTERN = 100, 1_000, 20, 10_000
+MAX_BYTES = 51_200
 SECONDS = 60.0
-# What a search may take: a line of a gigabyte is read whole by ripgrep, and then it is our own program's turn.
-MEMORY = 512 << 20
-# Resolved once, at import: the program below starts without any search path of its own.
+# Resolved once, at import: the program starts without any search path of its own.
 _SOURCE = str(Path(__file__).resolve().parents[2])
-_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
+_POSIX = late(r"(?<=[\[^\w\s:\]-])\[:([a-z]+):\]")
+_SETS = {
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "xdigit": "0-9a-fA-F",
+    "space": r"\s",
+    "blank": r" \t",
+    "word": r"\w",
+    "punct": r"!-/:-@\[-`{-~",
+}
 _ALIASES = {
     **dict.fromkeys(("regex", "query", "search"), "pattern"),
     **dict.fromkeys(("directory", "dir", "folder", "file_path", "filePath", "file", "root"), "path"),
@@ -58,13 +54,14 @@ _ALIASES = {
 
 GREP = ToolSpec(
     name="grep",
+    order=50,
     summary="search file contents",
     description="Search files by regular expression; honours .gitignore, includes hidden files.",
     parameters={
         "type": "object",
         "properties": {
             "pattern": {"type": "string", "minLength": 1},
-            "path": {"type": "string"},
+            "path": {"type": "string", "default": "."},
             "glob": {"type": "string", "description": "only files like *.py"},
             "ignoreCase": {"type": "boolean"},
             "literal": {"type": "boolean"},
@@ -76,13 +73,14 @@ GREP = ToolSpec(
 )
 FIND = ToolSpec(
     name="find",
+    order=60,
     summary="find files by name",
     description="Find files and folders by glob, such as *.md or src/**/test_*.py; honours .gitignore.",
     parameters={
         "type": "object",
         "properties": {
             "pattern": {"type": "string", "minLength": 1},
-            "path": {"type": "string"},
+            "path": {"type": "string", "default": "."},
             "limit": {"type": "integer", "minimum": 1},
         },
         "required": ["pattern"],
@@ -90,166 +88,170 @@ FIND = ToolSpec(
 )
 
 
-class Query(Struct, frozen=True):
-    """One search. The shape is the order that the search program reads."""
+def search_tools(reach: Reach) -> list[Tool]:
+    async def grep(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        literal, pattern, glob = arguments.get("literal", False), arguments["pattern"], arguments.get("glob", "")
+        if not literal:
+            pattern = without_posix(pattern)
+        _check_pattern(pattern, literal=literal)
+        _check_glob(glob)
+        spot = locate(context, where(arguments), reach)
+        limit = min(arguments.get("limit", MAX_MATCHES), MAX_MATCHES)
+        found = _Found(limit, f"more than {limit} matches; narrow the pattern, the path or the glob")
+        query = {"mode": "grep", "pattern": pattern, "glob": glob, "literal": literal}
+        query |= {"ignoreCase": arguments.get("ignoreCase", False), "context": arguments.get("context", 0)}
+        await _search(context, reach, spot, query, found)
+        regex = not literal and set(pattern) & set("\\.+*?()|[]{}^$")
+        hint = "read as a regular expression, line by line; set literal to find the text itself" if regex else ""
+        if found.binary and not found.count:
+            return said(f"{spot.path} is no text; the pattern occurs in it.{found.end}", matches=1)
+        if not found.count:
+            note = f" [{found.note or hint}]" if found.note or hint else ""
+            return said(f"No matches in {spot.path}.{note}", matches=0)
+        return said(found.text + found.end, matches=found.count, truncated=bool(found.note))
 
-    mode: str
-    fd: int
-    start: str
-    pattern: str = ""
-    glob: str = ""
-    ignore_case: bool = False
-    literal: bool = False
-    context: int = 0
-    # What is passed over: names below the place that is searched, as globs.
-    closed: tuple[str, ...] = ()
+    async def find(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        spot = locate(context, where(arguments), reach)
+        # Whole paths and folders with their slash are meant well.
+        pattern = arguments["pattern"].removeprefix(str(spot.path)) if spot.path != Path("/") else arguments["pattern"]
+        pattern = pattern.rstrip("/") or "*"
+        _check_glob(pattern)
+        limit = min(arguments.get("limit", MAX_FOUND), MAX_FOUND)
+        found = _Found(limit, f"the first {limit:,}; narrow the pattern or the path")
+        await _search(context, reach, spot, {"mode": "find", "glob": pattern}, found)
+        if not found.count:
+            return said(f"Nothing found in {spot.path}." + (f" [{found.note}]" if found.note else ""), found=0)
+        return said(found.text + found.end, found=found.count, truncated=bool(found.note))
 
-
-def search_tools(reach: Reach, *, ripgrep: str | None = None) -> list[Tool]:
-    """Return grep and find; `ripgrep` names the program, an empty text means to do without."""
-    kit = _Kit(reach, ripgrep)
+    names = {**_ALIASES, "glob": "pattern", "name": "pattern"}
     return [
-        Tool(spec=GREP, risk=Risk.READ, run=kit.grep, group="fs", aliases=_ALIASES),
-        Tool(
-            spec=FIND,
-            risk=Risk.READ,
-            run=kit.find,
-            group="fs",
-            aliases={**_ALIASES, "glob": "pattern", "name": "pattern"},
-        ),
+        Tool(spec=GREP, risk=Risk.READ, run=grep, group="fs", aliases=_ALIASES),
+        Tool(spec=FIND, risk=Risk.READ, run=find, group="fs", aliases=names),
     ]
 
 
-class _Kit:
-    def __init__(self, reach: Reach, ripgrep: str | None) -> None:
-        self._reach = reach
-        self._named = ripgrep
+class _Found:
+    """The rows of a search, as many as may be shown; `more` is said where there are more than that."""
 
-    async def grep(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        literal, pattern = arguments.get("literal", False), arguments["pattern"]
-        if len(pattern) > MAX_PATTERN or set(pattern) & set("\n\r\0"):
-            cure = "search for one line, or for a part of it"
-            raise ToolError(f"the pattern has several lines or more than {MAX_PATTERN:,} characters", cure=cure)
-        if not literal:
-            pattern = dialect.without_posix(pattern)
-            _compiled(pattern)
-        spot = locate(context, arguments.get("path") or ".", self._reach)
-        glob = _glob(arguments.get("glob", ""))
-        query = Query(
-            "grep",
-            -1,
-            spot.name,
-            pattern,
-            glob,
-            arguments.get("ignoreCase", False),
-            literal,
-            arguments.get("context", 0),
-        )
-        hint = "" if literal or dialect.is_plain(pattern) else "read as a regular expression, line by line"
-        hint += "; set literal to find the text itself" if hint else ""
-        limit = min(arguments.get("limit", MAX_MATCHES), MAX_MATCHES)
-        found = search_found.Matches(limit, globs.compile_glob(glob) if glob else None, hint)
-        await self._feed(context, spot, query, found)
-        return found.output(spot)
+    def __init__(self, limit: int, more: str) -> None:
+        self._limit, self._more = limit, more
+        self._rows: list[str] = []
+        self._size = self.count = 0
+        self.binary = False
+        self.note = ""
 
-    async def find(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        spot = locate(context, arguments.get("path") or ".", self._reach)
-        # Whole paths and folders with their slash are meant well.
-        pattern = arguments["pattern"].removeprefix(str(spot.path)) if spot.path != Path("/") else arguments["pattern"]
-        pattern = _glob(pattern.rstrip("/") or "*")
-        found = search_found.Names(min(arguments.get("limit", MAX_FOUND), MAX_FOUND), globs.compile_glob(pattern))
-        await self._feed(context, spot, Query("find", -1, spot.name), found)
-        return found.output(spot)
-
-    async def _feed(self, context: ToolContext, spot: Spot, query: Query, into: Found) -> None:
-        """Run the search and hand over what it prints, piece by piece, until there is enough."""
-        with opened(spot) as root:
-            is_folder = _kind(root, spot, folder_only=query.mode == "find")
-            if self._reach.state and not context.sandbox.enforced:
-                query = replace(query, closed=closed_below(str(spot.path), str(self._reach.state)))
-            theirs = self._for_ripgrep(context, spot, query)
-            try:
-                with context.cancel.interrupting():
-                    async with asyncio.timeout(SECONDS):
-                        if theirs is not None:
-                            ripgrep = self._ripgrep
-                            async with _with_ripgrep(context, spot, theirs, ripgrep, is_folder=is_folder) as child:
-                                if not await _taken(child.output(), into) or await _searched(child, into):
-                                    return
-                        ours = replace(query, start=_real_name(root, spot))
-                        async with _with_ours(root, ours, spot.path.name) as process:
-                            if await _taken(_blocks(process), into) and await process.wait() != 0:
-                                into.note = "the search ended early; try a simpler pattern or a smaller folder"
-            except TimeoutError:
-                into.note = f"stopped after {SECONDS:.0f} seconds; search a smaller folder"
+    def take(self, kind: str, text: str) -> bool:
+        """Take a row; False when there is enough."""
+        if kind == "binary":
+            self.binary = True
+            return True
+        if kind == "gap" and not self._rows:
+            return True
+        counts = kind in {"match", "name"}
+        if counts and self.count >= self._limit:
+            self.note = self._more
+            return False
+        self._rows.append(text)
+        self.count += counts
+        self._size += len(text.encode()) + 1
+        if self._size > MAX_BYTES:
+            self.note = f"cut at {MAX_BYTES:,} bytes; narrow the pattern or the path"
+        return not self.note
 
     @property
-    def _ripgrep(self) -> str:
-        return _ripgrep() if self._named is None else self._named
+    def text(self) -> str:
+        rows = self._rows[:-1] if self._rows[-1] == "--" else self._rows
+        return "\n".join(rows)
 
-    def _for_ripgrep(self, context: ToolContext, spot: Spot, query: Query) -> Query | None:
-        """Return the query for ripgrep; None where it is missing, would find something else, or could leave the root."""
-        pattern = query.pattern if query.literal else dialect.for_ripgrep(query.pattern)
-        # Only a sandbox keeps ripgrep from a folder that becomes a link while it looks, and from rules of folders above.
-        apart = context.sandbox.enforced or not (self._reach.workspace_only or _is_ruled_from_above(spot.root))
-        usable = bool(self._ripgrep) and apart and context.sandbox.can_read(str(spot.path))
-        return replace(query, pattern=pattern) if usable and pattern is not None else None
+    @property
+    def end(self) -> str:
+        return f"\n\n[{self.note}]" if self.note else ""
 
 
-async def _taken(blocks: AsyncIterator[bytes], into: Found) -> bool:
-    """Hand over what a search prints; False when there was enough before its end."""
-    rest = b""
-    async for block in blocks:
-        *pieces, rest = (rest + block).split(into.separator)
-        if not all(map(into.take, pieces)):
-            return False
-        rest = rest[: 4 * search_found.MAX_LINE] if len(rest) > (1 << 20) else rest
-    if rest:
-        into.take(rest)
-    return True
+async def _search(context: ToolContext, reach: Reach, spot: Spot, query: dict[str, Any], into: _Found) -> None:
+    """Run the search program on a descriptor of the root, and take what it prints until there is enough."""
+    closed: tuple[str, ...] = ()
+    if reach.state and not context.sandbox.enforced:
+        closed = closed_below(str(spot.path), str(reach.state))
+    with opened(spot) as root:
+        is_folder = _check_kind(root, spot, folder_only=query["mode"] == "find")
+        start = _real_name(root, spot)
+        fd = root.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    base = spot.path if is_folder else spot.path.parent
+    order = {**query, "fd": fd, "start": start, "shown": spot.path.name, "closed": closed}
+    code = f"import sys; sys.path.insert(0, {_SOURCE!r}); from homarus.tools.search_run import main; main()"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", "-W", "ignore", "-c", code, msgspec.json.encode(order).decode()),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            pass_fds=(fd,),
+            env={},
+            cwd="/",
+            limit=1 << 20,
+        )
+    finally:
+        os.close(fd)
+    assert process.stdout is not None
+    try:
+        with context.cancel.interrupting():
+            async with asyncio.timeout(SECONDS):
+                async for line in process.stdout:
+                    kind, name, rest = msgspec.json.decode(line, type=tuple[str, str, str])
+                    text = "--" if kind == "gap" else name + rest
+                    if not _is_closed(f"{base}/{name}", context) and not into.take(kind, text):
+                        return
+                if await process.wait() != 0:
+                    into.note = "the search ended early; try a simpler pattern or a smaller folder"
+    except TimeoutError:
+        into.note = f"stopped after {SECONDS:.0f} seconds; search a smaller folder"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
-async def _searched(child: sandboxed.Child, into: Found) -> bool:
-    """Say whether ripgrep's word counts: one that failed and found nothing has not searched."""
-    code = (await child.wait()).code
-    if code in (0, 1):
-        return True
-    if into.nothing:
-        into.begin_again()
-        return False
-    if code != 2:  # with 2 it means files that it could not read
-        into.note = "the search ended early; search a smaller folder"
-    return True
+def _is_closed(path: str, context: ToolContext) -> bool:
+    """Say whether a row is not for who asked: what only the owner reads is in nobody else's results."""
+    return is_unseen(path, roots_of(str(context.workspace), context.sandbox), context.trust)
 
 
-def _compiled(pattern: str) -> None:
+def _real_name(root: Root, spot: Spot) -> str:
+    return os.path.relpath(os.path.realpath(spot.path), root.realpath)
+
+
+def without_posix(pattern: str) -> str:
+    """Return a pattern in which sets such as `[[:space:]]`, which Python does not know, are written out."""
+    return _POSIX.sub(lambda found: _SETS.get(found[1], found[0]), pattern) if "[:" in pattern else pattern
+
+
+def _check_pattern(pattern: str, *, literal: bool) -> None:
     import warnings
 
+    if len(pattern) > MAX_PATTERN or set(pattern) & set("\n\r\0"):
+        cure = "search for one line, or for a part of it"
+        raise ToolError(f"the pattern has several lines or more than {MAX_PATTERN:,} characters", cure=cure)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what may mean something else one day
-            re.compile(pattern)
+            re.compile(re.escape(pattern) if literal else pattern)
     except (re.error, RecursionError, OverflowError) as problem:
         cure = "correct it, or set literal to search for the text itself"
         raise ToolError(f"the pattern is no regular expression: {problem}", cure=cure) from None
 
 
-def _is_ruled_from_above(root: Path) -> bool:
-    """Say whether a folder above has rules of what to leave out: they are not the workspace's."""
-    return any((folder / ".gitignore").exists() for folder in root.parents)
+def _check_glob(text: str) -> None:
+    from homarus.tools.globs import compile_glob
 
-
-def _glob(text: str) -> str:
     try:
-        globs.compile_glob(text)
+        compile_glob(text)
     except re.error as problem:
-        raise ToolError(
-            f"'{single_line(text, 80)}' is no glob: {problem}", cure="write one such as *.md or src/**/*.py"
-        ) from None
-    return text
+        cure = "write one such as *.md or src/**/*.py"
+        raise ToolError(f"'{single_line(text, 80)}' is no glob: {problem}", cure=cure) from None
 
 
-def _kind(root: Root, spot: Spot, *, folder_only: bool) -> bool:
+def _check_kind(root: Root, spot: Spot, *, folder_only: bool) -> bool:
     """Return whether a place is a folder; raise when it is nothing that can be searched."""
     try:
         fd = root.open(spot.name, os.O_RDONLY | os.O_DIRECTORY)
@@ -267,98 +269,3 @@ def _kind(root: Root, spot: Spot, *, folder_only: bool) -> bool:
     if folder_only and not folder:
         raise ToolError(f"{spot.path} is a file", cure="find looks in folders; give path a folder")
     return folder
-
-
-def _real_name(root: Root, spot: Spot) -> str:
-    return os.path.relpath(os.path.realpath(spot.path), root.realpath)
-
-
-@asynccontextmanager
-async def _with_ripgrep(
-    context: ToolContext, spot: Spot, query: Query, program: str, *, is_folder: bool
-) -> AsyncIterator[sandboxed.Child]:
-    """Run ripgrep where the turn's commands run, without network."""
-    line = [
-        program,
-        "--no-config",
-        "--hidden",
-        "--no-require-git",
-        "--no-ignore-dot",
-        "--no-ignore-global",
-        "--no-mmap",
-    ]
-    line += ["--no-ignore-exclude", "--no-messages", "--color=never", "--sort=path", "--null", "--glob=!.git"]
-    if query.mode == "find":
-        line += ["--files", "--glob=!node_modules"]
-    else:
-        line += ["--no-heading", "--line-number", "--with-filename", "--max-columns=2000", "--max-columns-preview"]
-        line += ["--crlf"]
-        line += ["--ignore-case"] if query.ignore_case else []
-        line += ["--fixed-strings"] if query.literal else []
-        line += [f"--context={query.context}"] if query.context else []
-        if query.glob and "/" not in query.glob:
-            line += [f"--type-add=wanted:{query.glob}", "--type=wanted"]
-        line += ["--regexp", query.pattern]
-    line += [f"--glob=!/{name}" for name in query.closed]
-    folder = spot.path if is_folder else spot.path.parent
-    line += ["--", "." if is_folder else f"./{spot.path.name}"]
-    limits = context.sandbox.limits
-    most = min(limits.memory_bytes or MEMORY, MEMORY)
-    spec = replace(context.sandbox, network=False, limits=replace(limits, memory_bytes=most))
-    child = await sandboxed.start(spec, sandboxed.Order(tuple(line), str(folder), {"PATH": _PATH}, context.ids.uuid()))
-    try:
-        yield child
-    finally:
-        if child.running:
-            await child.kill()
-        child.close()
-
-
-@asynccontextmanager
-async def _with_ours(root: Root, query: Query, shown: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run our own search program on a descriptor of the root. It follows no link, so it cannot leave the root."""
-    fd = root.open(".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        order = {
-            "mode": query.mode,
-            "fd": fd,
-            "start": query.start,
-            "shown": shown,
-            "pattern": query.pattern,
-            "glob": query.glob,
-            "ignoreCase": query.ignore_case,
-            "literal": query.literal,
-            "context": query.context,
-            "closed": query.closed,
-        }
-        code = f"import sys; sys.path.insert(0, {_SOURCE!r}); from homarus.tools.search_run import main; main()"
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", "-W", "ignore", "-c", code, msgspec.json.encode(order).decode()),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            pass_fds=(fd,),
-            env={},
-            cwd="/",
-        )
-    finally:
-        os.close(fd)
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-async def _blocks(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
-    assert process.stdout is not None
-    while block := await process.stdout.read(65536):
-        yield block
-
-
-@cache
-def _ripgrep() -> str:
-    import shutil
-
-    return shutil.which("rg", path=_PATH) or ""

@@ -1,7 +1,8 @@
-"""The search program for machines without ripgrep. It runs on its own, so that a slow pattern can be stopped.
+"""The program behind grep and find. It runs in a process of its own, so that a slow pattern can be stopped.
 
 It goes through a folder by descriptor and follows no link, so nothing outside of the folder can be reached whatever is
-swapped meanwhile. It prints what ripgrep prints: `path NUL line:text`, or `path NUL` alone when it lists files.
+swapped meanwhile. It prints one JSON list per line: what kind of row it is, the file or folder that it is about, and the rest
+of the row. Only the standard library: it starts without site-packages.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from typing import Any, BinaryIO
 
 from homarus.tools.globs import Rule, compile_glob, ignore_rules, ignored
 
+MAX_SHOWN = 500  # characters of a line that are shown
 _MAX_LINE = 1 << 20  # of a line that is looked at in one piece
-_MAX_SHOWN = 2_000
+# A file of this size or less is looked through in one piece first: most files hold nothing that is looked for.
+_WHOLE = 1 << 20
 # A file with a NUL among its first bytes is no text, and one with a NUL further on is one up to there.
 _HEAD = 1 << 16
 _MAX_IGNORE = 1 << 20
 _MAX_DEPTH = 200
-_CPU_SECONDS = 60
+_CPU_SECONDS, _MEMORY = 60, 1 << 30
 Layers = list[tuple[str, list[Rule]]]
 
 
@@ -36,26 +39,37 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS + 1))
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     except (ImportError, OSError, ValueError):
         pass
-    out = sys.stdout.buffer
-    start: str = order["start"]
-    layers, fd = _descend(order["fd"], start)
-    if not stat.S_ISDIR(os.fstat(fd).st_mode):
-        _search_file(fd, order["shown"], order, out, named=True)
-        return
-    if order["mode"] == "find":
-        for name, _ in _files(fd, "", layers, _passed_over(order), start):
-            out.write(os.fsencode(name) + b"\0")
-        out.flush()
-        return
+    layers, fd = _descend(order["fd"], order["start"])
     wanted = compile_glob(order["glob"]) if order["glob"] else None
-    for name, folder in _files(fd, "", layers, _passed_over(order), start):
-        file = _opened(folder, name.rpartition("/")[2]) if wanted is None or wanted.fullmatch(name) else -1
-        if file >= 0:
-            _search_file(file, name, order, out)
-    out.flush()
+    if order["mode"] == "find":
+        for name, _ in _walk(fd, "", layers, order):
+            if wanted is None or wanted.fullmatch(name.rstrip("/")):
+                _print("name", _spelled(name))
+            if name.endswith("/"):
+                sys.stdout.flush()
+        return
+    grep = _Grep(order)
+    if not stat.S_ISDIR(os.fstat(fd).st_mode):
+        grep.file(fd, order["shown"], named=True)
+        return
+    for name, folder in _walk(fd, "", layers, order):
+        if not name.endswith("/") and (wanted is None or wanted.fullmatch(name)):
+            file = _opened(folder, name.rpartition("/")[2])
+            if file >= 0:
+                grep.file(file, name)
+
+
+def _print(kind: str, name: str, text: str = "") -> None:
+    sys.stdout.write(json.dumps([kind, name, text]) + "\n")
+
+
+def _spelled(name: str) -> str:
+    """Return a name as it is shown: one with a line break in it must not look like two."""
+    name = os.fsencode(name).decode("utf-8", "replace")
+    return name if name.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
 
 
 def _descend(root: int, start: str) -> tuple[Layers, int]:
@@ -71,13 +85,10 @@ def _descend(root: int, start: str) -> tuple[Layers, int]:
 
 
 def _rules(folder: int, path: str) -> Layers:
-    try:
-        fd = os.open(".gitignore", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
+    fd = _opened(folder, ".gitignore")
+    if fd < 0:
         return []
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return []
         return [(path, ignore_rules(file.read(_MAX_IGNORE).decode("utf-8", "replace")))]
 
 
@@ -88,32 +99,39 @@ def _passed_over(order: dict[str, Any]) -> Callable[[str], bool]:
     return lambda path: path.rpartition("/")[2] in names or any(glob.fullmatch(path) for glob in closed)
 
 
-def _files(
-    folder: int, shown: str, layers: Layers, passed_over: Callable[[str], bool], above: str
-) -> Iterator[tuple[str, int]]:
-    """Yield every regular file that no rule hides, in order, with a descriptor of its folder."""
-    path = "/".join(part for part in (above, shown) if part not in ("", "."))
-    layers = [*layers, *_rules(folder, path)]
-    try:
-        with os.scandir(folder) as entries:
-            found = [
-                (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
-                for entry in entries
-            ]
-    except OSError:
-        return
-    for name, is_folder, is_file in sorted(found, key=lambda entry: os.fsencode(entry[0])):
-        whole = f"{path}/{name}" if path else name
-        inner = f"{shown}/{name}" if shown else name
-        if not (is_folder or is_file) or passed_over(inner) or ignored(whole, is_folder, layers):
-            continue
-        if is_file:
-            yield inner, folder
-        elif inner.count("/") < _MAX_DEPTH and (fd := _opened(folder, name, os.O_DIRECTORY)) >= 0:
-            try:
-                yield from _files(fd, inner, layers, passed_over, above)
-            finally:
-                os.close(fd)
+def _walk(folder: int, shown: str, layers: Layers, order: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield every folder, with a slash behind its name, and every regular file that no rule hides, in order, and a
+    descriptor of the folder that it is in.
+    """
+    above = "" if order["start"] == "." else order["start"]
+    passed_over = _passed_over(order)
+
+    def walk(folder: int, shown: str, layers: Layers) -> Iterator[tuple[str, int]]:
+        path = "/".join(part for part in (above, shown) if part)
+        layers = [*layers, *_rules(folder, path)]
+        try:
+            with os.scandir(folder) as entries:
+                found = sorted(
+                    (os.fsencode(entry.name), entry.name, entry.is_dir(follow_symlinks=False))
+                    for entry in entries
+                    if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+                )
+        except OSError:
+            return
+        for _, name, is_folder in found:
+            inner = f"{shown}/{name}" if shown else name
+            if passed_over(inner) or ignored(f"{path}/{name}" if path else name, is_folder, layers):
+                continue
+            if not is_folder:
+                yield inner, folder
+            elif inner.count("/") < _MAX_DEPTH and (fd := _opened(folder, name, os.O_DIRECTORY)) >= 0:
+                try:
+                    yield f"{inner}/", folder
+                    yield from walk(fd, inner, layers)
+                finally:
+                    os.close(fd)
+
+    yield from walk(folder, shown, layers)
 
 
 def _opened(folder: int, name: str, flags: int = 0) -> int:
@@ -128,47 +146,74 @@ def _opened(folder: int, name: str, flags: int = 0) -> int:
     return -1
 
 
-def _search_file(fd: int, name: str, order: dict[str, Any], out: BinaryIO, *, named: bool = False) -> None:
-    """Print the matches in one file; `named` is one that was asked for, not met."""
-    flags = re.IGNORECASE if order["ignoreCase"] else 0
-    pattern = re.compile(re.escape(order["pattern"]) if order["literal"] else order["pattern"], flags)
-    around: int = order["context"]
-    before: deque[tuple[int, str]] = deque(maxlen=around or 1)
-    shown, follow = 0, 0
-    with io.BufferedReader(io.FileIO(fd), _HEAD) as file:
-        head = file.peek(_HEAD)
-        wide = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        source = _decoded(file) if wide else _pieces(file)
-        if b"\0" in head and not wide:
-            if named and any(hit for _, _, hit in _lines(source, pattern)):
-                out.write(os.fsencode(name) + b": binary file matches\n")
-            return
-        for number, line, hit in _lines(source, pattern):
+class _Grep:
+    """Prints the lines of files in which a pattern is."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        text: str = order["pattern"]
+        flags = re.IGNORECASE if order["ignoreCase"] else 0
+        self._search = re.compile(re.escape(text) if order["literal"] else text, flags).search
+        # What every file with a match holds as it stands, where the pattern is nothing else.
+        plain = (order["literal"] or not set(text) & set("\\.+*?()|[]{}^$")) and not flags
+        self._needle = text.encode() if plain else b""
+        self._around: int = order["context"]
+
+    def file(self, fd: int, name: str, *, named: bool = False) -> None:
+        """Look through one file; `named` is one that was asked for, not met."""
+        with io.FileIO(fd) as raw:
+            data = raw.read(_WHOLE + 1) or b""
+            wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            if len(data) <= _WHOLE and not wide and not self._is_in(data):
+                return
+            raw.seek(0)
+            source = io.BufferedReader(raw)
+            pieces = _decoded(source) if wide else _pieces(source)
+            if b"\0" in data[:_HEAD] and not wide:
+                if named and any(hit for _, _, hit in self._lines(pieces)):
+                    _print("binary", _spelled(name))
+                return
+            self._print_matches(_spelled(name), pieces)
+
+    def _is_in(self, data: bytes) -> bool:
+        if self._needle and self._needle not in data:
+            return False
+        lines = data.decode("utf-8", "replace").split("\n")
+        return any(map(self._search, (line.rstrip("\r") for line in lines) if b"\r" in data else lines))
+
+    def _print_matches(self, name: str, pieces: Iterator[str]) -> None:
+        before: deque[tuple[int, str]] = deque(maxlen=self._around or 1)
+        shown, follow = 0, 0
+        for number, line, hit in self._lines(pieces):
             if "\0" in line:
                 break
             if hit:
-                if around and shown and number - len(before) > shown + 1:
-                    out.write(b"--\n")
-                for earlier, text in before if around else ():
+                if self._around and shown and number - len(before) > shown + 1:
+                    _print("gap", name)
+                for earlier, text in before if self._around else ():
                     if earlier > shown:
-                        _print(out, name, earlier, "-", text)
-                _print(out, name, number, ":", line)
-                shown, follow = number, around
+                        _print("context", name, f"-{earlier}- {_cut(text)}")
+                _print("match", name, f":{number}: {_cut(line)}")
+                shown, follow = number, self._around
             elif follow:
-                _print(out, name, number, "-", line)
+                _print("context", name, f"-{number}- {_cut(line)}")
                 shown, follow = number, follow - 1
             before.append((number, line))
-    out.flush()
+        if shown and self._around:
+            _print("gap", name)
+        sys.stdout.flush()
+
+    def _lines(self, pieces: Iterator[str]) -> Iterator[tuple[int, str, bool]]:
+        """Yield the lines by number, their first characters, and whether the pattern is in them; none is held whole."""
+        for number, first in enumerate(pieces, 1):
+            line, piece = first.rstrip("\r\n"), first
+            hit = self._search(line) is not None
+            while not piece.endswith("\n") and (piece := next(pieces, "")):
+                hit = hit or self._search(piece.rstrip("\r\n")) is not None
+            yield number, line[: MAX_SHOWN + 1], hit
 
 
-def _lines(pieces: Iterator[str], pattern: re.Pattern[str]) -> Iterator[tuple[int, str, bool]]:
-    """Yield the lines by number, their first characters, and whether the pattern is in them; no line is held whole."""
-    for number, first in enumerate(pieces, 1):
-        line, piece = first.rstrip("\r\n"), first
-        hit = pattern.search(line) is not None
-        while not piece.endswith("\n") and (piece := next(pieces, "")):
-            hit = hit or pattern.search(piece.rstrip("\r\n")) is not None
-        yield number, line[:_MAX_SHOWN], hit
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]} […]"
 
 
 def _pieces(file: BinaryIO) -> Iterator[str]:
@@ -178,10 +223,6 @@ def _pieces(file: BinaryIO) -> Iterator[str]:
 def _decoded(file: BinaryIO) -> Iterator[str]:
     text = io.TextIOWrapper(file, "utf-16", errors="replace", newline="\n")
     return iter(lambda: text.readline(_MAX_LINE), "")
-
-
-def _print(out: BinaryIO, name: str, number: int, sign: str, text: str) -> None:
-    out.write(os.fsencode(name) + f"\0{number}{sign}{text}\n".encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

@@ -28,25 +28,11 @@ _OPERATORS = {
 }
 # These have a meaning of their own in some place of an unquoted word.
 _MAGIC = {"*": "a glob", "?": "a glob", "[": "a glob", "{": "a brace expansion", "~": "a home folder", "#": "a comment"}
-_RESERVED = {
-    "if",
-    "then",
-    "else",
-    "elif",
-    "fi",
-    "do",
-    "done",
-    "case",
-    "esac",
-    "while",
-    "until",
-    "for",
-    "in",
-    "function",
-}
-_RESERVED |= {"select", "time", "coproc", "!", "[[", "]]", "{", "}"}
-_BUILTINS = {"eval", "exec", "source", ".", "export", "alias", "unalias", "set", "trap", "cd", "builtin", "command"}
-_BUILTINS |= {"ulimit", "umask", "unset", "shopt", "hash", "enable", "declare", "typeset", "local", "readonly", "bind"}
+_OWN_WORDS = (
+    "if then else elif fi do done case esac while until for in function select time coproc ! [[ ]] { } eval exec source . export "
+    "alias unalias set trap cd builtin command ulimit umask unset shopt hash enable declare typeset local readonly bind"
+)
+_RESERVED = frozenset(_OWN_WORDS.split())
 
 
 class Parsed(Struct, frozen=True):
@@ -57,7 +43,6 @@ class Parsed(Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Say whether the command has one reading."""
         return bool(self.pipeline)
 
 
@@ -71,6 +56,28 @@ def parse(text: str) -> Parsed:
         return Parsed(pipeline=_pipeline(text.strip(" \t")))
     except _ShellError as problem:
         return Parsed(reason=str(problem))
+
+
+def parse_list(text: str) -> list[tuple[str, ...]]:
+    """Take plain commands apart that are joined by `&&`; nothing where only a shell knows what a part means."""
+    commands: list[list[str]] = [[]]
+    text, at = text.strip(" \t\n"), 0
+    try:
+        while at < min(len(text), MAX_CHARS):
+            if text[at] in " \t":
+                at += 1
+            elif text.startswith("&&", at):
+                commands.append([])
+                at += 2
+            else:
+                word, end, _ = _word(text, at)
+                if end == at:
+                    return []  # a pipe
+                commands[-1].append(word)
+                at = end
+    except _ShellError:
+        return []
+    return [tuple(words) for words in commands] if at == len(text) and all(commands) else []
 
 
 def quoted(pipeline: tuple[tuple[str, ...], ...]) -> str:
@@ -99,7 +106,7 @@ def _pipeline(text: str) -> tuple[tuple[str, ...], ...]:
             if not commands[-1]:
                 if _ASSIGNMENT.match(word) and bare:
                     raise _ShellError("a variable before a command")
-                if word in _RESERVED or word in _BUILTINS or not word:
+                if word in _RESERVED or not word:
                     raise _ShellError("a word of the shell itself")
             commands[-1].append(word)
     if not commands[-1]:

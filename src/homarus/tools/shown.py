@@ -69,7 +69,6 @@ def of_command(plan: Plan, arguments: Mapping[str, Any], workspace: str) -> str:
 
 
 def of_call(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the call of a tool as text."""
     return whole(f"{tool} {msgspec.json.encode(arguments).decode()}")
 
 

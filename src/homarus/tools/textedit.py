@@ -2,7 +2,8 @@
 
 A passage is looked for as it is written, then without regard to line endings, then without regard to what models
 mistype: quotes, dashes, exotic spaces, trailing spaces, Unicode forms. It must be unique in the first of these readings
-in which it occurs. Bytes that are no UTF-8 travel through as surrogates. No file is touched here.
+in which it occurs. Bytes that are no UTF-8 travel through as surrogates. `compare` shows what changed, short enough for
+a model and quick for a large file. No file is touched here.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from msgspec import Struct
 from homarus.core.errors import ToolError
 
 BOM = "\ufeff"
+MAX_DIFF_CHARS = 6_000
+_CONTEXT = 3
+_MAX_LINES = 2_000
 _PLAIN = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
@@ -266,8 +270,8 @@ def compare(old: str, new: str) -> Change:
         return Change(f"@@ line {head + 1} @@ {len(gone):,} lines became {len(came):,}", head + 1)
     lines = list(difflib.unified_diff(gone, came, n=_CONTEXT, lineterm=""))[2:]
     text = "\n".join(_shifted(line, start) for line in lines)
-    if len(text) > MAX_CHARS:
-        text = text[:MAX_CHARS].rpartition("\n")[0] + "\n[… the diff goes on …]"
+    if len(text) > MAX_DIFF_CHARS:
+        text = text[:MAX_DIFF_CHARS].rpartition("\n")[0] + "\n[… the diff goes on …]"
     return Change(text, head + 1)
 
 

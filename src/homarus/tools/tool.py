@@ -6,23 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids
-from homarus.core.later import later
 from homarus.core.messages import Part, Text, Trust
 from homarus.core.routes import Route, SessionKey
 from homarus.core.tools import Risk, ToolSpec
 from homarus.sandbox.spec import SandboxSpec
-from homarus.tools.wish import ExecWish
-
-if TYPE_CHECKING:
-    from homarus.tools import schema as schemas
-else:
-    schemas = later("homarus.tools.schema")
+from homarus.tools.exec_settings import ExecRequest
 
 
 class ToolOutput(Struct, frozen=True):
@@ -34,8 +28,12 @@ class ToolOutput(Struct, frozen=True):
 
 
 def said(text: str, *, is_error: bool = False, **details: Any) -> ToolOutput:
-    """Return an output of one text."""
     return ToolOutput((Text(text),), details or None, is_error)
+
+
+def allowing(spec: ToolSpec, **more: dict[str, Any]) -> dict[str, Any]:
+    """Return what a call may say besides: few models do, and the others are not charged for it with every turn."""
+    return {**spec.parameters, "properties": {**spec.parameters["properties"], **more}}
 
 
 class Taint:
@@ -58,7 +56,6 @@ class Taint:
         return tuple(self._sources)
 
     def add(self, source: str) -> None:
-        """Note that untrusted text entered the turn."""
         if source not in self._sources and len(self._sources) < 50:
             self._sources.append(source)
             if self._told is not None:
@@ -101,12 +98,14 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     # Whether a command may go on after its call: only where the process tool is there to look after it.
     background: bool = True
     # What the session asks for its commands, as far as policy grants it.
-    wish: ExecWish = ExecWish()
+    wish: ExecRequest = ExecRequest()
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()
-    # What the owner has said to begin this turn. Nothing where anybody or anything else speaks: what they name, nobody chose.
+    # What the owner wrote to begin this turn; empty where anybody or anything else began it.
     said: str = ""
+    # The links of pages that the owner named there: they may be followed, as they stand, also after untrusted text was read.
+    links: set[str] = field(default_factory=set)
 
     @property
     def shared(self) -> bool:
@@ -122,13 +121,14 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 class RunTool(Protocol):
     """Does the work of one call. It may raise `ToolError`, `Denied` or `Cancelled`; anything else is a bug of ours."""
 
-    def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[ToolOutput]:
-        """Run one call whose arguments fit the schema."""
-        ...
+    def __call__(self, context: ToolContext, arguments: dict[str, Any]) -> Awaitable[ToolOutput]: ...
 
 
 class Tool(Struct, frozen=True, kw_only=True, dict=True):
-    """One tool. `risk` is the most that any call of it can do; policy decides on that, on trust and on the agent."""
+    """One tool, with all that policy, prompt and registry need to know of it; none of them keeps a list of its own.
+
+    `risk` is the most that any call of it can do. Where it stands in prompts is `spec.order`.
+    """
 
     spec: ToolSpec
     risk: Risk
@@ -136,7 +136,7 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     group: str
     # What arguments are checked against, where that says more than the model is told.
     schema: dict[str, Any] | None = None
-    # Names under which models of other schools know an argument.
+    # Argument names that other programs use, and so their models.
     aliases: dict[str, str] = {}
     # Never beside another call of its batch.
     sequential: bool = False
@@ -144,18 +144,16 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     ends_turn: bool = False
     # For the owner alone, whatever a policy says.
     owner_only: bool = False
+    # Which sub-agents have it: all, those that may have children of their own, or none.
+    children: Literal["all", "parents", "none"] = "all"
+    # Which agents have it, by id: one that needs what an agent may lack says so here.
+    exists_for: Callable[[str], bool] = lambda _agent_id: True
     # What it returns was written by strangers.
     taints: bool = False
 
     @cached_property
     def name(self) -> str:
-        """Return the name that the model calls."""
         return self.spec.name
-
-    @cached_property
-    def usual(self) -> schemas.Usual:
-        """Return what knows a call that needs no fitting."""
-        return schemas.Usual(self.schema or self.spec.parameters)
 
     @cached_property
     def replay_safe(self) -> bool:

@@ -1,24 +1,27 @@
-"""Which folder is an agent's home, and what the roster says of each agent. Only looks; it creates nothing."""
+"""Which folder is an agent's home, what the roster says of each agent, and how an agent's folders are put away.
+
+Nothing is created here, and nothing is deleted: a folder that goes is moved as it is, never one that holds something else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from homarus.config.load import AgentConfig, Config
 from homarus.config.paths import expand
-from homarus.core.later import later
+from homarus.config.view import AgentConfig, Config
+from homarus.core.clock import iso_ms
+from homarus.core.errors import Denied, StorageError
+from homarus.storage.atomic import ensure_dir
 from homarus.storage.boundary import Root
 from homarus.workspace import names
-
-if TYPE_CHECKING:
-    from homarus.workspace import identity as identity_file
-else:
-    identity_file = later("homarus.workspace.identity")
-
+from homarus.workspace.identity import parse_identity
 
 WORKSPACE_VARIABLE = "OPENCLAW_WORKSPACE_DIR"
 
@@ -53,8 +56,6 @@ def all_workspaces(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 class AgentView(Struct, frozen=True):
-    """One agent as people and programs want to see it."""
-
     id: str
     default: bool
     name: str
@@ -90,11 +91,10 @@ def read_identity(workspace: Path) -> dict[str, str]:
         return {}
     with Root(workspace) as root:
         got = root.read(names.IDENTITY, max_bytes=65_536)
-    return identity_file.parse_identity(got.data.decode("utf-8", "replace"))
+    return parse_identity(got.data.decode("utf-8", "replace"))
 
 
 def bindings_of(config: Config, agent_id: str) -> list[dict[str, Any]]:
-    """Return the matches that lead to an agent, in the configuration's order."""
     rows = config.get("bindings")
     return [
         row["match"]
@@ -110,3 +110,49 @@ def _path(value: Any, home: Path) -> Path | None:
 
 def _text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
+
+
+def refuse_shared(folder: Path, keep: Iterable[Path]) -> None:
+    """Raise if moving this folder would take along one that must stay: the home, the state, another's workspace."""
+    real = folder.resolve()
+    for other in keep:
+        if other.resolve().is_relative_to(real):
+            raise Denied(f"{folder} is not put away, because {other} lies in it; move by hand what you want gone")
+
+
+def trash_place(trash: Path, name: str, now: datetime) -> Path:
+    """Return a new place in the trash for what belongs together; it sorts by time and never holds older things."""
+    stamp = iso_ms(now).replace(":", "-")
+    place, count = trash / f"{name}-{stamp}", 1
+    while os.path.lexists(place):
+        count += 1
+        place = trash / f"{name}-{stamp}-{count}"
+    return place
+
+
+def put_away(folder: Path, place: Path, label: str) -> Path | None:
+    """Move a folder to `place/label` and return where it is now; None if there was none."""
+    if not os.path.lexists(folder):
+        return None
+    target = place / label
+    ensure_dir(place)
+    try:
+        folder.rename(target)
+    except OSError as problem:
+        if problem.errno != errno.EXDEV:
+            raise StorageError(
+                f"cannot move {folder} to {target}: {problem.strerror}", cure="check permissions, or move it by hand"
+            ) from problem
+        _move_across(folder, target)
+    return target
+
+
+def _move_across(folder: Path, target: Path) -> None:
+    import shutil
+
+    try:
+        shutil.move(folder, target)
+    except (OSError, shutil.Error) as problem:
+        raise StorageError(
+            f"cannot move {folder} to {target}: {problem}", cure="nothing was deleted; move it by hand"
+        ) from problem

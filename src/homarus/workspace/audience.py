@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey
 from homarus.workspace import names
 
 _MINIMAL = frozenset({"agents.md", "tools.md"})
 _PERSONA = frozenset({"soul.md", "identity.md", "user.md"})
+_ONE_TO_ONE = frozenset({"direct", "dm"})
 _SHARED_CHATS = frozenset({"group", "channel", "room"})
 
 
 class Audience(Struct, frozen=True):
-    """The session and the kind of run. `private` vouches for a session whose key does not tell."""
+    """Who reads along: the session, who wrote the newest message, and in what kind of chat.
+
+    Whoever makes one says what is known. What is not known gives fewer rights, never more.
+    """
 
     session: SessionKey | None = None
+    trust: Trust | None = None
     chat_type: str = ""
-    private: bool = False
     heartbeat: bool = False
     # Heartbeat `lightContext` and cron `--light-context`.
     light: bool = False
@@ -29,11 +34,14 @@ class Audience(Struct, frozen=True):
         return self.chat_type in _SHARED_CHATS or (self.session is not None and self.session.is_shared)
 
     @property
+    def owner_alone(self) -> bool:
+        """Say whether the owner wrote this and nobody else reads the answer."""
+        return self.trust is Trust.OWNER and self.chat_type in _ONE_TO_ONE and not self.shared
+
+    @property
     def sees_memory(self) -> bool:
-        """Say whether long-term memory may be shown: only where one approved person reads along."""
-        if self.shared or self.narrow:
-            return False
-        return self.private or (self.session is not None and self.session.is_private_main)
+        """Say whether long-term memory may be shown: only to the owner, in a private session that is no helper's."""
+        return self.owner_alone and not self.narrow and self.session is not None and self.session.is_private_main
 
     @property
     def narrow(self) -> bool:
@@ -41,7 +49,6 @@ class Audience(Struct, frozen=True):
         return self.session is not None and (self.session.is_subagent or self.session.is_cron)
 
     def may_see(self, name: str) -> bool:
-        """Say whether a file of this name may be shown here."""
         base = names.base_of(name)
         if self.light:
             return self.heartbeat and base == names.HEARTBEAT.lower()
@@ -49,6 +56,6 @@ class Audience(Struct, frozen=True):
             persona = self.cron_persona and self.session is not None and self.session.is_cron
             return base in _MINIMAL or (persona and base in _PERSONA)
         if base == names.HEARTBEAT.lower():
-            # A list of private errands: for the owner's own session and the run that works on it.
-            return self.heartbeat or not self.shared
+            # A list of private tasks: for the owner, and for the run that works on it.
+            return self.heartbeat or self.owner_alone
         return self.sees_memory if names.is_memory(base) else True

@@ -9,37 +9,34 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.clock import Clock
+from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import StorageError
-from homarus.core.later import later
 from homarus.core.text import neutralize
+from homarus.hooks.events import event
+from homarus.hooks.registry import HookRegistry
 from homarus.storage.boundary import Root
 from homarus.storage.cache import BoundedCache
 from homarus.workspace import names
 from homarus.workspace.audience import Audience
-from homarus.workspace.continuation import Carry, decide
+from homarus.workspace.hook_files import HookFiles, files_from_hook
 from homarus.workspace.inject import BootstrapContext, Inert, build_context
 from homarus.workspace.loader import WorkspaceFile, WorkspaceLoader
-from homarus.workspace.offers import Offers, accept
 from homarus.workspace.settings import Injection, WorkspaceSettings
 from homarus.workspace.state import SetupState, read_shared_state, read_state
 
-if TYPE_CHECKING:
-    from homarus.hooks import events as hook_events
-    from homarus.hooks.registry import HookRegistry
-else:
-    hook_events = later("homarus.hooks.events")
-
 EVENT = "agent:bootstrap"
 _log = logging.getLogger("homarus.workspace")
-_LIGHT = frozenset({"soul.md", "identity.md", "user.md", "heartbeat.md"})
+# The transcript entry by which other programs know that the model has read everything.
+MARKER = "openclaw:bootstrap-context:full"
+_PERSONA = frozenset({"soul.md", "identity.md", "user.md"})
 
 # Given the context of an `agent:bootstrap` event; changes it in place and never raises.
 Hook = Callable[[dict[str, Any]], None]
@@ -53,7 +50,7 @@ class Ritual(StrEnum):
     FULL = "full"
 
 
-class Run(Struct, frozen=True):
+class BootstrapRequest(Struct, frozen=True):
     """Everything about one run that decides what it sees of the workspace."""
 
     workspace: Path
@@ -62,8 +59,7 @@ class Run(Struct, frozen=True):
     agent_id: str = "main"
     session_key: str = ""
     session_id: str = ""
-    # The marker of an earlier full turn stands on the active branch: see `continuation.has_completed`.
-    completed: bool = False
+    # A compaction within this turn took from the history what earlier turns said of the files.
     after_compaction: bool = False
     # A person is talking to this agent here, in its primary conversation.
     interactive: bool = True
@@ -82,9 +78,7 @@ def hook_of(registry: HookRegistry, clock: Clock) -> Hook:
 
     def emit(context: dict[str, Any]) -> None:
         if registry.listeners(EVENT):
-            registry.emit_sync(
-                hook_events.event(EVENT, clock.now(), session_key=context["sessionKey"], context=context)
-            )
+            registry.emit_sync(event(EVENT, clock.now(), session_key=context["sessionKey"], context=context))
 
     return emit
 
@@ -107,7 +101,7 @@ class Bootstrap:
         self._built: BoundedCache[tuple[Any, ...], BootstrapContext] = BoundedCache(32)
         self._said: BoundedCache[str, bool] = BoundedCache(256)
 
-    def build(self, run: Run) -> BootstrapContext:
+    def build(self, run: BootstrapRequest) -> BootstrapContext:
         """Return what this run carries of its workspace; nothing in it raises for what a file or a hook contains."""
         mode = run.settings.injection
         if mode is Injection.NEVER:
@@ -115,39 +109,36 @@ class Bootstrap:
         audience = run.audience
         files = [file for file in self._loader.load(run.workspace) if audience.may_see(file.name)]
         ritual = self._ritual(run, files)
-        pending = ritual is not Ritual.NONE or run.after_compaction
-        carry = decide(mode, completed=run.completed, heartbeat=audience.heartbeat, pending=pending)
-        if carry is Carry.NONE:
-            return BootstrapContext()
-        offers = self._asked(run, [file for file in files if _fits_mode(file, carry, ritual)])
-        self._say(offers.warnings)
-        ready = [file for file in offers.files if audience.may_see(file.name) and _fits_mode(file, carry, ritual)]
+        offered = self._asked(run, [file for file in files if _is_due(file, ritual)])
+        self._say(offered.warnings)
+        ready = [file for file in offered.files if audience.may_see(file.name) and _is_due(file, ritual)]
         if not any(names.base_of(file.name) == names.BOOTSTRAP.lower() for file in ready):
             ritual = Ritual.NONE
-        return self._finish(run, tuple(ready), offers, ritual=ritual, carry=carry)
+        stays = Injection.ALWAYS if run.after_compaction else mode
+        return self._finish(run, tuple(ready), offered, ritual=ritual, mode=stays)
 
-    def _asked(self, run: Run, files: list[WorkspaceFile]) -> Offers:
+    def _asked(self, run: BootstrapRequest, files: list[WorkspaceFile]) -> HookFiles:
         """Return the files after the hooks and the run's own folder had their say, without what must stay private."""
-        offers = Offers(files=tuple(files))
+        offered = HookFiles(files=tuple(files))
         if self._hook is not None:
             context = _event_context(run, files)
             self._hook(context)
-            offers = accept(context.get("bootstrapFiles"), files, run.workspace, self._loader)
-        return self._with_cwd(run, offers).without_private(run.audience, run.workspace, self._loader)
+            offered = files_from_hook(context.get("bootstrapFiles"), files, run.workspace, self._loader)
+        return self._with_cwd(run, offered).without_private(run.audience, run.workspace, self._loader)
 
-    def _with_cwd(self, run: Run, offers: Offers) -> Offers:
+    def _with_cwd(self, run: BootstrapRequest, offered: HookFiles) -> HookFiles:
         if run.cwd is None or os.path.realpath(run.cwd) == os.path.realpath(run.workspace):
-            return offers
+            return offered
         there = self._loader.read(run.cwd, (names.AGENTS,))
         kept = tuple(replace(file, last=True) for file in there if not file.missing)
-        return replace(offers, files=(*offers.files, *kept))
+        return replace(offered, files=(*offered.files, *kept))
 
-    def _ritual(self, run: Run, files: list[WorkspaceFile]) -> Ritual:
+    def _ritual(self, run: BootstrapRequest, files: list[WorkspaceFile]) -> Ritual:
         audience = run.audience
         page = next((file for file in files if file.name == names.BOOTSTRAP), None)
         if page is None or not (page.content or "").strip():
             return Ritual.NONE
-        if audience.heartbeat or audience.shared or audience.narrow or not run.interactive:
+        if audience.heartbeat or audience.narrow or not audience.owner_alone or not run.interactive:
             return Ritual.NONE
         try:
             with Root(run.workspace) as root:
@@ -161,9 +152,15 @@ class Bootstrap:
         return Ritual.FULL if run.can_read_files and run.canonical else Ritual.LIMITED
 
     def _finish(
-        self, run: Run, files: tuple[WorkspaceFile, ...], offers: Offers, *, ritual: Ritual, carry: Carry
+        self,
+        run: BootstrapRequest,
+        files: tuple[WorkspaceFile, ...],
+        offered: HookFiles,
+        *,
+        ritual: Ritual,
+        mode: Injection,
     ) -> BootstrapContext:
-        key = (files, run.settings.limits, offers.warnings, offers.omitted, ritual, carry)
+        key = (files, run.settings.limits, offered.warnings, offered.omitted, ritual, mode)
         known = self._built.get(key)
         if known is not None:
             return known
@@ -171,11 +168,13 @@ class Bootstrap:
         self._say(context.warnings)
         context = replace(
             context,
+            files=tuple(file for file in context.files if _in_system(file.name, mode)),
+            told=tuple(file for file in context.files if not _in_system(file.name, mode)),
             ritual=ritual.value,
-            carried=carry.value,
-            omitted=context.omitted + offers.omitted,
-            truncated=context.truncated or offers.omitted > 0,
-            warnings=(*offers.warnings, *context.warnings),
+            carried=True,
+            omitted=context.omitted + offered.omitted,
+            truncated=context.truncated or offered.omitted > 0,
+            warnings=(*offered.warnings, *context.warnings),
         )
         self._built.put(key, context)
         return context
@@ -188,14 +187,31 @@ class Bootstrap:
                 self._warn(text)
 
 
-def _fits_mode(file: WorkspaceFile, carry: Carry, ritual: Ritual) -> bool:
-    base = names.base_of(file.name)
-    if base == names.BOOTSTRAP.lower():
-        return carry is Carry.FULL and (ritual is not Ritual.NONE or bool(file.unreadable))
-    return carry is Carry.FULL or base in _LIGHT
+def earns_marker(*, carried: bool, ok: bool, heartbeat: bool = False, compacted: bool = False) -> bool:
+    """Say whether a finished turn proves that the model has read everything and still has it."""
+    return carried and ok and not heartbeat and not compacted
 
 
-def _event_context(run: Run, files: list[WorkspaceFile]) -> dict[str, Any]:
+def marker(now: datetime, *, run_id: str, session_id: str) -> dict[str, Any]:
+    """Return the transcript entry for a turn that earned it; the log adds its id and parent."""
+    data = {"timestamp": epoch_ms(now), "runId": run_id, "sessionId": session_id}
+    return {"type": "custom", "customType": MARKER, "data": data}
+
+
+def _is_due(file: WorkspaceFile, ritual: Ritual) -> bool:
+    return names.base_of(file.name) != names.BOOTSTRAP.lower() or ritual is not Ritual.NONE or bool(file.unreadable)
+
+
+def _in_system(name: str, mode: Injection) -> bool:
+    """Say whether a file stands in the system message; else it is told once on a user turn and stays in the history.
+
+    Long-term memory never enters the history: what is there is in view of whoever writes next.
+    """
+    base = names.base_of(name)
+    return mode is Injection.ALWAYS or names.is_memory(base) or (mode is Injection.LIGHT and base in _PERSONA)
+
+
+def _event_context(run: BootstrapRequest, files: list[WorkspaceFile]) -> dict[str, Any]:
     return {
         "workspaceDir": str(run.workspace),
         "bootstrapFiles": [

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from homarus.core.frontmatter import without_header
 from homarus.core.patterns import late
 from homarus.core.text import neutralize, printable, single_line
 from homarus.workspace import names
-from homarus.workspace.frontmatter import strip_front_matter
 from homarus.workspace.loader import WorkspaceFile
-from homarus.workspace.settings import Limits
-from homarus.workspace.trim import trim
+from homarus.workspace.settings import FileLimits
+from homarus.workspace.truncate import truncate
 
 # With less than this left of the total, no further file is begun.
 MIN_REMAINING = 64
@@ -25,8 +25,8 @@ NEAR = 0.85
 _TRAILING = late(r"[ \t]+(?=\n)")
 _BLANKS = late(r"\n{3,}")
 _TOOLS_HEADING = late(r"^##[ \t]+tools\b", re.IGNORECASE | re.MULTILINE)
-_COMMENT = late(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_NOTHING = late(r"#{1,6}(?:[ \t].*)?|[-*+](?:[ \t]+\[[ xX]?\])?|\d+[.)]|<!--.*-->|(?:```|~~~).*")
+_NOTHING = late(r"#{1,6}(?:[ \t].*)?|[-*+](?:[ \t]+\[[ xX]?\])?|\d+[.)]|(?:```|~~~).*")
+_COMMENT = late(r"<!--.*?-->", re.DOTALL)
 
 Inert = Callable[[str], str]
 
@@ -47,33 +47,36 @@ class ContextFile(Struct, frozen=True):
 class BootstrapContext(Struct, frozen=True):
     """What a turn carries of its workspace. `dynamic` may change between turns and never enters the system message.
 
+    `told` are files that ride on a user turn, once for as long as the history holds them and they stay the same.
     `truncated` says that the prompt must tell the model to read some files itself. `warnings` are for the log,
     `near_limit` for whoever looks at sizes.
     """
 
     files: tuple[ContextFile, ...] = ()
+    told: tuple[ContextFile, ...] = ()
     dynamic: tuple[ContextFile, ...] = ()
     truncated: bool = False
     warnings: tuple[str, ...] = ()
     near_limit: tuple[str, ...] = ()
     omitted: int = 0
     ritual: str = "none"
-    carried: str = "none"
+    # False where the configuration says that a prompt never carries files.
+    carried: bool = False
 
     @property
     def injected_chars(self) -> int:
-        """Return what all files together put into the system message, headings not counted."""
-        return sum(file.injected_chars for file in self.files)
+        """Return what all files together take of their budget, headings not counted."""
+        return sum(file.injected_chars for file in (*self.files, *self.told))
 
 
-def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Inert = neutralize) -> BootstrapContext:
+def build_context(files: Iterable[WorkspaceFile], *, limits: FileLimits, inert: Inert = neutralize) -> BootstrapContext:
     """Return what is shown of these files, in the prompt's order; who may see them was decided before.
 
     `inert` makes a text harmless: before the cut, because that adds characters, and the limits hold for what is shown.
     """
     given = _unique(files)
     retired = any(
-        file.name == names.AGENTS and not file.last and _TOOLS_HEADING.search(file.content or "") for file in given
+        file.name == names.AGENTS and not file.last and has_tools_heading(file.content or "") for file in given
     )
     ordered = sorted(
         (file for file in given if not (retired and file.missing and file.name == names.TOOLS)),
@@ -94,26 +97,29 @@ def build_context(files: Iterable[WorkspaceFile], *, limits: Limits, inert: Iner
     )
 
 
+def has_tools_heading(text: str) -> bool:
+    """Say whether AGENTS.md has a section for what stood in TOOLS.md: newer homes have no such file."""
+    return _TOOLS_HEADING.search(text) is not None
+
+
 def effectively_empty(text: str) -> bool:
     """Say whether a heartbeat list holds no task: only blank lines, headings, empty items, comments and fences."""
-    lines = _COMMENT.sub("", strip_front_matter(text)).splitlines()
+    lines = _COMMENT.sub("", without_header(text)).splitlines()
     return all(not line.strip() or _NOTHING.fullmatch(line.strip()) for line in lines)
 
 
 def missing_marker(path: str) -> str:
-    """Return the line that stands for an expected file that is not there."""
     return f"[MISSING] Expected at: {single_line(path, 1000)}"
 
 
 def unreadable_marker(reason: str) -> str:
-    """Return the line that stands for a file that could not be read."""
     return f"[UNREADABLE: {single_line(reason, 300)}]"
 
 
 def prompt_text(content: str, inert: Inert = neutralize) -> str:
     """Return a file's text as a prompt shows it before any cut: no front matter, plain line ends, inert."""
     # First the characters that nobody sees: taken out later, they would leave what they kept apart.
-    text = strip_front_matter(printable(content)).rstrip()
+    text = without_header(printable(content)).rstrip()
     if " \n" in text or "\t\n" in text:
         text = _TRAILING.sub("", text)
     return inert(_BLANKS.sub("\n\n", text) if "\n\n\n" in text else text)
@@ -134,7 +140,7 @@ def _unique(files: Iterable[WorkspaceFile]) -> list[WorkspaceFile]:
 class _Budget:
     """What is left of the total while the files are taken in the prompt's order."""
 
-    def __init__(self, limits: Limits, inert: Inert) -> None:
+    def __init__(self, limits: FileLimits, inert: Inert) -> None:
         self._limits = limits
         self._inert = inert
         self.remaining = limits.total
@@ -157,7 +163,7 @@ class _Budget:
             return None
         limit = self._limit(file, text)
         digest = self._limits.digest and names.base_of(file.name) == names.AGENTS.lower()
-        cut = trim(text, min(limit, self.remaining), file.name, digest=digest, beyond=file.beyond)
+        cut = truncate(text, min(limit, self.remaining), file.name, digest=digest, beyond=file.beyond)
         # A file that was cut to what was left of the total is the last one; no crumbs of others follow it.
         self.remaining -= self.remaining if cut.truncated and limit > self.remaining else len(cut.text)
         return ContextFile(file.name, file.path, cut.text, file.raw_chars, len(cut.text), truncated=cut.truncated)
@@ -182,14 +188,12 @@ class _Budget:
         return limit
 
     def near_total(self) -> tuple[str, ...]:
-        """Return the line that says the total is nearly used up, if it is."""
         used = self._limits.total - self.remaining
         return (
             (f"all files: {used:,} of {self._limits.total:,} characters",) if used >= NEAR * self._limits.total else ()
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """Return what the log should say."""
         if not self.omitted:
             return ()
         return (

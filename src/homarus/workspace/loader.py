@@ -9,14 +9,16 @@ import codecs
 import logging
 import os
 from collections.abc import Callable, Iterable
+from datetime import date
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import StorageError
 from homarus.core.patterns import late
-from homarus.core.text import single_line
+from homarus.core.text import neutralize, single_line
 from homarus.storage.boundary import Guarded, Root
 from homarus.storage.cache import BoundedCache
 from homarus.workspace import names
@@ -25,6 +27,8 @@ from homarus.workspace.settings import MAX_FILE_BYTES
 # A file system's clock ticks slowly: two writes within a tick leave the same times. So a file that changed this recently
 # is read again next time, whatever its fingerprint says.
 _TICK_MS = 100
+MAX_SECTION_CHARS = 1_800
+_SECTION = late(r"(#{1,3})[ \t]+(.+?)[ \t]*#*[ \t]*")
 _NULS = late("\x00+")
 _log = logging.getLogger("homarus.workspace")
 
@@ -59,14 +63,7 @@ class WorkspaceFile(Struct, frozen=True):
 
     def same_text(self, other: WorkspaceFile) -> bool:
         """Say whether a prompt made from either would be the same; a touched file is still the same text."""
-        return (self.name, self.path, self.missing, self.unreadable, self.beyond, self.content) == (
-            other.name,
-            other.path,
-            other.missing,
-            other.unreadable,
-            other.beyond,
-            other.content,
-        )
+        return replace(self, fingerprint="") == replace(other, fingerprint="")
 
 
 class WorkspaceLoader:
@@ -184,6 +181,28 @@ def decode(got: Guarded) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(got.data, final=not got.truncated).removeprefix("\ufeff")
     return _NULS.sub("\ufffd", text) if "\x00" in text else text
+
+
+def read_sections(workspace: Path, headings: Iterable[str], today: date) -> str:
+    """Return what AGENTS.md says under these headings of the second or third level, in the order of the file, bounded."""
+    wanted = {heading.strip().lstrip("#").strip().casefold() for heading in headings}
+    try:
+        with Root(workspace) as root:
+            got = root.read(names.AGENTS, max_bytes=MAX_FILE_BYTES)
+    except StorageError:
+        return ""
+    taken: list[str] = []
+    depth, fenced = 0, False
+    for line in decode(got).splitlines() if got.kind == "ok" else ():
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        heading = None if fenced else _SECTION.fullmatch(line)
+        if heading and (not depth or len(heading[1]) <= depth):
+            depth = len(heading[1]) if heading[2].rstrip(":").casefold() in wanted and len(heading[1]) > 1 else 0
+        if depth:
+            taken.append(line)
+    text = neutralize("\n".join(taken).strip().replace("YYYY-MM-DD", today.isoformat()))
+    return text if len(text) <= MAX_SECTION_CHARS else text[: MAX_SECTION_CHARS - 1].rstrip() + "…"
 
 
 def _without_alias(found: list[WorkspaceFile], root: Root) -> list[WorkspaceFile]:

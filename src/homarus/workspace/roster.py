@@ -109,7 +109,6 @@ def set_identity(document: Document, agent_id: str, values: Mapping[str, str], *
 
 
 def describe_match(match: Mapping[str, Any]) -> str:
-    """Return a match as people write it: channel, account and peer."""
     peer = match.get("peer")
     parts = [str(match.get("channel", "any channel"))]
     if match.get("accountId"):

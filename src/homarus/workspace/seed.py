@@ -10,41 +10,40 @@ import subprocess
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from homarus.core.clock import iso_ms
-from homarus.core.later import later
 from homarus.storage.atomic import create_new, ensure_dir
 from homarus.storage.boundary import Root
 from homarus.workspace import names
-from homarus.workspace.ledger import note_complete, refuse_vanished
-from homarus.workspace.settings import WorkspaceSettings
-from homarus.workspace.state import SetupState, moment, read_shared_state, read_state, write_state
+from homarus.workspace.inject import has_tools_heading
+from homarus.workspace.settings import MAX_FILE_BYTES, WorkspaceSettings
+from homarus.workspace.state import (
+    SetupState,
+    moment,
+    note_complete,
+    read_shared_state,
+    read_state,
+    refuse_vanished,
+    write_state,
+)
+from homarus.workspace.templates import template
 
-if TYPE_CHECKING:
-    from homarus.workspace import templates
-else:
-    templates = later("homarus.workspace.templates")
-
-# Retired in newer homes; a workspace that lives without them does not get them back.
-_ONLY_WHEN_NEW = frozenset({names.TOOLS, names.HEARTBEAT})
+_RETIRED = frozenset({names.TOOLS, names.HEARTBEAT})
 # The ritual edits the very files that show use: give it time to be finished.
 _RITUAL_TIME = timedelta(hours=24)
 _PERSONAL = (names.SOUL, names.IDENTITY, names.USER)
 
 
-class Places(Struct, frozen=True):
+class RecordPaths(Struct, frozen=True):
     """Where the facts about workspaces lie outside of them. An empty value means: there are none."""
 
-    ledger: Path | None = None
+    folder: Path | None = None
     shared_database: Path | None = None
 
 
 class Seeded(Struct, frozen=True):
-    """What was done."""
-
     workspace: Path
     created: tuple[str, ...] = ()
     brand_new: bool = False
@@ -81,13 +80,13 @@ def ensure_workspace(
     settings: WorkspaceSettings,
     now: datetime,
     env: Mapping[str, str],
-    places: Places | None = None,
+    places: RecordPaths | None = None,
     git: Git = init_git,
 ) -> Seeded:
     """Create what is missing and bring the record of the setup up to date."""
-    places = places or Places()
-    if places.ledger is not None:
-        refuse_vanished(places.ledger, workspace, now)
+    places = places or RecordPaths()
+    if places.folder is not None:
+        refuse_vanished(places.folder, workspace, now)
     ensure_dir(workspace)
     if settings.skip_bootstrap:
         return Seeded(workspace)
@@ -99,22 +98,41 @@ def ensure_workspace(
         created += _create(workspace, names.BOOTSTRAP)
         state = SetupState(seeded_at=iso_ms(now))
         write_state(workspace, state, now)
-    for name in names.SEEDED:
-        optional = name in names.OPTIONAL and name in settings.skip_optional_bootstrap_files
-        if not optional and (fresh or name not in _ONLY_WHEN_NEW):
-            created += _create(workspace, name)
+    for name in missing_files(workspace, settings, places):
+        created += _create(workspace, name)
     made_repository = fresh and not os.path.lexists(workspace / ".git") and git(workspace, env)
     settled = settle(workspace, state, now)
     if settled != state:
         write_state(workspace, settled, now)
-    if settled.completed and places.ledger is not None:
-        note_complete(places.ledger, workspace, now)
+    if settled.completed and places.folder is not None:
+        note_complete(places.folder, workspace, now)
     return Seeded(workspace, tuple(created), fresh, made_repository, settled)
+
+
+def missing_files(workspace: Path, settings: WorkspaceSettings, places: RecordPaths) -> tuple[str, ...]:
+    if settings.skip_bootstrap:
+        return ()
+    gone = [name for name in names.SEEDED if not os.path.lexists(workspace / name)]
+    skipped = {name for name in settings.skip_optional_bootstrap_files if name in names.OPTIONAL}
+    if skipped.union(gone) & _RETIRED and _is_newer_home(workspace, places):
+        skipped |= _RETIRED
+    return tuple(name for name in gone if name not in skipped)
+
+
+def _is_newer_home(workspace: Path, places: RecordPaths) -> bool:
+    """Say whether a newer OpenClaw lives here, which moved the text of these files to AGENTS.md and to its database."""
+    if places.shared_database is not None:
+        return True
+    if not workspace.is_dir():
+        return False
+    with Root(workspace) as root:
+        got = root.read(names.AGENTS, max_bytes=MAX_FILE_BYTES)
+    return got.kind == "ok" and has_tools_heading(got.data.decode("utf-8", "replace"))
 
 
 def is_brand_new(workspace: Path) -> bool:
     """Say whether nobody has lived here yet: no standard file, no memory, no skill."""
-    if any(os.path.lexists(workspace / name) for name in (*names.SEEDED, names.MEMORY, names.MEMORY_DIR)):
+    if any(os.path.lexists(workspace / name) for name in (*names.SEEDED, *names.MEMORIES, names.MEMORY_DIR)):
         return False
     skills = workspace / names.SKILLS_DIR
     try:
@@ -138,7 +156,7 @@ def settle(workspace: Path, state: SetupState, now: datetime) -> SetupState:
     return SetupState(seeded_at, iso_ms(now) if over else "")
 
 
-def _known_state(workspace: Path, places: Places) -> SetupState:
+def _known_state(workspace: Path, places: RecordPaths) -> SetupState:
     with Root(workspace) as root:
         state = read_state(root)
     if state == SetupState() and places.shared_database is not None:
@@ -149,7 +167,7 @@ def _known_state(workspace: Path, places: Places) -> SetupState:
 def _create(workspace: Path, name: str) -> list[str]:
     if os.path.lexists(workspace / name):
         return []
-    return [name] if create_new(workspace / name, templates.template(name).encode()) else []
+    return [name] if create_new(workspace / name, template(name).encode()) else []
 
 
 def _shows_use(workspace: Path) -> bool:
@@ -158,6 +176,6 @@ def _shows_use(workspace: Path) -> bool:
     with Root(workspace) as root:
         for name in _PERSONAL:
             got = root.read(name, max_bytes=65_536)
-            if got.kind == "ok" and got.data.decode("utf-8", "replace").strip() != templates.template(name).strip():
+            if got.kind == "ok" and got.data.decode("utf-8", "replace").strip() != template(name).strip():
                 return True
     return False

@@ -6,10 +6,11 @@ from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_CHARS = 20_000
-# The seeds' era; OpenClaw lowered it to 60,000 later.
+# OpenClaw's value of early 2026; it was lowered to 60,000 later.
 TOTAL_MAX_CHARS = 150_000
 
 
@@ -37,28 +38,22 @@ class StartupContext(Struct, frozen=True, rename="camel"):
 
     @property
     def days(self) -> int:
-        """Return how many days back, within 1 to 14."""
         return _clamp(self.daily_memory_days, 1, 14)
 
     @property
     def file_bytes(self) -> int:
-        """Return how much of a note is read."""
         return _clamp(self.max_file_bytes, 1, 65_536)
 
     @property
     def file_chars(self) -> int:
-        """Return how much of a note is shown."""
         return _clamp(self.max_file_chars, 1, 10_000)
 
     @property
     def total_chars(self) -> int:
-        """Return how much is shown of all notes together."""
         return _clamp(self.max_total_chars, 1, 50_000)
 
 
-class Limits(Struct, frozen=True):
-    """How many characters of the workspace a prompt may carry."""
-
+class FileLimits(Struct, frozen=True):
     file: int = MAX_CHARS
     total: int = TOTAL_MAX_CHARS
     user_file: int | None = None
@@ -83,17 +78,23 @@ class WorkspaceSettings(Struct, frozen=True, rename="camel"):
     cron_bootstrap: Literal["minimal", "persona"] = "minimal"
     startup_context: StartupContext = StartupContext()
     user_timezone: str | None = None
+    # For the clock that `session_status` shows; a prompt has none.
+    time_format: Literal["auto", "12", "24", 12, 24] = "auto"
     repo_root: str | None = None
 
     @property
     def injection(self) -> Injection:
-        """Return the mode, with the older spellings resolved."""
         return _ALIASES.get(self.context_injection) or Injection(self.context_injection)
 
+    def for_window(self, tokens: int) -> WorkspaceSettings:
+        """Return the settings for a small window: all files may take about a fifth of it, and no file all of that."""
+        total, file = min(self.limits.total, tokens * 3 // 4), min(self.limits.file, tokens // 4)
+        return replace(self, bootstrap_total_max_chars=total, bootstrap_max_chars=file)
+
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> FileLimits:
         """Return the limits; a number that makes no sense means the default."""
-        return Limits(
+        return FileLimits(
             file=self.bootstrap_max_chars if self.bootstrap_max_chars > 0 else MAX_CHARS,
             total=self.bootstrap_total_max_chars if self.bootstrap_total_max_chars > 0 else TOTAL_MAX_CHARS,
             user_file=self.user_file_max_chars if (self.user_file_max_chars or 0) > 0 else None,

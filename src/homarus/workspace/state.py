@@ -7,7 +7,7 @@ newer OpenClaw. All are read; only the JSON file is ever written, and keys we do
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ class SetupState(Struct, frozen=True):
 
     @property
     def completed(self) -> bool:
-        """Say whether the first-run ritual is over for good."""
         return bool(self.completed_at)
 
 
@@ -83,7 +82,6 @@ def write_state(workspace: Path, state: SetupState, now: datetime) -> None:
 
 
 def moment(text: str) -> datetime | None:
-    """Return a stored moment, or None where the text is no moment."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -119,8 +117,47 @@ def _text(value: Any) -> str:
 
 
 def _join(*states: SetupState) -> SetupState:
-    """Return the milestones that any source knows; the first source wins."""
     return SetupState(
         next((state.seeded_at for state in states if state.seeded_at), ""),
         next((state.completed_at for state in states if state.completed_at), ""),
     )
+
+
+WINDOW = timedelta(hours=24)
+# Written at most so often for one workspace.
+_FRESH = timedelta(hours=1)
+_KEEP = 64
+_NAME = "workspaces.json"
+
+
+def refuse_vanished(folder: Path, workspace: Path, now: datetime) -> None:
+    """Raise if this workspace was complete less than a day ago and is gone now."""
+    seen = moment(str(_seen_in(folder).get(str(workspace), "")))
+    if seen is None or now - seen >= WINDOW or workspace.exists():
+        return
+    raise StorageError(
+        f"the workspace {workspace} was there at {iso_ms(seen)} and is gone",
+        cure=f"bring it back (a disk not mounted?), or remove its line from {folder / _NAME} to begin anew",
+    )
+
+
+def note_complete(folder: Path, workspace: Path, now: datetime) -> None:
+    """Remember that this workspace is there and set up; the oldest records go first."""
+    known = _seen_in(folder)
+    last = moment(str(known.get(str(workspace), "")))
+    if last is not None and timedelta() <= now - last < _FRESH:
+        return
+    known.pop(str(workspace), None)
+    known[str(workspace)] = iso_ms(now)
+    kept = dict(list(known.items())[-_KEEP:])
+    ensure_dir(folder)
+    write_atomic(folder / _NAME, json.dumps(kept, ensure_ascii=False, indent=2).encode() + b"\n")
+
+
+def _seen_in(folder: Path) -> dict[str, Any]:
+    # A record that cannot be read protects nothing, and must not keep anybody from working either.
+    try:
+        found = msgspec.json.decode((folder / _NAME).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,26 +1,88 @@
 """Write what the retained facts say about each person or thing to a page of its own. Deterministic, offline, repeatable.
 
-`bank/entities/<Slug>.md` belongs to people: only the regions `current` and `timeline` are ours, and a region that
-somebody edited is theirs from then on. A second run on the same facts changes nothing.
+`bank/entities/<Slug>.md` belongs to people: only the regions `current` and `timeline` are ours. A region carries the hash of
+what was written there; where that does not fit any more, a person edited it, and it is theirs from then on:
+
+    <!-- reflect:begin id=current hash=3f1c… -->
+    - written by the program
+    <!-- reflect:end -->
+
+A second run on the same facts changes nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from datetime import date
+from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from homarus.core.text import single_line, slug
-from homarus.memory.bank.blocks import refresh
-from homarus.memory.bank.pages import change
+from homarus.memory.bank.grammar import mark_origin
+from homarus.memory.bank.retain import change
 from homarus.memory.results import cite
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
     from homarus.memory.read import Fact
+
+END = "<!-- reflect:end -->"
+_REGION = re.compile(
+    r"^<!-- reflect:begin id=(?P<id>[\w.-]+) hash=(?P<hash>[0-9a-f]*) -->\n(?P<body>.*?)^<!-- reflect:end -->$\n?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Refreshed(Struct, frozen=True):
+    """A page with its region brought up to date; or as it was, with the lines that a person wrote there."""
+
+    text: str
+    edited: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Say whether the region belongs to a person now."""
+        return bool(self.edited)
+
+
+def refresh(page: str, name: str, body: str) -> Refreshed:
+    """Put a region's new body into a page, at its place or at the end. A second call with the same body changes nothing."""
+    region = _render(name, body)
+    found = next((match for match in _REGION.finditer(page) if match["id"] == name), None)
+    if found is None:
+        lead = "" if not page or page.endswith("\n\n") else "\n" if page.endswith("\n") else "\n\n"
+        return Refreshed(page + lead + region)
+    if _digest(found["body"]) != found["hash"]:
+        return Refreshed(page, edited=found["body"] or "\n")
+    return Refreshed(page[: found.start()] + region + page[found.end() :])
+
+
+def is_generated(page: str, line: int) -> bool:
+    """Say whether a line (from 1) stands in a region that nobody edited: what the program wrote is no evidence."""
+    start = 0
+    for _ in range(line - 1):
+        start = page.find("\n", start) + 1
+        if not start:
+            return False
+    return any(
+        match.start() <= start < match.end() and _digest(match["body"]) == match["hash"]
+        for match in _REGION.finditer(page)
+    )
+
+
+def _render(name: str, body: str) -> str:
+    # What looks like one of our own marks inside a body must not end the region.
+    clean = "".join(line + "\n" for line in body.replace("<!-- reflect:", "<!-- reflect\u200b:").splitlines())
+    return f"<!-- reflect:begin id={name} hash={_digest(clean)} -->\n{clean}{END}\n"
+
+
+def _digest(body: str) -> str:
+    return sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
 
 FOLDER = "bank/entities"
 CURRENT, TIMELINE, TEXT = 12, 40, 300
@@ -36,8 +98,12 @@ class Page(Struct, frozen=True):
     kept: tuple[str, ...] = ()
 
 
-def reflect(memory: Memory, *, dry_run: bool = False) -> list[Page]:
-    """Bring the entity pages in line with the facts; with `dry_run` only say what would change."""
+def reflect(memory: Memory, *, dry_run: bool = False, since: date | str | None = None) -> list[Page]:
+    """Bring the entity pages in line with the facts; with `dry_run` only say what would change.
+
+    With `since` only the pages of those whom newer facts are about; each page still holds all that is known.
+    """
+    first = memory.day(since)
     pages, facts = memory.entity_pages(), memory.facts()
     by_entity: dict[str, list[Fact]] = defaultdict(list)
     for fact in facts:
@@ -47,6 +113,7 @@ def reflect(memory: Memory, *, dry_run: bool = False) -> list[Page]:
         _page(memory, pages.get(entity) or f"{FOLDER}/{entity}.md", entity, found, dry_run=dry_run)
         for entity, found in sorted(by_entity.items())
         if slug(entity) == entity  # a name that no file can have stays in the notes
+        and (first is None or any((fact.day or 0) >= first.toordinal() for fact in found))
     ]
 
 
@@ -92,4 +159,5 @@ def _timeline(facts: list[Fact]) -> str:
 
 def _row(fact: Fact) -> str:
     sure = f" (c={fact.confidence:.2f})" if fact.confidence is not None else ""
-    return f"- {single_line(fact.text, TEXT)}{sure} ({cite(fact.path, fact.line, fact.end_line)})"
+    line = f"- {single_line(fact.text, TEXT)}{sure} ({cite(fact.path, fact.line, fact.end_line)})"
+    return mark_origin(line, fact.origin)  # else the page would wash it clean

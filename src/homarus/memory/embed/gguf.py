@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.tensors import unit_rows
+from homarus.memory.embed.base import EmbedError, unit_rows
 
 CURE = "pip install 'homarus[local]' and set memorySearch.local.modelPath to an embedding model in GGUF"
 

@@ -15,13 +15,8 @@ from homarus.memory.embed.base import EmbedError
 MAX_FAILURES = 2
 TEXTS = 10_000  # of one job; the services take 50,000 and more
 ENDED = {
-    "failed",
-    "expired",
-    "cancelled",
-    "cancelling",
-    "batch_state_failed",
-    "batch_state_cancelled",
-    "batch_state_expired",
+    *("failed", "expired", "cancelled", "cancelling"),
+    *("batch_state_failed", "batch_state_cancelled", "batch_state_expired"),
 }
 Row = Sequence[float]
 

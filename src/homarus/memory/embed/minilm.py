@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.tensors import unit_rows
+from homarus.memory.embed.base import EmbedError, unit_rows
 
 CURE = "pip install 'homarus[memory-minilm]' and run 'homarus memory export-minilm'"
 MODEL, TOKENIZER = "minilm-int8.onnx", "tokenizer.json"

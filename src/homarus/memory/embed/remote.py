@@ -6,6 +6,7 @@ Texts are grouped by tokens, a few requests run at once, and each is tried three
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -14,10 +15,13 @@ from typing import Any
 from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.embed.base import EmbedError
+from homarus.memory.embed.base import EmbedError, unit_rows
 from homarus.memory.embed.jobs import TEXTS, Jobs, make_job
-from homarus.memory.embed.tensors import unit_rows
 from homarus.memory.settings import Batch, MemorySettings
+from homarus.net.client import HttpClient, ask
+from homarus.net.errors import HttpError, Refused
+from homarus.net.proxy import proxies_from
+from homarus.net.trust import trust_from
 
 TRIES, PAUSE = 3, 0.5
 AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
@@ -100,7 +104,14 @@ class RemoteEmbedder:
     static = False
     batch = 256
 
-    def __init__(self, name: str, settings: MemorySettings, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: MemorySettings,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        client: HttpClient | None = None,
+    ) -> None:
         service = SERVICES[name]
         remote = settings.remote
         self.provider = name
@@ -113,7 +124,7 @@ class RemoteEmbedder:
         self._tokens = max(100, remote.batch.max_tokens)
         self._parallel = max(1, remote.batch.concurrency)
         self._sleep = sleep
-        self._client: Any = None
+        self._client = client or HttpClient()
         self._jobs = self._make_jobs(name, remote.batch)
         if self._jobs is not None:
             self.batch = TEXTS
@@ -189,22 +200,27 @@ class RemoteEmbedder:
 
     def _ask(self, texts: list[str], query: bool) -> list[Sequence[float]]:
         path = self._service.path.format(model=self.model)
-        return self._parse(self._request("POST", path, json=self._service.body(self.model, texts, query)))
+        answer = self._request("POST", path, json.dumps(self._service.body(self.model, texts, query)).encode())
+        try:
+            return self._service.read(json.loads(answer))
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise EmbedError(f"{self.provider} answered with something else than vectors") from problem
 
     def _line(self, method: str, path: str, *, text: bool = False, **content: Any) -> Any:
-        """Ask as a batch job needs it."""
-        answer = self._request(method, path, **content)
+        """Ask as a batch job needs it: with JSON, with a form that holds a file, or with nothing."""
+        body, kind = b"", "application/json"
+        if "files" in content:
+            body, kind = _form(content.get("data", {}), content["files"])
+        elif "json" in content:
+            body = json.dumps(content["json"]).encode()
+        answer = self._request(method, path, body, kind)
         try:
-            return answer.text if text else answer.json()
+            return answer.decode("utf-8", "replace") if text else json.loads(answer)
         except ValueError as problem:
             raise EmbedError(f"{self.provider} answered with something else than JSON") from problem
 
-    def _request(self, method: str, path: str, **content: Any) -> Any:
-        import httpx2
-
-        if self._client is None:
-            self._client = httpx2.Client(timeout=self._timeout, trust_env=False)
-        headers = {**self._headers}
+    def _request(self, method: str, path: str, body: bytes, kind: str = "application/json") -> bytes:
+        headers = {**self._headers, **({"Content-Type": kind} if body else {})}
         if self._secret:
             headers.setdefault(self._service.key_header, self._service.key_prefix + self._secret)
         reason = ""
@@ -212,30 +228,37 @@ class RemoteEmbedder:
             if attempt:
                 self._sleep(PAUSE * 2 ** (attempt - 1))
             try:
-                answer = self._client.request(method, self._base + path, headers=headers, **content)
-            except httpx2.HTTPError as problem:
-                reason = f"{type(problem).__name__} at {self._base}"
+                status, answer = ask(self._client, method, self._base + path, headers, body, seconds=self._timeout)
+            except Refused as problem:
+                raise EmbedError(f"{self.provider}: {problem}", cure=problem.cure) from None
+            except HttpError as problem:
+                reason = f"{problem} ({self._base})"
                 continue
-            if answer.status_code < 300:
+            if status < 300:
                 return answer
-            reason = f"status {answer.status_code} from {self._base}"
-            if answer.status_code not in AGAIN:
+            reason = f"status {status} from {self._base}"
+            if status not in AGAIN:
                 break
         raise EmbedError(f"{self.provider}: {reason}", cure="check memorySearch.remote and the network")
 
-    def _parse(self, answer: Any) -> list[Sequence[float]]:
-        try:
-            return self._service.read(answer.json())
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise EmbedError(f"{self.provider} answered with something else than vectors") from problem
-
     def close(self) -> None:
-        """Close the connections."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """Nothing is kept open between two questions."""
+
+
+def _form(fields: dict[str, str], files: dict[str, tuple[str, bytes, str]]) -> tuple[bytes, str]:
+    """Return a form with files as bytes, and its type."""
+    edge = "homarus-" + sha256(b"".join(data for _, data, _ in files.values())).hexdigest()[:24]
+    parts = [
+        f'--{edge}\r\ncontent-disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()
+    ]
+    for name, (file, data, kind) in files.items():
+        head = f'content-disposition: form-data; name="{name}"; filename="{file}"\r\ncontent-type: {kind}'
+        parts += [f"--{edge}\r\n{head}\r\n\r\n".encode(), data, b"\r\n"]
+    return b"".join([*parts, f"--{edge}--\r\n".encode()]), f"multipart/form-data; boundary={edge}"
 
 
 def make(name: str, settings: MemorySettings) -> RemoteEmbedder:
-    """Return the embedder for a service."""
-    return RemoteEmbedder(name, settings)
+    """Return the embedder for a service, through the proxy and with the certificates that the environment names."""
+    return RemoteEmbedder(
+        name, settings, client=HttpClient(proxies=proxies_from(os.environ), trust=trust_from(os.environ))
+    )

@@ -11,8 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.tensors import package_folder, read_tensors, unit_rows
+from homarus.memory.embed.base import EmbedError, package_folder, read_tensors, unit_rows
 
 FEW = 16  # texts, as of a question, that are not worth waking other threads for
 CURE = "pip install 'homarus[memory]'"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.core.stopwords import STOP_WORDS
+from homarus.core.text import STOP_WORDS
 
 
 class Kind(StrEnum):

@@ -16,7 +16,7 @@ from homarus.core.patterns import late
 from homarus.models.info import ModelInfo
 from homarus.models.levels import BUDGETS
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import Thread, closing, encode
+from homarus.models.wire import closing, encode, wrote
 
 API = "anthropic-messages"
 NO_OUTPUT = "(no output)"
@@ -45,7 +45,8 @@ def encode_message(message: Message, info: ModelInfo) -> Fragment:
         blocks = [block for block in blocks if block.get("text") != ""] or [{"type": "text", "text": NO_OUTPUT}]
         return Fragment("user", tuple(map(encode, blocks)))
     if isinstance(message, Assistant):
-        return Fragment("assistant", tuple(encode(block) for part in message.parts for block in _said(part, message)))
+        own = wrote(message, API, info)
+        return Fragment("assistant", tuple(encode(block) for part in message.parts for block in _said(part, own=own)))
     content = [_visible(part, info) for part in message.parts if isinstance(part, Text | Image)]
     result: dict[str, Any] = {
         "type": "tool_result",
@@ -66,17 +67,17 @@ def _visible(part: Text | Image, info: ModelInfo) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def _said(part: Any, message: Assistant) -> list[dict[str, Any]]:
+def _said(part: Any, *, own: bool) -> list[dict[str, Any]]:
     if isinstance(part, Text):
         # A text block of blanks alone is refused by the server.
         return [{"type": "text", "text": part.text}] if part.text.strip() else []
     if isinstance(part, ToolCall):
         return [{"type": "tool_use", "id": wire_id(part.id), "name": part.name, "input": part.arguments}]
-    if isinstance(part, Thinking) and message.api == API and part.signature:
+    if isinstance(part, Thinking) and own and part.signature:
         if part.redacted:
             return [{"type": "redacted_thinking", "data": part.signature}]
         return [{"type": "thinking", "thinking": part.text, "signature": part.signature}]
-    # Reasoning without a signature, or of another provider, is not this server's to read.
+    # A server refuses signatures that another provider or model made, and every later turn with them: such reasoning stays here.
     return []
 
 
@@ -198,44 +199,12 @@ def thinking_fields(level: str, info: ModelInfo, most: int) -> tuple[dict[str, A
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}, total
 
 
-class Frame(msgspec.Struct, frozen=True):
-    """What stands around the messages, the mark that the newest carries, and how many marks are left for the others."""
-
-    start: bytes
-    end: bytes
-    mark: dict[str, Any] | None
-    spare: int
-
-
-def frame(request: ModelRequest, info: ModelInfo) -> Frame:
-    """Return the bytes before the first message (settings, tools and the system prompt) and behind the last."""
+def body(request: ModelRequest, fragments: list[Fragment], info: ModelInfo) -> list[bytes]:
+    """Return a whole request: settings, tools and the system prompt, the messages, and what only this call asks for."""
     mark, system = _mark(request), request.system
     start = encode(head(request, info, mark))[:-1] + b',"messages":['
-    return Frame(start, closing(tail(request, info)), mark, 3 - bool(system.stable) - bool(system.session))
-
-
-class MessagesThread(Thread[Fragment, Frame]):
-    """The requests of one session."""
-
-    def __init__(self, info: ModelInfo) -> None:
-        super().__init__()
-        self._info = info
-
-    def encode(self, message: Message) -> Fragment:
-        """Return one message as it goes out."""
-        return encode_message(message, self._info)
-
-    def size_of(self, fragment: Fragment) -> int:
-        """Return about how much memory a fragment holds."""
-        return sum(map(len, fragment.blocks))
-
-    def surround(self, request: ModelRequest) -> Frame:
-        """Return what stands around the messages."""
-        return frame(request, self._info)
-
-    def lay(self, around: Frame, same: int) -> list[bytes]:
-        """Return a request of all fragments: a mark that moves forward leaves no long part of it as it was."""
-        return [around.start, messages(self.fragments, mark=around.mark, spare=around.spare), around.end]
+    spare = 3 - bool(system.stable) - bool(system.session)
+    return [start, messages(fragments, mark=mark, spare=spare), closing(tail(request, info))]
 
 
 def _mark(request: ModelRequest) -> dict[str, Any] | None:

@@ -5,8 +5,11 @@ Everything that can go wrong on the way ends in the one `Stop`; only the task's 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, Protocol
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,28 +17,19 @@ from msgspec import Struct
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import Cancelled, ModelError, ModelFailure
-from homarus.core.messages import Assistant, Part, StopReason, ToolCall, Usage
-from homarus.models.connection import HttpError
-from homarus.models.http import HttpClient, Response
-from homarus.models.info import Endpoint
-from homarus.models.provider import Stop, StreamEvent
-from homarus.models.sse import SseError, SseEvent, SseParser
-from homarus.models.vigil import Vigil
+from homarus.core.messages import Assistant, Message, Part, StopReason, ToolCall, Usage
+from homarus.models.info import Endpoint, ModelInfo
+from homarus.models.provider import ModelRequest, Stop, StreamEvent
+from homarus.models.providers.reading import Fault
+from homarus.models.wire import Fragments
+from homarus.net.client import HttpClient, Response
+from homarus.net.errors import HttpError, Refused
+from homarus.net.sse import SseError, SseEvent, SseParser
 
 MAX_BODY = 32 * 1024 * 1024
 # How long the tail of a finished stream may take before its connection is given up instead of kept.
 DRAIN_SECONDS = 0.2
-_decode = msgspec.json.Decoder().decode
-
-
-class Fault(Exception):
-    """A failure that the server reported inside the stream, before it is classified."""
-
-    def __init__(self, text: str, status: int | None = None, kind: ModelFailure | None = None) -> None:
-        super().__init__(text)
-        self.text = text
-        self.status = status
-        self.kind = kind
+F = TypeVar("F")
 
 
 class Rejected(Exception):
@@ -95,89 +89,158 @@ async def run(
     response: Response | None = None
     error: ModelError | None = None
     reply: Reply | None = None
-    vigil = http.vigils.begin(cancel, call.idle)
     try:
-        with vigil:
+        async with watchdog(cancel, call.idle):
             response = await http.request("POST", call.url, headers=call.headers, body=call.body)
-        # Some servers name their event stream `text/plain` or not at all; JSON and web pages come in one piece.
-        kind = response.kind
-        whole = "json" in kind or "html" in kind
-        if response.status != 200 or whole:
-            with vigil:
-                body = await response.read(MAX_BODY)
-            if response.status != 200:
-                raise Rejected(response, body)
-            if "html" in kind:
-                raise Fault(f"{call.url} is a web page, not a model", kind=ModelFailure.MODEL_NOT_FOUND)
-            for delta in decoder.feed_whole(body):
-                yield delta
-        else:
-            parser = SseParser()
-            while not decoder.finished:
-                chunk = response.ready()
-                if chunk is None:
-                    with vigil:
-                        chunk = await response.next()
-                for event in parser.feed(chunk) if chunk else parser.close():
-                    for delta in decoder.feed(event):
-                        yield delta
-                if not chunk:
-                    break
-            if not response.ended:
-                await _drain(response, vigil)
+        if response.status != 200:
+            async with watchdog(cancel, call.idle):
+                raise Rejected(response, await response.read(MAX_BODY))
+        if "html" in response.kind:
+            raise Fault(f"{call.url} is a web page, not a model", kind=ModelFailure.MODEL_NOT_FOUND)
+        async with aclosing(_events(response, call.idle, decoder, cancel)) as events:
+            async for event in events:
+                yield event
         reply = decoder.reply()
     except Cancelled as problem:
         error = ModelError(ModelFailure.ABORTED, problem.message or "stopped")
-    except (Fault, Rejected, TimeoutError, OSError, HttpError, SseError) as problem:
+    except (Fault, Rejected, TimeoutError, HttpError, SseError) as problem:
         error = _broken(call, problem, clock)
     finally:
-        http.vigils.end(vigil)
         if response is not None:
-            response.close()
+            await response.close()
     yield _stop(call, decoder, reply, error, clock)
 
 
-async def _drain(response: Response, vigil: Vigil) -> None:
-    """Read the end of a finished stream, so that its connection can serve the next turn."""
-    vigil.idle = DRAIN_SECONDS
-    try:
-        while (rest := response.ready()) is not None:
-            if not rest:
+class HttpProvider(ABC, Generic[F]):
+    """One model at one endpoint. A protocol says where and how it is asked, and who reads the answer."""
+
+    def __init__(self, endpoint: Endpoint, info: ModelInfo, *, http: HttpClient, clock: Clock) -> None:
+        self.endpoint = endpoint
+        self.info = info
+        self._http = http
+        self._clock = clock
+        self._fragments = Fragments(self.encode, self.size_of)
+
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @abstractmethod
+    def headers(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def encode(self, message: Message) -> F: ...
+
+    @abstractmethod
+    def size_of(self, fragment: F) -> int: ...
+
+    @abstractmethod
+    def body(self, request: ModelRequest, fragments: list[F]) -> list[bytes]: ...
+
+    @abstractmethod
+    def decoder(self, request: ModelRequest) -> Decoder: ...
+
+    def call(self, request: ModelRequest) -> Call:
+        return Call(
+            endpoint=self.endpoint,
+            model=request.model,
+            url=self.url(),
+            headers=self.headers() | dict(self.endpoint.headers),
+            body=self.body(request, self._fragments.of(request)),
+            idle=request.idle_timeout or self.endpoint.idle_timeout,
+        )
+
+    def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        return run(self.call(request), self.decoder(request), http=self._http, clock=self._clock, cancel=cancel)
+
+
+@asynccontextmanager
+async def watchdog(cancel: Cancel, seconds: float) -> AsyncIterator[None]:
+    """Break a wait that lasts too long (`TimeoutError`) or that somebody stops (`Cancelled`).
+
+    It stands around each single wait for the server, and must never span the `yield` of a generator: the caller's own awaits
+    would be hit.
+    """
+    with cancel.interrupting():
+        async with asyncio.timeout(seconds):
+            yield
+
+
+async def _events(
+    response: Response, idle: float, decoder: Decoder, cancel: Cancel
+) -> AsyncGenerator[StreamEvent, None]:
+    """Yield what a reply says, streamed or in one piece; what it is shows in its first bytes, whatever its label says."""
+    parser, held = SseParser(), b""
+    whole: bool | None = None
+    while not decoder.finished:
+        async with watchdog(cancel, idle):
+            chunk = await response.next()
+        if whole is not False:
+            held += chunk
+            if whole is None and held.strip():
+                whole = held.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}
+            if whole is not False and len(held) > MAX_BODY:
+                raise Fault(f"a reply of more than {MAX_BODY} bytes", kind=ModelFailure.SERVER)
+            if whole is not False and chunk:
+                continue
+            if whole:
+                for delta in _in_one_piece(held, decoder):
+                    yield delta
                 return
-        with vigil:
+            chunk, held = held, b""
+        for event in parser.feed(chunk) if chunk else parser.close():
+            for delta in decoder.feed(event):
+                yield delta
+        if not chunk:
+            return
+    try:
+        # The end of a finished stream is read, so that its connection can serve the next turn.
+        async with watchdog(cancel, DRAIN_SECONDS):
             while await response.next():
                 pass
-    except (Cancelled, TimeoutError, OSError, HttpError):
+    except (Cancelled, TimeoutError, HttpError):
         # The reply is complete; only the connection is lost.
         return
 
 
-def where(call: Call) -> str:
-    """Return provider and model as they stand in messages to people."""
-    return f"{call.endpoint.provider}/{call.model}"
+def _in_one_piece(body: bytes, decoder: Decoder) -> Iterator[StreamEvent]:
+    """Read a reply that is JSON: one object, or the events of a stream as a list or one to a line."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        events = [line.strip() for line in body.splitlines() if line.strip()]
+    else:
+        events = [msgspec.json.encode(item) for item in value] if isinstance(value, list) and value else []
+    if len(events) < 2 and not body.lstrip().startswith(b"["):
+        yield from decoder.feed_whole(body)
+        return
+    for event in events:
+        yield from decoder.feed(SseEvent("", event))
 
 
 def _broken(call: Call, problem: Exception, clock: Clock) -> ModelError:
-    from homarus.config.redact import redact_text
-    from homarus.models.errors import CURES, body_text, failure
+    from homarus.models.errors import CURES, body_text, failure, hidden
 
+    place, secrets = f"{call.endpoint.provider}/{call.model}", call.endpoint.secrets
     if isinstance(problem, Rejected):
-        text, response = body_text(problem.body), problem.response
+        response = problem.response
         if 300 <= response.status < 400:
             text = f"{call.url} sends us to {response.headers.get('location', 'another address')}; check baseUrl"
             kind = ModelFailure.MODEL_NOT_FOUND
-            return ModelError(kind, f"{where(call)}: {text}", status=response.status, cure=CURES[kind])
-        return failure(response.status, text, where=where(call), headers=response.headers, now=clock.now())
+            return ModelError(kind, f"{place}: {hidden(text, secrets)}", status=response.status, cure=CURES[kind])
+        text = hidden(body_text(problem.body), secrets)
+        return failure(response.status, text, where=place, headers=response.headers, now=clock.now())
     if isinstance(problem, Fault):
+        text = hidden(problem.text, secrets)
         if problem.kind is None:
-            return failure(problem.status, problem.text, where=where(call), now=clock.now())
-        return ModelError(problem.kind, f"{where(call)}: {problem.text}", cure=CURES.get(problem.kind, ""))
+            return failure(problem.status, text, where=place, now=clock.now())
+        return ModelError(problem.kind, f"{place}: {text}", cure=CURES.get(problem.kind, ""))
+    said = hidden(str(problem), secrets) or type(problem).__name__
+    if isinstance(problem, Refused):
+        return ModelError(ModelFailure.UNREACHABLE, f"{place}: {said}", cure=problem.cure)
     if isinstance(problem, TimeoutError) and not problem.args:
         said = f"no data for {call.idle:g} s"
-    else:
-        said = str(problem) or type(problem).__name__
     kind = ModelFailure.TIMEOUT
-    return ModelError(kind, f"{where(call)} at {redact_text(call.endpoint.base_url)}: {said}", cure=CURES[kind])
+    return ModelError(kind, f"{place} at {hidden(call.endpoint.base_url, secrets)}: {said}", cure=CURES[kind])
 
 
 def _stop(call: Call, decoder: Decoder, reply: Reply | None, error: ModelError | None, clock: Clock) -> Stop:
@@ -206,14 +269,3 @@ def stop_reason(parts: Sequence[Part], cut: bool) -> StopReason:
         if type(part) is ToolCall:
             return StopReason.TOOL_USE
     return StopReason.LENGTH if cut else StopReason.STOP
-
-
-def json_object(data: bytes) -> dict[str, Any]:
-    """Return what an event holds; raises `Fault` for one that is no JSON object."""
-    try:
-        value = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise Fault(f"an event that is no JSON: {problem}", kind=ModelFailure.SERVER) from problem
-    if not isinstance(value, dict):
-        raise Fault("an event that is no object", kind=ModelFailure.SERVER)
-    return value

@@ -23,10 +23,10 @@ from homarus.models.constrained import Reader, instructions, output_schema, plai
 from homarus.models.gguf import NotGguf, locate, read_info
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
-from homarus.models.providers.base import Fault
-from homarus.models.providers.openai_stream import OpenAIDecoder
-from homarus.models.sse import SseEvent
+from homarus.models.providers.openai import OpenAIDecoder
+from homarus.models.providers.reading import Fault
 from homarus.models.wire import encode
+from homarus.net.sse import SseEvent
 
 PROVIDER, API = "local", "llama.cpp"
 # More context costs memory and time to first word; small models get worse with it anyway.
@@ -100,7 +100,6 @@ class LlamaProvider:
             self._server.handle_chat_completions(body, give)
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the request in the form that llama.cpp takes."""
         tools = () if request.tool_choice == "none" else request.tools
         system = f"{request.system.text}\n\n{instructions(tools)}" if tools else request.system.text
         body: dict[str, Any] = {

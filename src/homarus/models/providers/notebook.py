@@ -27,7 +27,6 @@ class NotebookProvider:
         self._clock = clock
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
-        """Answer; see `ModelProvider`."""
         if cancel.cancelled:
             error = ModelError(ModelFailure.ABORTED, cancel.reason)
             yield Stop(self._message((), request, StopReason.ABORTED, error.message), error)

@@ -16,11 +16,12 @@ from homarus.core.messages import Assistant, Image, Message, Text, Thinking, Too
 from homarus.core.patterns import late
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.carrier import unpack
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
-from homarus.models.wire import closing, encode
+from homarus.models.reasoning_state import unpack
+from homarus.models.wire import closing, encode, wrote
 
+API = "openai-completions"
 NO_OUTPUT = "(no output)"
 BLIND = "[image left out: this model takes text only]"
 FROM_TOOL = "[image from the tool result above]"
@@ -28,13 +29,9 @@ MARK = {"type": "ephemeral"}
 
 # Settings of the user that go into the request under the same name.
 _PASSED = {
-    "temperature": "temperature",
-    "topP": "top_p",
-    "seed": "seed",
-    "provider": "provider",
-    "frequencyPenalty": "frequency_penalty",
-    "presencePenalty": "presence_penalty",
-}
+    "temperature": "temperature", "topP": "top_p", "seed": "seed", "provider": "provider",
+    "frequencyPenalty": "frequency_penalty", "presencePenalty": "presence_penalty",
+}  # fmt: skip
 _ANY = late(r"[A-Za-z0-9_.:|-]{1,64}")
 
 
@@ -72,10 +69,11 @@ def _assistant(message: Assistant, quirks: Quirks, info: ModelInfo) -> Fragment:
             thinking += part.text
             thought = True
     wire: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if thought and message.provider == info.provider:
+    if thought and (message.api, message.provider) == (API, info.provider):
+        # Plain words are any model's of this provider; what is signed goes back to the model that signed it.
         if quirks.replay_reasoning and thinking:
             wire[quirks.replay_reasoning] = thinking
-        details, extra = unpack(message) if message.model == info.id else ([], {})
+        details, extra = unpack(message) if wrote(message, API, info) else ([], {})
         if details:
             wire["reasoning_details"] = details
         for call, source in zip(calls, message.calls, strict=True):
@@ -117,8 +115,7 @@ def _content(text: str, parts: tuple[Any, ...], *, sees: bool) -> str | list[dic
 def wire_id(call_id: str, rule: str) -> str:
     """Return a tool-call id in the form a server takes. Deterministic, so call and result still belong together."""
     if rule == "any":
-        # Most ids are plain words; asking a pattern costs three times as much.
-        if (call_id.isidentifier() and call_id.isascii() and len(call_id) <= 64) or _ANY.fullmatch(call_id):
+        if _ANY.fullmatch(call_id):
             return call_id
         return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
     if rule == "mistral" and not re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
@@ -152,7 +149,6 @@ def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
-    """Return two user messages as one."""
     one, other = (msgspec.json.decode(message)["content"] for message in (first, second))
     if isinstance(one, str) and isinstance(other, str):
         return encode({"role": "user", "content": f"{one}\n\n{other}"})
@@ -163,7 +159,8 @@ def _joined(first: bytes, second: bytes) -> bytes:
 def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str, Any]:
     """Return what stands before the messages, in a fixed order: what the calls of a session share."""
     quirks = endpoint.quirks
-    body: dict[str, Any] = {"model": request.model, "stream": True}
+    name = request.model if "/" in request.model else quirks.own_models + request.model
+    body: dict[str, Any] = {"model": name, "stream": True}
     if quirks.supports_usage_in_streaming:
         body["stream_options"] = {"include_usage": True}
     if quirks.cache_key and request.cache and request.session_id:
@@ -220,22 +217,16 @@ def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, An
             return {"reasoning_effort": effort}
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """What stands around the messages of the conversation; `told` says that the first of all is a system prompt."""
-
-    start: bytes
-    end: bytes
-    told: bool
-    marked: bool
-
-
-def frame(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> Frame:
-    """Return the bytes before the first message (settings, tools and the system prompt) and behind the last."""
-    names = endpoint.quirks.cache_markers_for
-    marked = request.cache and request.model.startswith(names or ("\0",))
-    system = _system(request.system, marks=marked)
-    start = encode(head(request, endpoint, info))[:-1] + b',"messages":[' + system
-    return Frame(start, closing(tail(request, endpoint.quirks, info)), bool(system), marked)
+def body(request: ModelRequest, fragments: list[Fragment], endpoint: Endpoint, info: ModelInfo) -> list[bytes]:
+    """Return a whole request: settings, tools and the system prompt, the messages, and what only this call asks for."""
+    marks = request.cache and request.model.startswith(endpoint.quirks.cache_markers_for or ("\0",))
+    messages = join_messages(fragments, endpoint.quirks)
+    if marks and messages:
+        messages[-1] = marked(messages[-1])
+    system = _system(request.system, marks=marks)
+    start = encode(head(request, endpoint, info))[:-1] + b',"messages":['
+    said = b",".join([*([system] if system else []), *messages])
+    return [start, said, closing(tail(request, endpoint.quirks, info))]
 
 
 def _system(system: SystemPrompt, *, marks: bool) -> bytes:

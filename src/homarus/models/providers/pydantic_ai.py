@@ -28,11 +28,12 @@ from homarus.core.messages import (  # fmt: skip
     Usage,
     User,
 )
-from homarus.models.arguments import BrokenArguments, parse_arguments
 from homarus.models.info import Endpoint, ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
+from homarus.models.providers.reading import BrokenArguments, Fault, parse_arguments, was_cut
 from homarus.models.usage import priced
-from homarus.models.wire import inert
+from homarus.models.wire import inert, wrote
+from homarus.net.client import HttpClient
 
 # OpenClaw's names for protocols, and pydantic-ai's for the providers that speak them.
 _NAMES = {
@@ -47,19 +48,23 @@ OpenModel = Callable[[Endpoint, ModelInfo], Any]
 
 
 class LibraryProvider:
-    """One model of a provider that only the library speaks to."""
-
     def __init__(
-        self, endpoint: Endpoint, info: ModelInfo, *, clock: Clock, open_model: OpenModel | None = None
+        self,
+        endpoint: Endpoint,
+        info: ModelInfo,
+        *,
+        clock: Clock,
+        http: HttpClient | None = None,  # the library has its own
+        open_model: OpenModel | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.info = info
         self._clock = clock
         self._open = open_model or infer
         self._model: Any = None
+        self._where = f"{endpoint.provider}/{info.id}"
 
     async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
-        """Ask the model; see `ModelProvider`."""
         error: ModelError | None = None
         response: Any = None
         try:
@@ -70,6 +75,9 @@ class LibraryProvider:
                     else:
                         response = event
             parts = _parts(response, self.endpoint.provider)
+            was_cut(getattr(response, "finish_reason", None) or "", empty=not parts)
+        except Fault as problem:
+            error = ModelError(problem.kind or ModelFailure.UNKNOWN, f"{self._where}: {problem.text}")
         except Cancelled as problem:
             error = ModelError(ModelFailure.ABORTED, problem.message)
         except (TimeoutError, ConfigError, BrokenArguments, ImportError) as problem:
@@ -93,7 +101,7 @@ class LibraryProvider:
         idle = request.idle_timeout or self.endpoint.idle_timeout
         stream = model_request_stream(
             self._model,
-            messages(request),
+            messages(request, self.endpoint.api, self.info),
             model_settings=settings(request, self.info),
             model_request_parameters=parameters(request),
         )
@@ -110,9 +118,9 @@ class LibraryProvider:
                 yield streamed.get()
 
     def _failure(self, problem: Exception) -> ModelError:
-        from homarus.models.errors import error_text, failure
+        from homarus.models.errors import error_text, failure, hidden
 
-        where = f"{self.endpoint.provider}/{self.info.id}"
+        where = self._where
         if isinstance(problem, ConfigError | ImportError):
             cure = getattr(problem, "cure", "") or "pip install 'homarus[providers]'"
             return ModelError(ModelFailure.MODEL_NOT_FOUND, f"{where}: {problem}", cure=cure)
@@ -120,6 +128,7 @@ class LibraryProvider:
             return ModelError(ModelFailure.UNKNOWN, f"{where}: broken tool arguments: {problem}")
         body = getattr(problem, "body", None)
         text = error_text(body) if body else str(problem) or "no answer in time (timed out)"
+        text = hidden(text, self.endpoint.secrets)
         status = getattr(problem, "status_code", None)
         found = failure(status, text, where=where)
         found.retry_after = getattr(problem, "retry_after", None) or found.retry_after
@@ -136,6 +145,9 @@ class LibraryProvider:
             stop_reason=reason,
             error=error,
         )
+
+
+open_provider = LibraryProvider
 
 
 def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
@@ -157,8 +169,7 @@ def infer(endpoint: Endpoint, info: ModelInfo) -> Any:
     return infer_model(f"{name}:{info.id}", provider_factory=provider)
 
 
-def messages(request: ModelRequest) -> list[Any]:
-    """Return the conversation in the library's types."""
+def messages(request: ModelRequest, api: str, info: ModelInfo) -> list[Any]:
     from pydantic_ai.messages import ModelRequest as Asked
     from pydantic_ai.messages import ModelResponse, SystemPromptPart, TextPart, ThinkingPart, ToolCallPart
 
@@ -175,7 +186,7 @@ def messages(request: ModelRequest) -> list[Any]:
         for part in message.parts:
             if isinstance(part, Text):
                 said.append(TextPart(part.text))
-            elif isinstance(part, Thinking):
+            elif isinstance(part, Thinking) and wrote(message, api, info):
                 said.append(ThinkingPart(part.text, signature=part.signature, provider_name=message.provider))
             elif isinstance(part, ToolCall):
                 said.append(ToolCallPart(part.name, part.arguments, part.id))
@@ -198,7 +209,6 @@ def _asked(message: Message) -> list[Any]:
 
 
 def parameters(request: ModelRequest) -> Any:
-    """Return the offered tools in the library's types."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
 
@@ -210,7 +220,6 @@ def parameters(request: ModelRequest) -> Any:
 
 
 def settings(request: ModelRequest, info: ModelInfo) -> Any:
-    """Return the request's settings under the library's names."""
     given: dict[str, Any] = {"max_tokens": request.max_tokens or info.max_output}
     if request.thinking and info.reasons:
         given["thinking"] = _THINKING.get(request.thinking, request.thinking)

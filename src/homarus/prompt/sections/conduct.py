@@ -5,7 +5,7 @@ from __future__ import annotations
 from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.prompt.facts import StableFacts
 
-# The seeds fix this line's form; programs that look for a prompt's first line know it.
+# Programs that look for a prompt's first line know this form of it.
 IDENTITY = "You are a personal assistant running inside homarus."
 
 
@@ -34,7 +34,6 @@ def execution_bias(facts: StableFacts) -> str:
 
 
 def provider_prefix(facts: StableFacts) -> str:
-    """Return what the model's provider adds to the stable part."""
     return facts.provider_prefix.strip()
 
 

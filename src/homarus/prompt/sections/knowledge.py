@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from homarus.prompt.escape import body, inline
 from homarus.prompt.facts import StableFacts
-from homarus.prompt.guard import body, inline
 
 _CITATIONS = {
     "on": "Cite every statement from memory: `Source: <path#line>`.",
@@ -55,7 +55,6 @@ def aliases(facts: StableFacts) -> str:
 
 
 def documentation(facts: StableFacts) -> str:
-    """Point at the documentation that came with this installation."""
     if not facts.docs:
         return ""
     return (

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
 
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
-from homarus.prompt.facts import StableFacts, ToolNote
-from homarus.prompt.guard import inline
+from homarus.prompt.escape import inline
+from homarus.prompt.facts import StableFacts
+from homarus.prompt.section import is_small
 
-# The order of the list is part of the cached prefix. Tools that are not named here follow alphabetically.
-# fmt: off
-TOOL_ORDER = (
-    "read", "write", "edit", "apply_patch", "grep", "find", "ls", "exec", "process", "web_search", "web_fetch", "browser",
-    "canvas", "nodes", "cron", "message", "gateway", "agents_list", "sessions_list", "sessions_history",
-    "sessions_search", "sessions_send", "sessions_spawn", "sessions_yield", "subagents", "session_status", "image",
-)
-# fmt: on
-_RANK = {name: rank for rank, name in enumerate(TOOL_ORDER)}
 LINE_LIMIT = 80
 
 
@@ -26,21 +21,36 @@ def in_order(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     first: dict[str, ToolSpec] = {}
     for spec in specs:
         first.setdefault(spec.name.lower(), spec)
-    ranked = sorted(first.items(), key=lambda item: (_RANK.get(item[0], len(_RANK)), item[0]))
-    return tuple(spec for _, spec in ranked)
+    return tuple(sorted(first.values(), key=lambda spec: (spec.order, spec.name.lower())))
 
 
-def tool_notes(specs: Iterable[ToolSpec]) -> tuple[ToolNote, ...]:
-    """Return the rows of the list."""
-    return tuple(ToolNote(spec.name, spec.summary or _first_sentence(spec.description)) for spec in in_order(specs))
+def told_to(window: int, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Return the tools as a model with this window is told of them: a small one gets names and types, and a few words."""
+    if not is_small(window):
+        return tuple(specs)
+    return tuple(replace(spec, description=summary_of(spec), parameters=_bare(spec.parameters)) for spec in specs)
+
+
+def _bare(schema: Any) -> Any:
+    """Return a schema without its prose; a parameter that is called `description` stays."""
+    if isinstance(schema, list):
+        return [_bare(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _bare(inner) for name, inner in value.items()}
+        if key == "properties" and isinstance(value, dict)
+        else _bare(value)
+        for key, value in schema.items()
+        if key not in {"description", "title", "examples"}
+    }
 
 
 def tooling(facts: StableFacts) -> str:
-    """List the tools by exact name, with the few hints that no schema can give."""
     if not facts.tools:
         return "## Tooling\nYou have no tools in this run: answer from what you know and from what stands here."
     lines = ["## Tooling", "Your tools, by exact name. What is not listed you do not have."]
-    lines += [tool_line(tool) for tool in facts.tools]
+    lines += [tool_line(tool) for tool in in_order(facts.tools)]
     if facts.has("exec") and facts.has("process"):
         lines.append("Long work: start it with `exec` in the background, look in with `process`, never poll in a loop.")
     if facts.has("sessions_spawn"):
@@ -50,15 +60,21 @@ def tooling(facts: StableFacts) -> str:
     return "\n".join(lines)
 
 
-def tool_line(tool: ToolNote) -> str:
+def tool_line(tool: ToolSpec) -> str:
     """Return one row of the list, short enough to stay one row."""
     name = inline(tool.name, 64)
-    summary = inline(tool.summary, LINE_LIMIT - len(name) - 4)
+    summary = inline(summary_of(tool), LINE_LIMIT - len(name) - 4)
     return f"- {name}: {summary}" if summary else f"- {name}"
 
 
-def command_line(_: StableFacts) -> str:
-    """Point at the program's own help: commands that a model invents do harm."""
+def command_line(facts: StableFacts) -> str:
+    """Point at the program's own help: commands that a model invents do harm. A sandbox has no such program."""
+    if facts.sandbox is not None or not facts.has("exec"):
+        return (
+            "## homarus Command Line\n"
+            "You cannot run `homarus` here, the user can: `homarus --help` lists the commands, `homarus doctor` finds what is"
+            " wrong. Never guess a command."
+        )
     return (
         "## homarus Command Line\n"
         "`homarus --help` lists the commands, `homarus <command> --help` explains one: never guess. `homarus doctor`"
@@ -76,7 +92,10 @@ def self_update(facts: StableFacts) -> str:
     )
 
 
-def _first_sentence(text: str) -> str:
-    flat = single_line(text, 400)
+def summary_of(tool: ToolSpec) -> str:
+    """Return a tool in a few words: its own, or the first sentence about it."""
+    if tool.summary:
+        return tool.summary
+    flat = single_line(tool.description, 400)
     head, stop, _ = flat.partition(". ")
     return head if stop else flat.removesuffix(".")

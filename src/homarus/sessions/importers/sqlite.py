@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ from msgspec import Struct
 from homarus.core.errors import StorageError
 from homarus.core.patterns import late
 from homarus.sessions.codec import Json, to_ms
+from homarus.sessions.log import decompress_whole
 from homarus.storage.record import decode
 from homarus.storage.sqlite import open_readonly
 
@@ -29,15 +29,6 @@ class Foreign(Struct, frozen=True):
     key: str
     session_id: str
     row: Json
-
-
-class Window(Struct, frozen=True):
-    """One transcript that a key had at some time."""
-
-    session_id: str
-    key: str
-    created_at: int = 0
-    updated_at: int = 0
 
 
 class AgentDatabase:
@@ -67,13 +58,10 @@ class AgentDatabase:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
         self._db.close()
 
     def last_event(self, session_id: str) -> int:
@@ -82,7 +70,6 @@ class AgentDatabase:
         return found if isinstance(found, int) else -1
 
     def sessions(self) -> list[Foreign]:
-        """Return the sessions, newest first."""
         found: dict[str, Foreign] = {}
         for key, ident, text, updated in self._nodes():
             row = decode(text.encode())[0] if isinstance(text, str) else None
@@ -94,17 +81,10 @@ class AgentDatabase:
                 found.setdefault(key, Foreign(key, session_id, row))
         return sorted(found.values(), key=lambda one: to_ms(one.row.get("updatedAt")), reverse=True)
 
-    def windows(self) -> list[Window]:
-        """Return all transcripts, also those that a reset or a rollover left behind."""
-        table = next((name for name in ("session_windows", "sessions") if name in self._tables), None)
-        if table is None:
-            ids = self._rows("SELECT DISTINCT session_id, '', 0, 0 FROM transcript_events")
-        else:
-            columns = self._tables[table]
-            made = "created_at" if "created_at" in columns else "0"
-            changed = "updated_at" if "updated_at" in columns else "0"
-            ids = self._rows(f"SELECT session_id, session_key, {made}, {changed} FROM {table}")  # noqa: S608 - fixed names
-        return [Window(str(ident), str(key or ""), to_ms(made), to_ms(changed)) for ident, key, made, changed in ids]
+    def windows(self) -> list[str]:
+        """Return the ids of all transcripts, also those that a reset or a rollover left behind."""
+        table = next((name for name in ("session_windows", "sessions") if name in self._tables), "transcript_events")
+        return [str(ident) for (ident,) in self._rows(f"SELECT DISTINCT session_id FROM {table}")]  # noqa: S608 - fixed names
 
     def lines(self, session_id: str) -> Iterator[bytes]:
         """Yield a transcript's lines in order, those in cold storage first."""
@@ -154,17 +134,11 @@ class AgentDatabase:
             raise StorageError(f"cannot read cold archive {path}: {error}", cure="restore it from a backup") from error
 
     def _unpack(self, data: object, what: str) -> bytes:
-        from homarus.storage import zstd
-
         try:
-            frame = zstd.decompressor()
-            plain: bytes = frame.decompress(bytes(data) if isinstance(data, bytes) else b"")
-            if frame.eof:
-                return plain
-            reason = "its end is missing"
-        except zstd.damage() as error:
-            reason = str(error)
-        raise StorageError(f"cannot unpack {what} in {self.path}: {reason}", cure="restore the file from a backup")
+            return decompress_whole(data if isinstance(data, bytes) else b"")
+        except ValueError as error:
+            cure = "restore the file from a backup"
+            raise StorageError(f"cannot unpack {what} in {self.path}: {error}", cure=cure) from error
 
     def _rows(self, query: str, *values: object) -> Iterator[tuple[object, ...]]:
         try:

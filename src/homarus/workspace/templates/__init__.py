@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from homarus.workspace.frontmatter import strip_front_matter
+from homarus.core.frontmatter import without_header
 
 _HERE = Path(__file__).resolve().parent
 
@@ -13,4 +13,4 @@ _HERE = Path(__file__).resolve().parent
 @cache
 def template(name: str) -> str:
     """Return the text of a starter file as it is written into a workspace: without front matter."""
-    return strip_front_matter((_HERE / name).read_text(encoding="utf-8"))
+    return without_header((_HERE / name).read_text(encoding="utf-8"))

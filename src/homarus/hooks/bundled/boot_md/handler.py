@@ -21,9 +21,7 @@ log = logging.getLogger("homarus.hooks.boot-md")
 class RunTurn(Protocol):
     """Run one turn in a throw-away session. It must deliver nothing, and return when the turn has ended."""
 
-    async def __call__(self, *, agent_id: str, workspace: Path, prompt: str) -> object:
-        """Run it."""
-        ...
+    async def __call__(self, *, agent_id: str, workspace: Path, prompt: str) -> object: ...
 
 
 async def handle(event: HookEvent) -> None:

@@ -1,0 +1,1 @@
+"""A home looked after by hand: set up, examined, described."""

@@ -1,0 +1,121 @@
+"""Checks of what a home says about itself: configuration, agents, workspaces, and who else uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.agent.open_session import workspace_places
+from homarus.config.blocks import validate
+from homarus.workspace import names
+from homarus.workspace.agents import all_workspaces, resolve_workspace
+from homarus.workspace.seed import missing_files
+from homarus.workspace.settings import WorkspaceSettings
+
+_SEVERITIES = {"error": Severity.ERROR, "warning": Severity.WARNING, "info": Severity.INFO}
+
+
+def check_config(home: Home) -> list[Finding]:
+    """The configuration, by the same validator that a start uses."""
+    path = home.config.paths.config_path
+    findings = []
+    for problem in validate(home.config):
+        where = f"{problem.file}:{problem.line}" if problem.line else problem.file
+        message = f"{problem.key}: {problem.message}" if problem.key else problem.message
+        findings.append(Finding("config", _SEVERITIES[problem.severity], message, where, problem.cure))
+    if findings:
+        return findings
+    if not path.exists():
+        return [
+            Finding(
+                "config.missing",
+                Severity.INFO,
+                "there is no configuration; the defaults hold",
+                str(path),
+                "run 'homarus setup'",
+            )
+        ]
+    return ok("config", f"{path} is valid")
+
+
+def check_workspaces(home: Home) -> list[Finding]:
+    """Every agent's workspace is there; a folder that looks like one and belongs to nobody is named."""
+    findings = []
+    known = all_workspaces(home.config, home.env)
+    for workspace in known:
+        if not workspace.is_dir():
+            findings.append(
+                Finding("workspace.missing", Severity.INFO, "does not exist yet", str(workspace), "run 'homarus setup'")
+            )
+        elif not os.access(workspace, os.W_OK):
+            findings.append(
+                Finding("workspace.read_only", Severity.WARNING, "cannot be written", str(workspace), "check its owner")
+            )
+    places = workspace_places(home.config.paths)
+    for agent in home.config.agents:
+        workspace = resolve_workspace(home.config, agent.id, home.env)
+        gone = missing_files(workspace, agent.block("", WorkspaceSettings), places) if workspace.is_dir() else ()
+        if gone:
+            message, cure = f"has no {', '.join(gone)}", "run 'homarus setup'"
+            findings.append(Finding("workspace.incomplete", Severity.INFO, message, str(workspace), cure))
+    paths = home.config.paths
+    real = {workspace.resolve() for workspace in known}
+    # Older installations made the last two.
+    for folder in [*sorted(paths.state_dir.glob("workspace*")), paths.home / "openclaw", paths.home / "clawd"]:
+        if folder.is_dir() and folder.resolve() not in real and (folder / names.AGENTS).exists():
+            message = "looks like a workspace, but no agent uses it: edits there have no effect"
+            findings.append(
+                Finding(
+                    "workspace.extra", Severity.WARNING, message, str(folder), "bind it to an agent or move it away"
+                )
+            )
+    return findings or ok("workspace", f"{len(known)} workspace(s) in place")
+
+
+def check_openclaw(home: Home) -> list[Finding]:
+    """A running OpenClaw that owns the same home: two programs would answer the same messages."""
+    state = home.config.paths.state_dir
+    for path in sorted(state.glob("tmp/openclaw-*/gateway*.lock")):
+        if (pid := _living_pid(path)) is not None:
+            return [_shared(pid, state)]
+    for pid in _openclaw_processes(state):
+        return [_shared(pid, state)]
+    return ok("openclaw", "no other gateway uses this home")
+
+
+def _shared(pid: int, state: Path) -> Finding:
+    message = f"an OpenClaw gateway (process {pid}) is running on this home"
+    return Finding(
+        "openclaw.running", Severity.WARNING, message, str(state), "stop it before homarus answers on channels"
+    )
+
+
+def _living_pid(path: Path) -> int | None:
+    try:
+        pid = int(json.loads(path.read_bytes()[:4096])["pid"])
+        os.kill(pid, 0)
+    except PermissionError:
+        return pid
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return pid
+
+
+def _openclaw_processes(state: Path) -> list[int]:
+    """Return node processes of ours that run OpenClaw's gateway on this state folder; Linux only."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes()
+            if b"openclaw" not in line or b"gateway" not in line:
+                continue
+            pairs = (item.partition(b"=") for item in (entry / "environ").read_bytes().split(b"\x00"))
+            env = {key: os.fsdecode(value) for key, _, value in pairs}
+        except OSError:
+            continue
+        chosen = env.get(b"OPENCLAW_STATE_DIR", "") or str(Path(env.get(b"HOME", "")) / ".openclaw")
+        if Path(chosen) == state and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return found

@@ -1,0 +1,82 @@
+"""Checks of the machine: the sandbox is really tried, and optional parts are named with what they are for."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from homarus.admin.doctor.finding import Finding, Home, Severity, ok
+from homarus.core.errors import Denied, HomarusError
+from homarus.core.routes import main_session
+from homarus.sandbox.probe import try_out
+from homarus.sandbox.process import available
+from homarus.sandbox.resolve import Place, resolve
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import SandboxSpec
+from homarus.workspace.agents import resolve_workspace
+
+_EXTRAS = {
+    "memory": ("wordllama", "recall by meaning, offline"),
+    "local": ("xllamacpp", "a local model in this process"),
+}
+
+
+def check_python(_home: Home) -> list[Finding]:
+    """The interpreter."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return ok("python", f"Python {version}")
+
+
+def check_sandbox(home: Home) -> list[Finding]:
+    """Each agent's sandbox: a command is really run inside, because a sandbox in name only is worse than none."""
+    findings = []
+    paths = home.config.paths
+    for agent in home.config.agents:
+        workspace = resolve_workspace(home.config, agent.id, home.env)
+        place = Place(main_session(agent.id), workspace, paths.home, paths.state_dir)
+        try:
+            spec = resolve(agent.block("sandbox", SandboxSettings), place, available)
+        except Denied as problem:
+            findings.append(
+                Finding("sandbox.missing", Severity.ERROR, f"agent '{agent.id}': {problem.message}", cure=problem.cure)
+            )
+            continue
+        except HomarusError as problem:
+            findings.append(
+                Finding("sandbox.config", Severity.ERROR, f"agent '{agent.id}': {problem.message}", cure=problem.cure)
+            )
+            continue
+        if spec.enforced:
+            findings += _probed(home, agent.id, spec)
+        else:
+            message = f"agent '{agent.id}' runs commands on this machine without a sandbox"
+            findings.append(
+                Finding("sandbox.off", Severity.WARNING, message, cure="remove sandbox.mode, or set it to 'all'")
+            )
+    return findings or ok("sandbox", "commands run in a sandbox; a probe inside it was held")
+
+
+def _probed(home: Home, agent_id: str, spec: SandboxSpec) -> list[Finding]:
+    """Look from inside of an agent's own sandbox: what it promises is not what counts."""
+    found = try_out(spec, home.env)
+    if found.failure:
+        message = f"agent '{agent_id}': no command can run in its sandbox: {found.failure}"
+        return [Finding("sandbox.probe", Severity.ERROR, message, cure="see: homarus sandbox probe")]
+    return [
+        Finding("sandbox.leak", Severity.ERROR, f"agent '{agent_id}': {leak}", cure="see: homarus sandbox explain")
+        for leak in found.leaks
+    ]
+
+
+def check_extras(_home: Home) -> list[Finding]:
+    """Optional parts that are not installed."""
+    return [
+        Finding(
+            "extras",
+            Severity.INFO,
+            f"the extra '{name}' is not installed: {use}",
+            cure=f"pip install 'homarus[{name}]'",
+        )
+        for name, (module, use) in _EXTRAS.items()
+        if find_spec(module) is None
+    ] or ok("extras", "optional parts are installed")

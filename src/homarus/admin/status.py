@@ -1,0 +1,128 @@
+"""Where a home stands, at a glance. Looking changes nothing and calls no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from homarus import __version__
+from homarus.config.blocks import validate
+from homarus.config.view import AgentConfig, Config
+from homarus.core.clock import Clock, SystemIds
+from homarus.core.errors import HomarusError
+from homarus.core.routes import main_session
+from homarus.models.access import Models
+from homarus.sandbox.process import available
+from homarus.sandbox.resolve import Place, resolve
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sessions.store import SessionStore
+from homarus.workspace.agents import describe
+
+MAX_NOTES = 100_000
+
+
+class AgentStatus(Struct, frozen=True, rename="camel"):
+    """One agent."""
+
+    id: str
+    name: str
+    default: bool
+    workspace: str
+    workspace_exists: bool
+    model: str
+    model_why: str
+    sandbox: str
+    sessions: int
+    last_activity_ms: int
+    tokens: int
+    notes: int
+
+
+class HomeStatus(Struct, frozen=True, rename="camel"):
+    """One home."""
+
+    version: str
+    state_dir: str
+    config_path: str
+    exists: bool
+    errors: int
+    warnings: int
+    agents: tuple[AgentStatus, ...]
+
+
+async def home_status(config: Config, env: Mapping[str, str], clock: Clock) -> HomeStatus:
+    """Look at a home."""
+    problems = validate(config)
+    models = Models(config, env, clock=clock)
+    try:
+        agents = [await _agent(config, agent, env, clock, models) for agent in config.agents]
+    finally:
+        await models.aclose()
+    return HomeStatus(
+        version=__version__,
+        state_dir=str(config.paths.state_dir),
+        config_path=str(config.paths.config_path),
+        exists=config.paths.state_dir.is_dir(),
+        errors=sum(problem.severity == "error" for problem in problems),
+        warnings=sum(problem.severity == "warning" for problem in problems),
+        agents=tuple(agents),
+    )
+
+
+async def _agent(
+    config: Config, agent: AgentConfig, env: Mapping[str, str], clock: Clock, models: Models
+) -> AgentStatus:
+    view = describe(config, agent, env)
+    workspace = Path(view.workspace)
+    store = SessionStore.of(config, agent.id, clock=clock, ids=SystemIds())
+    listed = store.list()
+    model, why = await _model(models, agent)
+    return AgentStatus(
+        id=agent.id,
+        name=view.name,
+        default=agent.default,
+        workspace=view.workspace,
+        workspace_exists=view.exists,
+        model=model,
+        model_why=why,
+        sandbox=_sandbox(config, agent, workspace),
+        sessions=len(listed),
+        last_activity_ms=max((info.entry.updated_at for info in listed), default=0),
+        tokens=sum(info.entry.input_tokens + info.entry.output_tokens for info in listed),
+        notes=_notes(workspace),
+    )
+
+
+async def _model(models: Models, agent: AgentConfig) -> tuple[str, str]:
+    try:
+        chain = await models.chain(agent)
+        if chain.source == "auto":
+            picked = await models.auto(agent)
+            return picked.ref.key, picked.why
+    except HomarusError as problem:
+        return "-", problem.message
+    return chain.primary.key, "configured"
+
+
+def _sandbox(config: Config, agent: AgentConfig, workspace: Path) -> str:
+    place = Place(main_session(agent.id), workspace, config.paths.home, config.paths.state_dir)
+    try:
+        return str(resolve(agent.block("sandbox", SandboxSettings), place, available).backend)
+    except HomarusError:
+        return "missing"
+
+
+def _notes(workspace: Path) -> int:
+    folder = workspace / "memory"
+    return sum(1 for _, _path in zip(range(MAX_NOTES), folder.rglob("*.md"), strict=False)) if folder.is_dir() else 0
+
+
+def as_json(status: HomeStatus) -> dict[str, Any]:
+    """Return the status for programs."""
+    import msgspec
+
+    built: dict[str, Any] = msgspec.to_builtins(status)
+    return built

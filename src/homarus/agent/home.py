@@ -1,0 +1,152 @@
+"""The parts of one home, each made when it is first needed: what every turn of its agents works with.
+
+Nothing here decides when a turn runs; `runtime` puts a home to work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import UTC, date, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from homarus.agent.budget import Meter, Spending
+from homarus.agent.compose import Composer
+from homarus.agent.hook_events import HookEvents, load_registry
+from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
+from homarus.agent.sandbox_for import SkillMounts, sandbox_for
+from homarus.agent.toolkit import Toolkit
+from homarus.config.keypath import parse_path
+from homarus.config.load import remember_good
+from homarus.config.view import Config
+from homarus.context.engine_host import EngineHost
+from homarus.core.clock import Clock, Ids
+from homarus.core.errors import Denied
+from homarus.core.routes import SessionKey
+from homarus.models.access import Models
+from homarus.prompt.gather import find_zone, zone_name
+from homarus.sandbox.bwrap import remembered
+from homarus.sandbox.process import available
+from homarus.sandbox.spec import SandboxSpec
+from homarus.sessions.store import SessionStore
+from homarus.storage.atomic import ensure_dir
+from homarus.workspace.agents import resolve_workspace
+from homarus.workspace.settings import WorkspaceSettings
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
+
+
+class Home:
+    """One home and its agents. `aclose` lets go of everything that was opened."""
+
+    def __init__(self, config: Config, env: Mapping[str, str], *, clock: Clock, ids: Ids) -> None:
+        self.config = config
+        self.env = env
+        self.clock = clock
+        self.ids = ids
+        self.models = Models(config, env, clock=clock)
+        self.sessions = OpenSessions(self._open_session)
+        self.spending = Spending(config.paths.own_dir / "spending", self.today)
+        # What counts the calls of each session's newest turn, for as long as somebody holds it: children add to it.
+        self.meters: WeakValueDictionary[SessionKey, Meter] = WeakValueDictionary()
+        # Settings that hold in this process instead of those in the file, for every client of this home.
+        self.overrides: dict[str, Any] = {}
+        self._workspaces: dict[str, Path] = {}
+        self._stores: dict[str, SessionStore] = {}
+        self._memories: dict[str, Memory] = {}
+        self._engines: dict[str, EngineHost] = {}
+        # Each agent's zone, and the document that said so.
+        self._zones: dict[str, tuple[tzinfo, object]] = {}
+        self._skills = SkillMounts(config)
+        self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
+        hooks = load_registry(config, env, self.workspace(config.default_agent.id))
+        self.tell = HookEvents(hooks, self)
+        self.composer = Composer(config, env, clock, hooks=hooks)
+        self.toolkit = Toolkit(config, env, clock=clock, ids=ids)
+
+    def workspace(self, agent_id: str) -> Path:
+        if agent_id not in self._workspaces:
+            self._workspaces[agent_id] = resolve_workspace(self.config, agent_id, self.env)
+        return self._workspaces[agent_id]
+
+    def store(self, agent_id: str) -> SessionStore:
+        if agent_id not in self._stores:
+            self._stores[agent_id] = SessionStore.of(self.config, agent_id, clock=self.clock, ids=self.ids)
+        return self._stores[agent_id]
+
+    def opened(self, key: SessionKey) -> AbstractContextManager[OpenSession]:
+        """Open a session for writing while the context lasts: the only way to do so."""
+        return self.sessions.opened(key)
+
+    def _open_session(self, key: SessionKey) -> OpenSession:
+        remember_good(self.config, explicit=True)
+        seed_agent(self.config, key.agent_id, self.env, self.clock)
+        return OpenSession(self.store(key.agent_id), key, str(self.workspace(key.agent_id)))
+
+    def memory(self, agent_id: str) -> Memory:
+        if agent_id not in self._memories:
+            from homarus.agent.memories import open_memory
+
+            zone = self.zone(agent_id)
+            self._memories[agent_id] = open_memory(self.config, self.env, agent_id, clock=self.clock, tz=zone)
+        return self._memories[agent_id]
+
+    def has_memory(self, agent_id: str) -> bool:
+        """Say whether an agent's memory was asked in this process."""
+        return agent_id in self._memories
+
+    def today(self, agent_id: str) -> date:
+        """Return the date where the user is."""
+        return self.clock.now().astimezone(self.zone(agent_id)).date()
+
+    def sandbox(self, agent_id: str, session: SessionKey, *, always: bool = False) -> SandboxSpec:
+        """Return where this session's commands run; without a usable sandbox, nowhere, and no file is touched.
+
+        `always` wants a sandbox in any case.
+        """
+        agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
+        try:
+            spec = sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
+        except Denied as problem:
+            return SandboxSpec.nothing(str(workspace), str(problem))
+        if spec.instead_of:
+            ensure_dir(Path(spec.workspace))
+        return spec
+
+    def zone(self, agent_id: str) -> tzinfo:
+        """Return the time zone of an agent's user."""
+        found, of = self._zones.get(agent_id, (UTC, None))
+        if of is not self.config.document:
+            named = self.config.agent(agent_id).block("", WorkspaceSettings).user_timezone
+            found = find_zone(zone_name(named, self.env)) or UTC
+            self._zones[agent_id] = (found, self.config.document)
+        return found
+
+    def engine(self, agent_id: str) -> EngineHost:
+        """Return what keeps an agent's conversations within its model's window."""
+        if agent_id not in self._engines:
+            facts = {
+                "config": self.config,
+                "agentDir": self.config.paths.agent_dir(agent_id),
+                "workspaceDir": self.workspace(agent_id),
+            }
+            self._engines[agent_id] = EngineHost(str(self.config.get("plugins.slots.contextEngine") or ""), facts=facts)
+        return self._engines[agent_id]
+
+    def override(self, values: Mapping[str, Any]) -> None:
+        """Let these settings, and no others, hold in this process instead of those in the file."""
+        self.config.overlay({parse_path(path): value for path, value in values.items()})
+        self.overrides = dict(values)
+
+    async def aclose(self) -> None:
+        for host in self._engines.values():
+            await host.aclose()
+        await self.toolkit.aclose()
+        self.sessions.close()
+        self.spending.close()
+        for memory in self._memories.values():
+            memory.close()
+        await self.models.aclose()

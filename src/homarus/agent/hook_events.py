@@ -1,0 +1,72 @@
+"""The hooks of a home: found, loaded, and told what happens in its sessions. A home without hooks pays nothing for them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from homarus.config.load import Config
+from homarus.config.paths import expand
+from homarus.core.routes import SessionKey
+
+log = logging.getLogger("homarus.hooks")
+
+if TYPE_CHECKING:
+    from homarus.agent.home import Home
+    from homarus.hooks.registry import HookRegistry
+
+
+def load_registry(config: Config, env: Mapping[str, str], workspace: Path, *, only: str = "") -> HookRegistry | None:
+    """Return the listening hooks, with `only` just those that hear this event; None if nobody asked for a hook."""
+    if not config.get("hooks.internal"):
+        return None
+    from homarus.hooks.discover import HookSet, find_hooks, standard_roots
+    from homarus.hooks.events import family, listening_order
+    from homarus.hooks.load import HookSettings, load_hooks
+    from homarus.hooks.manifest import Facts, on_path
+    from homarus.hooks.registry import HookRegistry
+
+    settings = config.block("hooks.internal", HookSettings)
+    extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]
+    found = find_hooks(standard_roots(managed=config.paths.hooks_dir, workspace=workspace, extra=extra))
+    heard = set(listening_order(only))
+    hooks = tuple(hook for hook in found.hooks if not only or heard & {family(key) for key in hook.events})
+    facts = Facts(sys.platform, config.variables(env), on_path(env.get("PATH", "")), config.get)
+    registry = HookRegistry()
+    statuses = load_hooks(HookSet(hooks), settings, facts, registry, {"stateDir": str(config.paths.state_dir)})
+    for status in statuses:
+        if status.wanted and not status.able:
+            log.warning("hook %s is enabled and cannot run: %s", status.hook.name, status.reason)
+    return registry if any(status.loaded for status in statuses) else None
+
+
+class HookEvents:
+    """Tells hooks of moments in a session, with the facts that every such event has."""
+
+    def __init__(self, hooks: HookRegistry | None, home: Home) -> None:
+        self._hooks = hooks
+        self._home = home
+
+    def anybody(self, moment: str) -> bool:
+        """Say whether anybody listens: what costs something to find out need not be found out for nobody."""
+        return self._hooks is not None and bool(self._hooks.listeners(moment))
+
+    async def __call__(self, moment: str, session: SessionKey, facts: Mapping[str, Any]) -> list[str]:
+        """Tell them, and return what they want the user to be told."""
+        if self._hooks is None or not self.anybody(moment):
+            return []
+        from homarus.hooks.events import event
+
+        home = self._home
+        context = {
+            "workspaceDir": str(home.workspace(session.agent_id)),
+            "agentId": session.agent_id,
+            "timezone": str(home.zone(session.agent_id)),
+            "cfg": home.config.document,
+            **facts,
+        }
+        told = await self._hooks.emit(event(moment, home.clock.now(), session_key=str(session), context=context))
+        return list(told.messages)

@@ -1,0 +1,291 @@
+"""What a turn runs with, worked out of a home: its models, its tools, its sandbox, its prompt. Nothing is changed by that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.agent.budget import UNBOUNDED, Meter, Tally, retry_limit
+from homarus.agent.channel_rules import channel_layers
+from homarus.agent.compose import ComposedPrompt, Contribution, PromptRequest
+from homarus.agent.deadline import Deadline
+from homarus.agent.model import stored_override
+from homarus.agent.open_session import OpenSession
+from homarus.agent.settings import TurnSettings
+from homarus.agent.toolkit import wish_of
+from homarus.config.view import Config
+from homarus.context.pins import pinned
+from homarus.core.messages import Trust
+from homarus.core.tools import ToolSpec
+from homarus.models.client import ModelClient
+from homarus.models.levels import speed
+from homarus.models.ref import ModelRef
+from homarus.models.rotation import Pin
+from homarus.models.select import Chain
+from homarus.prompt.facts import SessionFacts, TurnFacts
+from homarus.prompt.section import Section, Tier
+from homarus.prompt.sections.conversation import standing_instructions
+from homarus.prompt.sections.tooling import told_to
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
+from homarus.sandbox.spec import SandboxSpec
+from homarus.sessions.row import SessionEntry
+from homarus.skills.library import settings_of
+from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
+from homarus.tools.execute import Toolbox
+from homarus.tools.loopguard import LoopGuard, LoopSettings
+from homarus.tools.policy import Who
+from homarus.tools.tool import Taint, ToolContext
+
+if TYPE_CHECKING:
+    from homarus.agent.home import Home
+    from homarus.agent.turn import Bounds, Turn
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """What one turn runs with: its models, its tools, and the rules for both."""
+
+    client: ModelClient
+    chain: Chain
+    box: Toolbox
+    context: ToolContext
+    # What the model is told about its tools, in the fixed order that keeps the provider's cache warm.
+    specs: tuple[ToolSpec, ...]
+    # The skills of this turn, as the prompt lists them and as its commands get their variables.
+    skills: Snapshot
+    guard: LoopGuard
+    meter: Meter
+    thinking: str = "off"
+    window_tokens: int = 200_000
+    params: dict[str, Any] = {}
+    pin: Pin | None = None
+    # Ends the run when its time is over.
+    limit: Deadline
+    # How many failed attempts a run may make in all, whatever else is left to try.
+    retries: int = 32
+    # What memory says about the newest message, if it is asked before each reply: (citation, text).
+    recalled: tuple[tuple[str, str], ...] = ()
+
+
+async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
+    """Resolve the models, the tools and the rules of a turn."""
+    agent = home.config.agent(turn.agent_id)
+    chain = await home.models.chain(
+        agent, override=turn.model or stored_override(entry, turn.session), images=bool(turn.images)
+    )
+    ref = chain.primary
+    info, window = home.models.info(ref), home.models.window(agent, ref)
+    thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
+    bounds = _bounds(home, turn)
+    layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
+    box = home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers)
+    limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)
+    skills = home.composer.skills_for(turn.agent_id, entry.skills_snapshot)
+    context = replace(
+        _context(home, turn, entry, bounds, skills),
+        waiting=limit.paused,
+        tools=tuple(box.tools),
+        model=ref.key,
+        thinking=thinking,
+        vision=info.sees,
+        window_tokens=window,
+        background="process" in box.tools,
+    )
+    return Prepared(
+        recalled=await _recalled(home, turn, entry),
+        client=home.models.client(agent),
+        chain=chain,
+        box=box,
+        context=context,
+        specs=told_to(window, [tool.spec for tool in box.tools.values()]),
+        skills=skills,
+        guard=LoopGuard(home.config.block("tools.loopDetection", LoopSettings)),
+        meter=_meter(home, turn),
+        thinking=thinking,
+        window_tokens=window,
+        params=_params(home, turn, entry, ref),
+        pin=_pin(entry),
+        limit=limit,
+        retries=retry_limit(len(home.models.client(agent).credentials(ref))),
+    )
+
+
+def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills: Snapshot) -> ToolContext:
+    """Return what the calls of a turn may know and use, before its model is known."""
+    given = command_env(home.config, skills, bounds.sandbox, home.env)
+    env = {**given.values, "HOME": str(home.config.paths.home)}
+    if bounds.env is not None:
+        # Another agent's secrets are not for the child of one without them.
+        env = {name: value for name, value in env.items() if name in bounds.env}
+    by_owner = turn.trust is Trust.OWNER and not (turn.taint or turn.provenance or bounds.depth)
+    return ToolContext(
+        agent_id=turn.agent_id,
+        session=turn.session,
+        session_id=entry.session_id,
+        run_id=turn.run_id,
+        route=turn.route,
+        trust=bounds.trust,
+        workspace=bounds.workspace,
+        cwd=bounds.cwd,
+        sandbox=bounds.sandbox,
+        env=env,
+        hidden=given.hidden,
+        said=turn.text if by_owner else "",
+        overflow_dir=home.config.paths.own_dir / "overflow" / (entry.session_id or "session"),
+        clock=home.clock,
+        ids=home.ids,
+        cancel=turn.cancel,
+        taint=bounds.taint,
+        depth=bounds.depth,
+        max_depth=bounds.max_depth,
+        lineage=bounds.lineage,
+        root=bounds.root,
+        wish=bounds.wish or wish_of(home.config, turn, entry),
+    )
+
+
+async def _recalled(home: Home, turn: Turn, entry: SessionEntry) -> tuple[tuple[str, str], ...]:
+    if home.config.agent(turn.agent_id).get("memorySearch.preReply") is None:
+        return ()  # most homes: nothing of memory is even imported
+    from homarus.agent.memories import recall_before, wants_recall
+
+    memory = home.memory(turn.agent_id)
+    return await recall_before(memory, turn, entry.session_id) if wants_recall(memory.settings, turn) else ()
+
+
+def _meter(home: Home, turn: Turn) -> Meter:
+    """Return what counts a turn's calls: also for the agent that a child works for, and for the run that started it."""
+    agents = {turn.agent_id, *(turn.bounds.lineage[:1] if turn.bounds else ())}
+    allowed = {agent: home.config.agent(agent).block("", TurnSettings).budget for agent in agents}
+    bounded = any(budgets.day != UNBOUNDED for budgets in allowed.values())
+    tally = Tally(home.spending, agents, at_once=bounded)
+    today = partial(home.spending.today, turn.agent_id)
+    above = turn.bounds.above if turn.bounds else None
+    meter = Meter(tally, today, budgets=allowed[turn.agent_id], above=above)
+    home.meters[turn.session] = meter
+    return meter
+
+
+def _bounds(home: Home, turn: Turn) -> Bounds:
+    """Return what a turn may do at most: its agent's own bounds or, for a child, no more than its parent had."""
+    from homarus.agent.turn import Bounds
+
+    sandbox = home.sandbox(turn.agent_id, turn.session)
+    if turn.bounds is None:
+        workspace = sandbox.folder(home.workspace(turn.agent_id))
+        # A child whose parent nobody knows any more has no children of its own.
+        depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
+        return Bounds(
+            trust=turn.trust,
+            taint=Taint(turn.taint),
+            workspace=workspace,
+            cwd=workspace,
+            sandbox=sandbox,
+            depth=depth,
+            max_depth=most,
+        )
+    given = turn.bounds
+    for source in turn.taint:
+        given.taint.add(source)
+    trust = max(turn.trust, given.trust, key=list(Trust).index)
+    return replace(given, trust=trust, sandbox=given.sandbox.narrow(sandbox))
+
+
+def _who(bounds: Bounds, model: str) -> Who:
+    """Return whose turn it is, in the words of policy."""
+    provider, _, name = model.partition("/")
+    return Who(
+        bounds.trust,
+        provider,
+        name,
+        sandboxed=bounds.sandbox.enforced,
+        depth=bounds.depth,
+        max_depth=bounds.max_depth,
+    )
+
+
+def _seconds(home: Home, turn: Turn) -> float:
+    """Return how long a turn may take; a child works as long as whoever started it said."""
+    if turn.seconds is not None or turn.session.is_subagent:
+        return float(turn.seconds or 0)
+    return home.config.agent(turn.agent_id).block("", TurnSettings).timeout_seconds
+
+
+def _params(home: Home, turn: Turn, entry: SessionEntry, ref: ModelRef) -> dict[str, Any]:
+    params = home.models.params(home.config.agent(turn.agent_id), ref)
+    wish = turn.levels.get("fast") or entry.fast_mode
+    if isinstance(wish, bool):  # older homes store the choice as a truth value
+        wish = "on" if wish else "off"
+    tier = speed(ref.provider, wish or "auto")
+    return {**params, "serviceTier": tier} if tier else params
+
+
+def compose_turn(
+    home: Home, turn: Turn, live: OpenSession, prepared: Prepared, *, after_compaction: bool = False
+) -> ComposedPrompt:
+    """Make the prompt of a turn, as its session stands now."""
+    extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in turn.notes)
+    lead = ""
+    if prepared.recalled:
+        from homarus.memory.prereply import LEAD
+
+        lead = LEAD
+        extras += tuple(Section(place, text, Tier.VOLATILE, once=True) for place, text in prepared.recalled)
+    extras = (*standing_instructions(pinned(live.writer.notes)), *extras)
+    entry, levels, bounds = live.entry, turn.levels, turn.bounds
+    quirks = home.models.catalog.quirks(prepared.chain.primary)
+    return home.composer.prompt_for(
+        PromptRequest(
+            agent_id=turn.agent_id,
+            session=turn.session,
+            tools=prepared.specs,
+            skills=prepared.skills,
+            turn=TurnFacts(
+                model=prepared.chain.primary.key,
+                channel=prepared.context.route.channel,
+                thinking=prepared.thinking,
+                extras=extras,
+                recall=lead,
+                reasoning=levels.get("reasoning") or entry.reasoning_level or "off",
+                elevated=levels.get("elevated") or entry.elevated_level or "off",
+            ),
+            session_facts=SessionFacts(extra=bounds.rules) if bounds else SessionFacts(),
+            workspace=_own_folder(bounds) if bounds else None,
+            sandbox=prepared.context.sandbox,
+            window=prepared.window_tokens,
+            provider=Contribution(reasoning_tags=quirks.reasoning_tags),
+            trust=prepared.context.trust,
+            chat_type=turn.chat_type,
+            heartbeat=turn.heartbeat,
+            interactive=turn.interactive,
+            after_compaction=after_compaction,
+            session_id=live.writer.session_id,
+            occasion=live.occasion,
+        )
+    )
+
+
+def command_env(config: Config, skills: Snapshot, sandbox: SandboxSpec, outer: Mapping[str, str]) -> RunEnv:
+    """Return the variables that skills bring to a turn's commands, beyond what its sandbox lets them see anyway."""
+    settings = settings_of(config)
+    if not settings.entries:
+        return RunEnv()
+    seen = clean_environment(sandbox, outer, {})
+    return env_for_run(skills, settings, seen, config.resolve, closed=is_dangerous_variable)
+
+
+def _own_folder(bounds: Bounds) -> Path | None:
+    """Return the folder that a child has for a workspace; one that was turned into a link out of it is none."""
+    inside = Path(os.path.realpath(bounds.cwd)).is_relative_to(os.path.realpath(bounds.workspace))
+    return bounds.cwd if bounds.own_folder and (inside or not bounds.sandbox.enforced) else None
+
+
+def _pin(entry: SessionEntry) -> Pin | None:
+    if not entry.auth_profile_override:
+        return None
+    return Pin(entry.auth_profile_override, by_user=entry.auth_profile_override_source == "user")

@@ -1,0 +1,106 @@
+"""One answer on a terminal, as it is made: Markdown on standard output, everything else on standard error.
+
+What is going on is a line that is drawn over; questions are asked where a person can answer them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from homarus.cli.app import App
+from homarus.cli.chat_paint import Painter
+from homarus.cli.chat_view import ChatView
+from homarus.core.errors import HomarusError
+from homarus.core.events import ApprovalAsked, RunEnded, RunEvent
+from homarus.core.text import printable, single_line
+
+if TYPE_CHECKING:
+    from homarus.runtime.library import Agent
+    from homarus.sessions.row import SessionEntry
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+TICK_SECONDS = 0.2
+_ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
+
+
+class LiveAnswer:
+    """Shows one message's events to a person. The line about what is going on is gone when this ends."""
+
+    def __init__(self, app: App, agent: Agent, row: SessionEntry) -> None:
+        self._app = app
+        self._agent = agent
+        self._view = ChatView(
+            time.monotonic, reasoning=row.reasoning_level or "off", verbose=row.verbose_level or "off"
+        )
+        self._view.usage = row.response_usage
+        self._painter = Painter(color=app.out.color)
+        self._ticking: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._drawn = False
+        self._leave = agent.client.attend(agent.session) if sys.stdin.isatty() else None
+
+    def __enter__(self) -> Self:
+        self._ticking = asyncio.ensure_future(self._tick())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in (self._ticking, *self._asking):
+            if task is not None:
+                task.cancel()
+        if self._leave is not None:
+            self._leave()
+        self._wipe()
+
+    def take(self, event: RunEvent) -> None:
+        self._wipe()
+        for block in self._view.take(event):
+            if isinstance(event, RunEnded) and block.kind == "error":
+                continue  # said once more, without colours, where scripts look for it
+            out = self._app.out.out if block.kind == "markdown" else self._app.out.err
+            out.write(self._painter.paint(block, self._width))
+            out.flush()
+        if isinstance(event, ApprovalAsked) and self._leave is not None:
+            task = asyncio.ensure_future(self._ask(event))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    @property
+    def _width(self) -> int:
+        import shutil
+
+        return shutil.get_terminal_size().columns
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            if self._view.running and not self._asking:
+                elapsed = time.monotonic() - self._view.started
+                mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
+                doing = single_line(printable(self._view.doing), max(10, self._width - 30))
+                self._app.out.err.write(f"\r\x1b[K{mark} {doing} · {elapsed:.0f} s · Ctrl-C stops")
+                self._app.out.err.flush()
+                self._drawn = True
+
+    def _wipe(self) -> None:
+        if self._drawn:
+            self._app.out.err.write("\r\x1b[K")
+            self._app.out.err.flush()
+            self._drawn = False
+
+    async def _ask(self, asked: ApprovalAsked) -> None:
+        """Ask on the terminal; a thread waits for the line, so that the turn can still be stopped meanwhile."""
+        self._wipe()
+        self._app.out.err.write("allow?  y once · a always · n no: ")
+        self._app.out.err.flush()
+        line = await asyncio.to_thread(sys.stdin.readline)
+        decision = _ANSWERS.get(line.strip().lower()[:1], "deny")
+        try:
+            self._app.out.err.write(f"{await self._agent.client.answer(asked.approval_id, decision)}\n")
+        except HomarusError as problem:
+            self._app.out.err.write(f"{problem}\n")

@@ -1,0 +1,178 @@
+"""Every key that means something here: read by a typed block, read by hand, or known and without effect. One declaration for all.
+
+A key that nothing reads must be named: a setting is used, or the program says that it has no effect. A test searches the
+sources for a use of every field of every block; one that is not used needs its line in `no_effect.json`.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from homarus.config.blocks import BLOCKS, load_block, path_of
+from homarus.config.keypath import KeyPath
+
+# Read one by one, without a class. What stands below such a key is its reader's business.
+BY_HAND = (
+    "agents.defaults.cwd",
+    "agents.defaults.identity",
+    "agents.defaults.name",
+    "agents.defaults.skills",
+    "agents.entries.*.agentDir",
+    "agents.entries.*.default",
+    "bindings",
+    "cron.sessionRetention",
+    "memory.citations",
+    "plugins.slots.contextEngine",
+    "session.agentToAgent.maxPingPongTurns",
+)
+# What programs write into the file about themselves.
+NOTES = frozenset({"$schema", "meta", "wizard"})
+
+
+def _no_effect() -> dict[str, str]:
+    """Return what OpenClaw knows and has no effect here, with the reason: the rows of `no_effect.json`."""
+    rows = msgspec.json.decode(Path(__file__).with_name("no_effect.json").read_bytes())
+    return {f"{row['below']}.{key}".lstrip("."): row["why"] for row in rows for key in row["keys"]}
+
+
+# A line covers everything below it that nothing else names.
+NO_EFFECT = _no_effect()
+TOP = frozenset({text.partition(".")[0] for text in (*BLOCKS, *BY_HAND, *NO_EFFECT)} | NOTES)
+
+
+class Node(msgspec.Struct):
+    """What is known at one place. `free` means that whatever stands below belongs to the reader of this key."""
+
+    children: dict[str, Node] = {}
+    free: bool = False
+    reason: str = ""
+
+    def child(self, key: Any) -> Node | None:
+        return self.children.get(str(key)) or self.children.get("*")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A key that has no effect: because it is known to have none, or because nobody knows it (`near` may be what was meant)."""
+
+    path: KeyPath
+    reason: str = ""
+    near: str = ""
+
+
+def known_tree(lines: Collection[str] = BLOCKS) -> Node:
+    """Return what is known, from these lines of the blocks table; each costs the import of its class."""
+    root = Node()
+    for name in lines:
+        _grow(_at(root, path_of(name)), load_block(name))
+    for text in BY_HAND:
+        _at(root, tuple(text.split("."))).free = True
+    for text, reason in NO_EFFECT.items():
+        _at(root, tuple(text.split("."))).reason = reason
+    for name in NOTES:
+        _at(root, (name,)).free = True
+    agents = _at(root, ("agents",))
+    # The rules for tools hold for everyone or for one agent, and an entry holds whatever the defaults hold.
+    _at(agents, ("defaults",)).children["tools"] = _at(root, ("tools",))
+    entry = _at(agents, ("entries", "*"))
+    entry.children = {**_at(agents, ("defaults",)).children, **entry.children}
+    return root
+
+
+def without_effect(document: Any, node: Node, path: KeyPath = (), *, named: bool = False) -> Iterator[Finding]:
+    """Yield every key of a canonical document that nothing reads, the outermost of each.
+
+    With `named` the whole is said to have no effect already: then only what looks mistyped is worth a word.
+    """
+    if isinstance(document, list):
+        for index, inner in enumerate(document):
+            yield from without_effect(inner, node, (*path, index), named=named)
+    if not isinstance(document, dict) or node.free:
+        return
+    for key, value in document.items():
+        child, where = node.child(key), (*path, key)
+        if child is None:
+            meant = near(key, node.children.keys() - document.keys())
+            if meant or not named:
+                yield Finding(where, near=meant)
+            continue
+        told = bool(child.reason) and (_holds_others(value, child) or not child.children)
+        if told:
+            yield Finding(where, reason=child.reason)
+        yield from without_effect(value, child, where, named=named or told)
+
+
+def is_named(path: KeyPath) -> bool:
+    """Say whether a key, or one below it, has a line of its own in one of the tables, wherever an agent may repeat it."""
+    steps = [str(step) for step in path]
+    if steps[:2] == ["agents", "entries"]:
+        steps[1:3] = ["defaults"]
+    if steps[:3] == ["agents", "defaults", "tools"]:
+        steps[:2] = []
+    text = ".".join(steps)
+    return any(f"{line}.".startswith(f"{text}.") for line in (*BLOCKS, *BY_HAND, *NO_EFFECT))
+
+
+def near(word: str, names: Collection[str]) -> str:
+    """Return the name that a mistyped word most likely means, or nothing."""
+    plain = _plain(word)
+    limit = 1 if len(plain) <= 5 else 2
+    found = sorted((_distance(plain, _plain(name)), name) for name in names if name != "*")
+    return found[0][1] if found and found[0][0] <= limit else ""
+
+
+def _holds_others(value: Any, node: Node) -> bool:
+    """Say whether a value is more than a way to keys that are read."""
+    if node.free or not node.children or not isinstance(value, dict):
+        return not node.free
+    children = ((node.child(key), inner) for key, inner in value.items())
+    return any(child is None or _holds_others(inner, child) for child, inner in children)
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def _distance(one: str, other: str) -> int:
+    """Return how many slips lie between two words: a letter too many, too few, another one, or two that changed places."""
+    if abs(len(one) - len(other)) > 2:
+        return 3
+    rows = [list(range(len(other) + 1))]
+    for i, char in enumerate(one, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            best = min(rows[-1][j] + 1, row[j - 1] + 1, rows[-1][j - 1] + (char != wanted))
+            if i > 1 and j > 1 and char == other[j - 2] and one[i - 2] == wanted:
+                best = min(best, rows[-2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+def _at(node: Node, path: KeyPath) -> Node:
+    for step in path:
+        if str(step) not in node.children:
+            node.children = {**node.children, str(step): Node()}
+        node = node.children[str(step)]
+    return node
+
+
+def _grow(node: Node, into: Any) -> None:
+    for field in msgspec.structs.fields(into):
+        child = _at(node, (field.encode_name,))
+        shapes = list(_structs(field.type))
+        child.free = child.free or not shapes
+        for shape, named in shapes:
+            _grow(_at(child, ("*",)) if named else child, shape)
+
+
+def _structs(into: Any, *, named: bool = False) -> Iterator[tuple[Any, bool]]:
+    """Yield the classes among the parts of a type, and whether they stand below names of the user's choice."""
+    if isinstance(into, type) and issubclass(into, msgspec.Struct):
+        yield into, named
+    for part in typing.get_args(into):
+        yield from _structs(part, named=named or typing.get_origin(into) is dict)

@@ -1,0 +1,174 @@
+"""Which settings restrict what may happen, and the slips in them that must stop the program. Pure.
+
+A restriction that cannot be read must never turn into "no restriction". Inside a block its class sees to that
+(`disabled()`); here is what a class cannot see: a value in the way of a whole block, a mistyped name, and a bad value in
+a block for which no strictest reading exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from homarus.config.blocks import BLOCKS, SHAPES, instances, load_block, path_of
+from homarus.config.convert import convert
+from homarus.config.keypath import KeyPath, lookup
+from homarus.config.known import TOP, Node, known_tree, near, without_effect
+from homarus.config.report import Severity
+from homarus.config.view import Config
+
+Fault = tuple[Severity, KeyPath, str, str]
+
+# A key restricts if one of these stands in its path.
+_WORDS = frozenset(
+    {
+        *(
+            "tools",
+            "sandbox",
+            "approvals",
+            "commands",
+            "elevated",
+            "subagents",
+            "agentToAgent",
+            "modelPolicy",
+            "budget",
+        ),
+        *("allow", "alsoAllow", "deny", "allowlist", "allowBundled", "allowFrom", "groupAllowFrom", "ownerAllowFrom"),
+        *("dmPolicy", "groupPolicy", "sendPolicy", "enabled"),
+    }
+)
+# Whole parts that hold rules, and tables of such parts: an agent, a channel, a skill, a hook.
+_TABLES = {
+    ("agents", "list"),
+    ("agents", "entries"),
+    ("channels",),
+    ("skills", "entries"),
+    ("hooks", "internal", "entries"),
+}
+_WHOLE = {("agents",), ("agents", "defaults"), ("skills",), ("hooks",), ("hooks", "internal"), *_TABLES}
+# Blocks in which a mistyped key is an error, with all that lies below them. Those whose class has a `disabled()` are here.
+RESTRICTIVE = (
+    "tools",
+    "commands",
+    "skills",
+    "hooks.internal",
+    "agents.defaults.sandbox",
+    "agents.defaults.modelPolicy",
+)
+_CHAT_RULES = tuple(name for name in BLOCKS if name.startswith("channels."))
+# Keys of an agent that restrict it.
+_OF_AGENT = frozenset({"tools", "sandbox", "modelPolicy", "budget", "skills", "subagents"})
+_OF_ALL = frozenset({"tools", "commands", "skills", "hooks", "approvals"})
+# What must be right to the letter: there is no strictest reading of a sum of money or of a list of models.
+_MUST_FIT = {
+    "agents.defaults.modelPolicy": ("allow",),
+    "agents.defaults#turns": ("budget",),
+    "skills": ("allowBundled", "entries"),
+}
+_STOPS = "nothing runs until it is corrected, because this key restricts what may happen"
+
+
+def restricts(path: KeyPath) -> bool:
+    """Say whether a key takes part in deciding what may happen; credentials and variables for programs do not."""
+    from homarus.config.redact import is_secret_key
+
+    names = [step for step in path if isinstance(step, str)]
+    if path in _WHOLE or path[:-1] in _TABLES:
+        return True
+    return bool(_WORDS.intersection(names)) and "env" not in names and not is_secret_key(names[-1])
+
+
+def faults(config: Config) -> Iterator[Fault]:
+    """Yield what must be mended before anything runs on this configuration, and, as warnings, mistyped parts that hold no rules."""
+    yield from _misshapen(config)
+    yield from _misnamed(config.document)
+    for path, reason in _unfit(config.document):
+        yield "error", path, reason, _STOPS
+
+
+def _misshapen(config: Config) -> Iterator[Fault]:
+    for name, (kind, words) in SHAPES.items():
+        for document in (config.raw, config.document):
+            for path in instances(document, tuple(name.split("."))):
+                value: Any = lookup(document, path)
+                if value is not None and not isinstance(value, kind):
+                    yield "error", path, f"must be {words}", "nothing in it counts until then"
+
+
+def _misnamed(document: dict[str, Any]) -> Iterator[Fault]:
+    agents = document.get("agents")
+    agents = agents if isinstance(agents, dict) else {}
+    for table, names, at in ((document, TOP, ()), (agents, frozenset({"defaults", "entries", "list"}), ("agents",))):
+        for key in table.keys() - names:
+            meant = near(key, names - {name for name, value in table.items() if value})
+            if meant:
+                yield _slip((*at, key), meant, stops=meant in _OF_ALL or _holds_rules(table[key]))
+    present = [name for name in RESTRICTIVE if any(lookup(document, path) for path in _places(document, path_of(name)))]
+    lines = [name for name in BLOCKS if any(f"{name}.".startswith((f"{top}.", f"{top}#")) for top in present)]
+    lines += _CHAT_RULES if document.get("channels") else ()
+    owners = [path for path in _places(document, ("agents", "defaults")) if isinstance(lookup(document, path), dict)]
+    for path in owners:
+        owner = lookup(document, path)
+        for key in owner.keys() & {"defaults", "entries", "list"}:
+            # `agent` for `agents`: an older spelling that has another shape.
+            yield _slip((*path, key), f"agents.{key}", stops=_holds_rules(owner[key]))
+        doubtful = [key for key in owner.keys() - _OF_AGENT if near(key, _OF_AGENT - owner.keys())]
+        everything = known_tree() if doubtful else Node()
+        for key in doubtful:
+            if _node(everything, path).child(key) is None:
+                yield _slip((*path, key), near(key, _OF_AGENT), stops=True)
+        lines += ["tools"] if "tools" in owner and "tools" not in lines else []
+        lines += ["agents.defaults#turns"] if "budget" in owner else []
+    if not lines:
+        return
+    tree = known_tree(dict.fromkeys(lines if "tools" not in lines else [*lines, *_below("tools")]))
+    checked = [*present, *(name for name in ("channels",) if document.get(name))]
+    places = [path for name in checked for path in _places(document, path_of(name))]
+    places += [(*path, key) for path in owners for key in ("tools", "budget") if key in lookup(document, path)]
+    for path in dict.fromkeys(places):
+        for found in without_effect(lookup(document, path), _node(tree, path), path, named="budget" not in path):
+            if found.near:
+                yield _slip(found.path, found.near, stops=True)
+            elif "budget" in found.path:
+                yield "error", found.path, "is no key that is known here", f"remove it; {_STOPS}"
+
+
+def _unfit(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    heard: list[tuple[KeyPath, str]] = []
+    for name, keys in _MUST_FIT.items():
+        for path in _places(document, path_of(name)):
+            block = lookup(document, path)
+            chosen = {key: block[key] for key in keys if key in block} if isinstance(block, dict) else block
+            if chosen not in (None, {}):
+                convert(chosen, load_block(name), lambda where, why: heard.append((where, why)), path)
+    # An entry of a skill that cannot be read switches that skill off; the table around it has no such reading.
+    return (item for item in heard if item[0][0] != "skills" or len(item[0]) <= 2)
+
+
+def _slip(path: KeyPath, meant: str, *, stops: bool) -> Fault:
+    cure = f"did you mean '{meant}'?" + (f" {_STOPS}" if stops else "")
+    return "error" if stops else "warning", path, "is no key that is known here", cure
+
+
+def _below(name: str) -> list[str]:
+    return [line for line in BLOCKS if line == name or line.startswith(f"{name}.")]
+
+
+def _places(document: Any, steps: KeyPath) -> Iterator[KeyPath]:
+    yield from instances(document, steps)
+    if steps[:2] == ("agents", "defaults"):
+        entries = lookup(document, ("agents", "entries"))
+        for name in entries if isinstance(entries, dict) else ():
+            yield from instances(document, ("agents", "entries", name, *steps[2:]))
+
+
+def _node(tree: Node, path: KeyPath) -> Node:
+    for step in path:
+        tree = tree.child(step) or Node(free=True)
+    return tree
+
+
+def _holds_rules(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(key in _WORDS or near(key, _OF_AGENT) or _holds_rules(inner) for key, inner in value.items())
+    return isinstance(value, list) and any(map(_holds_rules, value))

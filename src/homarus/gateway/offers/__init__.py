@@ -1,1 +1,0 @@
-"""What a home offers to its tools: the other side of each contract in `tools.ports`."""

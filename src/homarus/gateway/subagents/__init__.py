@@ -1,1 +1,0 @@
-"""Sub-agents at work: started within their parents' bounds, told of exactly once, taken up after a crash."""

@@ -1,0 +1,54 @@
+"""Messages for a session that another process of ours holds: one durable file each, taken up by whoever holds the session.
+
+A letter is on disk before its sender is told so, and it goes away only when it is in the session's inbox. Its key makes
+it count once, so a crash between the two costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from homarus.core.routes import SessionKey
+from homarus.queue.collect import Queued
+from homarus.storage.atomic import create_new, ensure_dir
+
+
+class Letters:
+    """The letters of one home, all sessions in one folder, the oldest first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: object = None
+
+    def put(self, item: Queued) -> Path:
+        """Make a message durable for the process that holds its session."""
+        ensure_dir(self._folder)
+        name = f"{item.inbound.timestamp:015d}-{hashlib.sha256(item.key.encode()).hexdigest()[:16]}.json"
+        create_new(self._folder / name, msgspec.json.encode(item))
+        return self._folder / name
+
+    def changed(self) -> bool:
+        """Say whether letters may have come since this was asked last: one look at the folder."""
+        try:
+            state = self._folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return False
+        changed, self._seen = state != self._seen, state
+        return changed
+
+    def waiting(self) -> list[tuple[Path, Queued]]:
+        """Return all letters. One that cannot be read is left alone: a later version may have written it."""
+        found = []
+        for path in sorted(self._folder.glob("*.json")) if self._folder.is_dir() else ():
+            try:
+                found.append((path, msgspec.json.decode(path.read_bytes(), type=Queued)))
+            except (OSError, msgspec.DecodeError):
+                continue
+        return found
+
+    def of(self, key: SessionKey) -> list[tuple[Path, Queued]]:
+        """Return the letters for one session."""
+        return [(path, item) for path, item in self.waiting() if item.route.session_key == key]

@@ -1,0 +1,272 @@
+"""One home at work in this process: its lanes, its turns, its sub-agents. The only place where packages are wired together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from homarus.agent.home import Home
+from homarus.agent.memories import MemoryWatchers
+from homarus.agent.open_session import IndexFlusher
+from homarus.agent.resume import cut_off
+from homarus.agent.settings import TurnSettings
+from homarus.agent.turn import Turn, TurnRunner, Why
+from homarus.config.load import load_config
+from homarus.config.paths import Paths
+from homarus.core.cancel import Cancel
+from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
+from homarus.core.errors import Locked
+from homarus.core.events import RunEvent
+from homarus.core.mailbox import Mailbox
+from homarus.core.messages import Inbound, Trust, sources
+from homarus.core.routes import Route, SessionKey, SessionKind
+from homarus.models.select import Override
+from homarus.queue.collect import Batch, Queued
+from homarus.queue.inbox import Inbox
+from homarus.queue.lane import Places, SessionLane
+from homarus.queue.letters import Letters
+from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
+from homarus.queue.settings import Drop, QueueSettings
+from homarus.queue.watch import Watch, watched
+from homarus.runtime.events import Listener, Listeners
+from homarus.runtime.lanes import Lanes, lane_of, route_of
+from homarus.runtime.tool_backends.build import ToolBackends
+from homarus.sessions.row import SessionEntry
+from homarus.subagents.child import CHANNEL, SubagentSettings
+from homarus.subagents.run import Children
+
+_log = logging.getLogger(__name__)
+STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
+LETTER_SECONDS = 0.5  # how often a process looks for what others left for its sessions
+_SCHEDULED = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT})
+
+
+class Runtime:
+    """One home at work. Used from one event loop; `aclose` must be awaited at the end."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.turns = TurnRunner(home)
+        self.children = Children(self)
+        self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._forget)
+        self.letters = Letters(home.config.paths.own_dir / "letters")
+        self._timer: asyncio.TimerHandle | None = None
+        self.listeners = Listeners()
+        self.memory_watchers = MemoryWatchers(home.memory)
+        self.index_flusher = IndexFlusher()
+        # One thing at a time in a session: a turn, a compaction by hand, or starting over.
+        self._alone: dict[SessionKey, asyncio.Lock] = {}
+        self._operations: dict[SessionKey, Cancel] = {}
+        self._answered = False
+        most = home.config.block("agents.defaults", TurnSettings).max_concurrent
+        places = {"main": most, "subagent": self.children.places}
+        self._places = Places({name: count for name, count in places.items() if count})
+        self._backends = ToolBackends(self)
+        home.toolkit.connect(self._backends.services)
+
+    @classmethod
+    def open(
+        cls, paths: Paths, env: Mapping[str, str], *, clock: Clock | None = None, ids: Ids | None = None
+    ) -> Runtime:
+        """Read the configuration of a home and put everything together. Nothing is written and no network is touched."""
+        return cls(Home(load_config(paths, env), env, clock=clock or SystemClock(), ids=ids or SystemIds()))
+
+    # Messages and lanes.
+
+    def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
+        """Accept a message into its session's lane; None when it was refused. It is durable when this returns."""
+        lane = self.lane(key)
+        item = self._queued(key, inbound, overrides)
+        return None if lane.submit(item).refused else item
+
+    def leave_letter(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued:
+        """Leave a message for the process that holds its session. It is durable when this returns."""
+        item = self._queued(key, inbound, overrides)
+        self.letters.put(item)
+        return item
+
+    def _queued(self, key: SessionKey, inbound: Inbound, overrides: Overrides | None) -> Queued:
+        rules = self.rules(key, inbound.channel, overrides)
+        return Queued(f"{inbound.channel}:{inbound.account}:{inbound.id}", inbound, route_of(key, inbound), rules)
+
+    def _take_letters(self, lane: SessionLane, key: SessionKey) -> None:
+        """Move what other processes left for a session of ours into its inbox; only then the letters go."""
+        for path, item in self.letters.of(key):
+            lane.submit(item)
+            path.unlink(missing_ok=True)
+
+    def _look_for_letters(self) -> None:
+        """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""
+        if self.letters.changed():
+            for key in {item.route.session_key for _, item in self.letters.waiting()}:
+                if self.home.sessions.get(key) is not None:
+                    self._take_letters(self.lane(key), key)
+        self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
+
+    def lane(self, key: SessionKey) -> SessionLane:
+        """Return the lane of a session. Opening it takes the right to write, and takes up what a crash cut off."""
+        return self.lanes.lane(key)
+
+    def open_lane(self, key: SessionKey) -> SessionLane | None:
+        """Return the lane of a session that this process has talked in, without opening one."""
+        return self.lanes.get(key)
+
+    def drop_lane(self, key: SessionKey) -> None:
+        self.lanes.drop(key)
+
+    def rules(self, key: SessionKey, channel: str, inline: Overrides | None = None) -> Rules:
+        """Return the queue's rules for a message."""
+        live = self.home.sessions.get(key)
+        info = self.home.store(key.agent_id).find(key) if live is None else None
+        entry = live.refresh() if live else info.entry if info else SessionEntry()
+        drop = Drop(entry.queue_drop) if entry.queue_drop in set(Drop) else None
+        session = Overrides(parse_mode(entry.queue_mode), entry.queue_debounce_ms, entry.queue_cap, drop)
+        settings = self.home.config.block("messages.queue", QueueSettings)
+        return resolve(settings, channel, inline=inline, session=session)
+
+    def owed(self, key: SessionKey) -> int:
+        """Return how many sub-agents of a session have not reported."""
+        return self.children.books.count(key)
+
+    def recover(self) -> int:
+        """Take up everything that an earlier process left, in all sessions; return how many. For a process that stays."""
+        found = self.lanes.recover()
+        for key in self.children.books.in_debt():
+            try:
+                self.lane(key)
+            except Locked as held:  # another process looks after that session and its children
+                _log.warning("%s stays as it is: %s", key, held)
+            else:
+                found += 1
+        return found
+
+    def _open_lane(self, key: SessionKey, inbox: Inbox) -> SessionLane:
+        self.home.toolkit.orphans.sweep()
+        with self.home.opened(key) as live:
+            lane = SessionLane(inbox, partial(self._run, key), self._places, self.home.clock, name=lane_of(key))
+            settings = self.home.config.agent(key.agent_id).block("", TurnSettings)
+            goes_on = settings.resume == "continue" and cut_off(live.writer.branch)
+            if self.children.is_left(key):
+                # What a child that is gone was told to do is not done any more; what a person said to it is.
+                inbox.settle(*(item.key for item in inbox.pending if item.inbound.channel == CHANNEL))
+            lane.recover(live.writer.holds, go_on=goes_on)
+            self.children.take_up(key, lane, live)
+            self._take_letters(lane, key)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
+            return lane
+
+    def _forget(self, key: SessionKey) -> None:
+        self._alone.pop(key, None)
+
+    # Turns.
+
+    async def _run(
+        self,
+        key: SessionKey,
+        batch: Batch,
+        mailbox: Mailbox[Queued],
+        cancel: Cancel,
+        settle: Callable[..., None],
+    ) -> None:
+        async with self._alone.setdefault(key, asyncio.Lock()):
+            self.children.began(key)
+            if self._answered and self.home.has_memory(key.agent_id):
+                # A process that is asked again stays, and a memory that was asked once is asked again.
+                self.memory_watchers.watch(key.agent_id)
+            self._answered = True
+            with Watch(str(key), cancel) as watch:
+                emit = watched(watch, partial(self.emit, key))
+                turn = self.turn_for(key, batch, mailbox=mailbox, cancel=cancel, settle=settle, emit=emit)
+                outcome = await self.turns.run(turn)
+            self.index_flusher.soon(self.home.store(key.agent_id).index)
+            lane = self.lanes.get(key)
+            more = bool(mailbox) or (lane is not None and bool(lane.waiting))
+            await self.children.ended(key, outcome, more=more)
+
+    def turn_for(self, key: SessionKey, batch: Batch | None = None, **given: Any) -> Turn:
+        """Return the turn that answers a batch of messages; without one, a turn that nobody wrote for."""
+        newest = batch.newest if batch else None
+        items = batch.items if batch else ()
+        facts: dict[str, Any] = (newest.inbound.facts or {}) if newest else {}
+        chats = [item.inbound.chat_type for item in items] or ["group" if key.is_shared else "direct"]
+        config = self.home.config
+        queue = config.block("messages.queue", QueueSettings)
+        return Turn(
+            run_id=str(facts.get("runId") or self.home.ids.uuid()),
+            agent_id=key.agent_id,
+            session=key,
+            route=newest.route if newest else Route(key.agent_id, key),
+            text=batch.text if batch else "",
+            why=_why(key),
+            keys=tuple(item.key for item in items),
+            images=batch.images if batch else (),
+            # Of several who speak at once, the least trusted counts.
+            trust=max((item.trust for item in items), key=list(Trust).index, default=Trust.OWNER),
+            chat_type=next((chat for chat in chats if chat != "direct"), "direct"),
+            senders=tuple(dict.fromkeys([item.inbound.sender for item in items])),
+            taint=tuple(dict.fromkeys(source for item in items for source in sources(item.trust, item.facts))),
+            bounds=self.children.bounds(key),
+            model=Override(facts["model"]) if facts.get("model") else None,
+            thinking=str(facts.get("thinking") or ""),
+            levels=dict(facts.get("levels") or {}),
+            notes=tuple((str(name), str(text)) for name, text in facts.get("notes") or ()),
+            seconds=facts.get("seconds"),
+            provenance=facts.get("provenance"),
+            generations=config.agent(key.agent_id).block("subagents", SubagentSettings).depth,
+            steer_boundary=queue.steer_boundary,
+            steer_all=queue.steer_drain == "all",
+            **given,
+        )
+
+    @asynccontextmanager
+    async def exclusively(self, key: SessionKey) -> AsyncIterator[Cancel]:
+        """Keep turns out of a session while something else is done with it; `stop` ends that, too."""
+        async with self._alone.setdefault(key, asyncio.Lock()):
+            self._operations[key] = Cancel()
+            try:
+                yield self._operations[key]
+            finally:
+                del self._operations[key]
+
+    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
+        """Forget what waits, end what runs, and return when it has ended; False when there was nothing to end."""
+        lane, operation = self.lanes.get(key), self._operations.get(key)
+        stopped = lane.stop(reason) if lane is not None else False
+        stopped = (operation.cancel(reason) if operation is not None else False) or stopped
+        stopped = bool(self.children.stop(key, reason)) or stopped
+        if lane is not None and stopped:
+            await asyncio.wait({asyncio.ensure_future(lane.idle())}, timeout=STOP_SECONDS)
+        await self.children.gone(STOP_SECONDS)
+        # Commands that earlier turns left running end, too: after a stop nothing of the session goes on.
+        return await self.home.toolkit.end_commands(key) or stopped
+
+    # Events.
+
+    def listen(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
+        """Tell a listener everything that happens in a session; returns what takes it off again."""
+        return self.listeners.add(key, listener)
+
+    def emit(self, key: SessionKey, event: RunEvent) -> None:
+        self.listeners.emit(key, event)
+
+    async def aclose(self) -> None:
+        """Let go of everything: sessions, connections, the memory's index."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.index_flusher.close()
+        await self._backends.aclose()
+        await self.children.aclose()
+        await self.lanes.close()
+        await self.memory_watchers.aclose()
+        await self.home.aclose()
+
+
+def _why(key: SessionKey) -> Why:
+    if key.kind is SessionKind.HEARTBEAT:
+        return Why.HEARTBEAT
+    return Why.PARENT if key.is_subagent else Why.SCHEDULE if key.kind in _SCHEDULED else Why.PERSON

@@ -1,0 +1,1 @@
+"""What a running home offers to its tools."""

@@ -1,0 +1,1 @@
+"""Turns that a turn asks for."""

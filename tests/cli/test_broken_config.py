@@ -1,0 +1,118 @@
+"""A configuration that cannot be read never gives weaker rules than it held, whatever the command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from homarus.cli.main import run
+
+TEXT = '{\n  tools: { deny: ["exec"] },\n}\n'
+BROKEN = '{\n  tools: { deny: ["exec" },\n}\n'
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("OPENCLAW_")]:
+        monkeypatch.delenv(name)
+    path = tmp_path / ".openclaw" / "openclaw.json"
+    path.parent.mkdir()
+    path.write_text(TEXT)
+    return path
+
+
+def spoil(path: Path, how: str) -> None:
+    """Make the file unreadable in one of the ways in which files become so."""
+    if how in ("folder", "gone"):
+        path.unlink()
+    if how == "folder":
+        path.mkdir()
+    texts = {
+        "bracket": BROKEN.encode(),
+        "empty": b"",
+        "bytes": TEXT.encode("utf-16"),
+        "include": b"{$include:'x.json'}",
+    }
+    if how in texts:
+        path.write_bytes(texts[how])
+
+
+@pytest.mark.parametrize("how", ["bracket", "empty", "bytes", "include", "folder"])
+def test_a_file_that_nobody_read_before_stops_every_turn(config: Path, capsys, how: str) -> None:
+    spoil(config, how)
+    for args in (["agent", "-m", "hello"], ["prompt"], ["setup"], ["config", "get"], ["models", "list"]):
+        assert run(args) == 78, args
+        heard = capsys.readouterr().err
+        assert str(config) in heard
+        assert "(" in heard, "the cure"
+    assert not (config.parent / "workspace").exists()
+
+
+@pytest.mark.parametrize("how", ["bracket", "empty", "bytes", "include", "folder", "gone"])
+def test_the_rules_of_the_last_turn_hold_until_the_file_is_mended(config: Path, capsys, how: str) -> None:
+    assert run(["agent", "-m", "hello"]) == 0
+    capsys.readouterr()
+    spoil(config, how)
+    assert run(["prompt"]) == 0
+    said = capsys.readouterr()
+    assert "- read:" in said.out
+    assert "- exec:" not in said.out
+    assert "the last good content stands in" in said.err
+    config.rmdir() if config.is_dir() else config.unlink(missing_ok=True)
+    config.write_text(TEXT)
+    assert run(["prompt"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_a_command_forbade_is_remembered_without_a_turn(config: Path, capsys) -> None:
+    assert run(["config", "set", "tools.deny", '["exec", "web_fetch"]']) == 0
+    spoil(config, "bracket")
+    assert run(["prompt"]) == 0
+    said = capsys.readouterr().out
+    assert "- exec:" not in said
+    assert "- web_fetch:" not in said
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_damaged_file_is_never_overwritten(config: Path, capsys, known: bool) -> None:
+    if known:
+        assert run(["agent", "-m", "hello"]) == 0
+    spoil(config, "bracket")
+    for args in (
+        ["config", "set", "a.b", "1"],
+        ["config", "unset", "tools"],
+        ["models", "set", "ollama/x"],
+        ["hooks", "enable", "session-memory"],
+        ["setup", "--workspace", "/tmp/elsewhere"],
+    ):
+        capsys.readouterr()
+        assert run(args) == 78, args
+        assert "openclaw.json:2: " in capsys.readouterr().err, args
+        assert config.read_text() == BROKEN
+
+
+def test_a_new_file_never_takes_the_place_of_one_that_went_missing(config: Path, capsys) -> None:
+    assert run(["agent", "-m", "hello"]) == 0
+    config.unlink()
+    for args in (["setup"], ["config", "set", "a", "1"]):
+        assert run(args) == 78
+        assert "start afresh" in capsys.readouterr().err
+    assert not config.exists()
+    (config.parent / "homarus" / "openclaw.last-good.json").unlink()
+    assert run(["setup"]) == 0
+
+
+def test_what_shows_and_mends_a_configuration_works_on_a_broken_one(config: Path, capsys, monkeypatch) -> None:
+    spoil(config, "bracket")
+    assert run(["config", "validate"]) == 78
+    assert "openclaw.json:2" in capsys.readouterr().out
+    assert run(["config", "file"]) == 0
+    assert run(["config", "file", "--json"]) == 0
+    assert run(["doctor"]) == 1
+    assert "openclaw.json:2" in capsys.readouterr().out
+    monkeypatch.setenv("EDITOR", 'sed -i s/exec./exec\\"]/')
+    assert run(["config", "edit"]) == 0
+    assert config.read_text() == TEXT

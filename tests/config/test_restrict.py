@@ -1,0 +1,252 @@
+"""No slip in a configuration may allow more than what was meant: it stops the program, or leaves the rules as strict."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from homarus.tools.settings import WebSettings
+
+from homarus.agent.settings import TurnSettings
+from homarus.config.load import load_config, remember_good
+from homarus.config.paths import resolve_paths
+from homarus.config.view import Config
+from homarus.core.errors import ConfigError
+from homarus.models.ref import ModelRef, Resolved, allows
+from homarus.sandbox.settings import SandboxSettings
+from homarus.skills.gate import allowlist_of
+from homarus.skills.settings import SkillSettings
+from homarus.tools.exec_settings import ElevatedSettings
+from homarus.tools.gate import ExecSettings
+from homarus.tools.paths import FsSettings
+from homarus.tools.policy import PolicySettings, Who, allowed_tools, layers_for
+from homarus.tools.registry import every_tool
+
+TOOLS = tuple(every_tool().values())
+_MODES = ("deny", "allowlist", "ask", "full")
+_ACCESS = ("none", "ro", "rw")
+RULES: list[dict[str, Any]] = [
+    {"tools": {"deny": ["exec", "process"]}},
+    {"tools": {"allow": ["read", "web_fetch"], "exec": {"mode": "deny"}}},
+    {"tools": {"profile": "minimal", "fs": {"workspaceOnly": True}}},
+    {"tools": {"profile": "coding", "deny": ["web_fetch", "web_search"], "web": {"fetch": {"enabled": False}}}},
+    {"tools": {"exec": {"security": "deny", "ask": "always"}, "sandbox": {"tools": {"deny": ["exec"]}}}},
+    {"tools": {"byProvider": {"openai": {"deny": ["exec", "write"]}}}},
+    {"agents": {"defaults": {"sandbox": {"mode": "all", "workspaceAccess": "none", "network": False}}}},
+    {"agents": {"defaults": {"sandbox": {"workspaceAccess": "ro"}, "modelPolicy": {"allow": ["local/*"]}}}},
+    {"agents": {"defaults": {"budget": {"day": {"money": 1.5}}}}},
+    {"agents": {"entries": {"main": {"tools": {"deny": ["exec"]}, "skills": ["weather"]}}}},
+    {"agents": {"list": [{"id": "main", "tools": {"allow": ["read"]}, "sandbox": {"workspaceAccess": "none"}}]}},
+    {"skills": {"allowBundled": [], "entries": {"weather": {"enabled": False}}}},
+]
+WRONG = (5, -1, True, None, "", "some text", [], [5], {}, {"a": 1}, "${NOT_SET_ANYWHERE}", "minimall", 1e300)
+
+
+def permissions(config: Config) -> dict[str, Any]:
+    """Everything that these rules can take away, as values that compare: more is more."""
+    agent = config.default_agent
+    both = (config.block("tools", PolicySettings), agent.block("tools", PolicySettings))
+    found = allowed_tools(TOOLS, layers_for(*both, Who(provider="openai", model="x")))
+    sandbox = agent.block("sandbox", SandboxSettings)
+    web = config.block("tools.web", WebSettings)
+    known = allows(agent.raw, lambda name: Resolved(ModelRef(*f"{name}/".split("/", 2)[:2]), "name"))
+    skills = config.block("skills", SkillSettings)
+    bundled, own = skills.allow_bundled, allowlist_of(agent.get("skills"))
+    day = agent.block("", TurnSettings).budget.day.money
+    entry = skills.entries.get("weather")
+    return {
+        "tools": set(found.names),
+        "doubts": found.warnings,
+        "exec": min(_MODES.index(s.block("tools.exec", ExecSettings).effective) for s in (config, agent)),
+        "anywhere": not config.block("tools.fs", FsSettings).workspace_only,
+        "fetch": web.fetch.enabled,
+        "elevated": config.block("tools.elevated", ElevatedSettings).enabled,
+        "open": sandbox.mode == "off",
+        "access": _ACCESS.index(sandbox.workspace_access),
+        "network": sandbox.network not in (False, "none"),
+        "models": {name for name in ("local/x", "openai/y") if known(ModelRef(*name.split("/")))},
+        "bundled": bundled is None or bool(bundled),
+        "skills": own is None or "other" in own,
+        "weather": entry is None or entry.enabled is not False,
+        "money": day or float("inf"),
+    }
+
+
+def wider(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    found = []
+    for name, old in before.items():
+        new = after[name]
+        if name != "doubts" and (not new <= old if isinstance(old, set) else new > old):
+            found.append(name)
+    return found
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, inner in items for place in ((*at, key), *places(inner, (*at, key)))]
+
+
+def slip(word: str, dice: random.Random) -> str:
+    at, letter = dice.randrange(len(word)), dice.choice("aexyz_")
+    return dice.choice(
+        [
+            word[:at] + word[at + 1 :],
+            word[:at] + letter + word[at:],
+            word[:at] + letter + word[at + 1 :],
+            word[:at] + word[at : at + 2][::-1] + word[at + 2 :],
+            word.upper(),
+        ]
+    )
+
+
+def mutated(rules: dict[str, Any], dice: random.Random) -> tuple[str, str]:
+    """One slip: a key, a value, a name in a list, or a character of the text.
+
+    A `choice` is no slip: null, true, and an empty value of the right kind take a rule back in so many words.
+    """
+    document = json.loads(json.dumps(rules))
+    text = json.dumps(rules)
+    kind = dice.choice(("key", "value", "name", "text"))
+    if kind == "text":
+        at = dice.choice([at for at, char in enumerate(text) if char in '{}[],:"'])
+        return kind, text[:at] + dice.choice(["", "]", "}", ",", '"', "//", "\x00"]) + text[at + 1 :]
+    if kind == "name":
+        chosen = [path for path in places(document) if isinstance(_get(document, path), str)]
+    else:
+        chosen = [path for path in places(document) if kind == "value" or isinstance(path[-1], str)]
+    if not chosen:
+        return "text", text[:-1]
+    path = dice.choice(chosen)
+    parent = _get(document, path[:-1])
+    if kind == "key":
+        # A name of the user's own choice has no right spelling.
+        if path[-1] in ("main", "openai", "weather"):
+            return "text", text[:-1]
+        parent[slip(path[-1], dice) or "x"] = parent.pop(path[-1])
+    else:
+        old = parent[path[-1]]
+        new = slip(old, dice) if kind == "name" else dice.choice(WRONG)
+        new = "5x" if (type(old) is type(new) is dict and new) or {type(old), type(new)} <= {int, float} else new
+        parent[path[-1]] = new
+        if isinstance(parent, list) and isinstance(new, str):
+            kind = "name"
+        elif new is None or (type(old) is type(new) and (not new or new is True)):
+            kind = "choice"
+    return kind, json.dumps(document)
+
+
+def _get(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def never_wider(folder: Path, count: int, seed: int) -> dict[str, int]:
+    dice = random.Random(seed)
+    env = {"HOME": str(folder), "OPENCLAW_STATE_DIR": str(folder)}
+    paths = resolve_paths(env)
+    seen = {"stopped": 0, "kept": 0, "stood in": 0}
+    for number in range(count):
+        rules = RULES[number % len(RULES)]
+        paths.config_path.write_text(json.dumps(rules))
+        first = load_config(paths, env)
+        before = permissions(first)
+        if dice.random() < 0.3:
+            remember_good(first, explicit=True)
+        kind, text = mutated(rules, dice)
+        paths.config_path.write_text(text)
+        try:
+            config = load_config(paths, env)
+        except ConfigError as problem:
+            assert problem.cure, text
+            seen["stopped"] += 1
+            continue
+        finally:
+            (paths.own_dir / "openclaw.last-good.json").unlink(missing_ok=True)
+        after = permissions(config)
+        seen["stood in" if config.fallback else "kept"] += 1
+        more = wider(before, after)
+        # A tool, a model or a skill under another name is a name that nobody can judge; the policy says when it matches nothing.
+        excused = kind == "name" and (after["doubts"] or set(more) <= {"models", "bundled", "skills"})
+        assert not more or excused or kind == "choice", (more, json.dumps(rules), text)
+    return seen
+
+
+def test_no_slip_widens_what_is_allowed(tmp_path: Path) -> None:
+    seen = never_wider(tmp_path, 400, seed=1)
+    assert min(seen.values()) > 10, seen
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(5))
+def test_no_slip_widens_what_is_allowed_deep(tmp_path: Path, seed: int) -> None:
+    assert sum(never_wider(tmp_path, 1000, seed=seed + 10).values()) == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "meant"),
+    [
+        ('{ tolls: { deny: ["exec"] } }', "tolls", "tools"),
+        ('{ tools: { denny: ["exec"] } }', "tools.denny", "deny"),
+        ('{ tools: { exec: { mdoe: "deny" } } }', "tools.exec.mdoe", "mode"),
+        ("{ tools: { f: { workspaceOnly: true } } }", "tools.f", "fs"),
+        ("{ tools: { fs: { workspaceonly_: true } } }", "tools.fs.workspaceonly_", "workspaceOnly"),
+        ('{ agent: { defaults: { sandbox: { mode: "all" } } } }', "agent.defaults", "agents.defaults"),
+        ('{ agents: { default: { sandbox: { mode: "all" } } } }', "agents.default", "defaults"),
+        ('{ agents: { defaults: { sandbx: { workspaceAccess: "none" } } } }', "agents.defaults.sandbx", "sandbox"),
+        ('{ agents: { list: [ { id: "a", tols: { deny: ["exec"] } } ] } }', "agents.list[0].tols", "tools"),
+        ("{ agents: { defaults: { budget: { dya: { money: 1 } } } } }", "agents.defaults.budget.dya", "day"),
+        ('{ commands: { alowFrom: ["me"] } }', "commands.alowFrom", "allowFrom"),
+        ("{ hooks: { internal: { enabeld: false } } }", "hooks.internal.enabeld", "enabled"),
+        ('{ channels: { x: { groups: { g: { tols: { deny: ["exec"] } } } } } }', "channels.x.groups.g.tols", "tools"),
+        (
+            '{ channels: { x: { groups: { g: { tools: { dney: ["exec"] } } } } } }',
+            "channels.x.groups.g.tools.dney",
+            "deny",
+        ),
+    ],
+)
+def test_a_mistyped_restriction_stops_the_program(home, text: str, key: str, meant: str) -> None:
+    home.write(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(home.paths, home.env)
+    assert f"openclaw.json:1: {key}: " in str(caught.value)
+    assert f"did you mean '{meant}'?" in str(caught.value)
+
+
+def test_a_limit_that_nobody_knows_is_no_limit_and_stops_the_program(home) -> None:
+    home.write("{ agents: { defaults: { budget: { day: { euros: 5 } } } } }")
+    with pytest.raises(ConfigError, match=r"budget.day.euros: is no key that is known here"):
+        load_config(home.paths, home.env)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ tools: { exec: { node: 'x', host: 'gateway' } } }",
+        "{ mine: { deny: 1 }, agents: { defaults: { mine: 1 } } }",
+        '{ modles: {}, agents: { default: { model: "a/b" } } }',
+    ],
+)
+def test_what_is_known_or_nobodys_or_restricts_nothing_does_not_stop_it(home, text: str) -> None:
+    home.write(text)
+    load_config(home.paths, home.env)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{ agents: { defaults: { modelPolicy: { allow: "local/x" } } } }',
+        '{ agents: { list: [ { id: "main", modelPolicy: { allow: ["local/x", 5] } } ] } }',
+        '{ agents: { defaults: { budget: { day: { money: "little" } } } } }',
+        '{ skills: { allowBundled: "weather" } }',
+        "{ skills: { entries: [] } }",
+    ],
+)
+def test_a_wrong_value_without_a_strictest_reading_stops_the_program(home, text: str) -> None:
+    home.write(text)
+    with pytest.raises(ConfigError, match=r"openclaw.json:1: .*nothing runs until it is corrected"):
+        load_config(home.paths, home.env)
