@@ -57,6 +57,7 @@ _LINE_HEADS = ("MEDIA:", "analysis to=", "commentary to=", "assistant to=", "use
 _ECHOES = (
     (CONTEXT_BEGIN, re.escape(CONTEXT_END)),
     ("<<<EXTERNAL_UNTRUSTED_CONTENT", r"<<<END_EXTERNAL_UNTRUSTED_CONTENT[^>\n]*>>>"),
+    ("<<<SUBAGENT_RESULT", r"<<<END_SUBAGENT_RESULT[^>\n]*>>>"),
 )
 _STRAY_END = "\0"
 
