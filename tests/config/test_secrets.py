@@ -183,7 +183,7 @@ def test_programs_that_others_could_replace_are_refused(home, tmp_path: Path) ->
         ({"command": str(tmp_path / "gone")}, "cannot find"),
         ({"command": str(link)}, "no regular file"),
         ({"command": str(tmp_path)}, "no regular file"),
-        ({"command": str(real), "args": "x"}, "list of texts"),
+        ({"command": str(real), "args": "x"}, "args of its provider must be a list"),
         ({"command": str(real), "trustedDirs": ["/usr/bin"]}, "trustedDirs"),
     ]:
         with pytest.raises(ConfigError, match=words):

@@ -12,7 +12,7 @@ import msgspec
 
 from homarus.config.keypath import KeyPath, Step, as_index, format_path
 from homarus.config.scan import Member, Node, ScanError, comments, is_blank, line_and_column, parse, scan
-from homarus.config.style import Style, detect, line_start, margin_of, render, render_key
+from homarus.config.style import Style, detect, line_start, margin_of, render, render_key, starts_line
 from homarus.core.errors import ConfigError
 from homarus.core.patterns import late
 
@@ -100,10 +100,6 @@ def _remove(text: str, node: Node, member: Member) -> str:
         end = after
     cuts.append((start, end, ""))
     return _spliced(text, cuts)
-
-
-def starts_line(text: str, at: int) -> bool:
-    return not text[line_start(text, at) : at].strip(" \t\ufeff")
 
 
 def _member(style: Style, step: Step, value: Any, margin: str, *, lines: bool = True) -> str:

@@ -14,12 +14,14 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from homarus.config.convert import reason
 from homarus.config.keypath import lookup
 from homarus.config.paths import Paths, expand
+from homarus.config.settings import SecretProvider
 from homarus.core.errors import ConfigError, StorageError
 from homarus.core.patterns import late
 from homarus.storage.boundary import Root
@@ -29,13 +31,12 @@ _VARIABLE = late(r"[A-Z][A-Z0-9_]{0,127}")
 _SHORTHAND = late(r"\$(?:\{([A-Z_][A-Z0-9_]{0,127})\}|([A-Z][A-Z0-9_]{0,127}))")
 _EXEC_ID = late(r"[A-Za-z0-9][A-Za-z0-9._:/#-]{0,255}")
 _DEFAULT_FILE = "secrets.json"
-MAX_BYTES = 1024 * 1024
 
 
 class SecretRef(msgspec.Struct, frozen=True):
     """Where a secret lies. `provider` names an entry of `secrets.providers`."""
 
-    source: str
+    source: Literal["env", "file", "exec"]
     id: str
     provider: str = ""
 
@@ -84,11 +85,9 @@ def resolve_secret(
         return _from_env(ref, provider, env)
     if ref.source == "file":
         return _from_file(ref, provider, paths)
-    from homarus.config.secrets import from_program
-
     if not _EXEC_ID.fullmatch(ref.id) or any(part in (".", "..") for part in ref.id.split("/")):
         raise ConfigError(f"secret {ref}: the id is not allowed", cure="use letters, digits and . _ : / # -")
-    return from_program(ref.provider or _alias(ref, settings or {}), ref.id, provider, env)
+    return _from_program(_alias(ref, settings or {}), ref.id, provider, env)
 
 
 def _alias(ref: SecretRef, settings: Mapping[str, Any]) -> str:
@@ -96,22 +95,27 @@ def _alias(ref: SecretRef, settings: Mapping[str, Any]) -> str:
     return ref.provider or (named if isinstance(named, str) else "default")
 
 
-def _provider(ref: SecretRef, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def _provider(ref: SecretRef, settings: Mapping[str, Any]) -> SecretProvider:
+    """Return the entry that a reference means; one that does not fit its class is refused, not used in part."""
     alias = _alias(ref, settings)
     found = lookup(dict(settings), ("providers", alias))
     if isinstance(found, Mapping) and found.get("source") == ref.source:
-        return found
+        try:
+            return msgspec.convert(found, SecretProvider)
+        except msgspec.ValidationError as problem:
+            key = str(problem).partition(" - at `$.")[2].rstrip("`") or "source"
+            why, cure = reason(problem, SecretProvider), f"correct secrets.providers.{alias}"
+            raise ConfigError(f"secret {ref}: {key} of its provider {why}", cure=cure) from None
     if ref.source == "exec" or (ref.provider not in ("", "default") and ref.provider == alias):
         raise ConfigError(
             f"secret {ref}: no provider '{alias}' of source '{ref.source}' is configured",
             cure=f"add secrets.providers.{alias} with source '{ref.source}'",
         )
-    return {}
+    return SecretProvider(ref.source)
 
 
-def _from_env(ref: SecretRef, provider: Mapping[str, Any], env: Mapping[str, str]) -> str:
-    allowed = provider.get("allowlist")
-    if isinstance(allowed, list) and ref.id not in allowed:
+def _from_env(ref: SecretRef, provider: SecretProvider, env: Mapping[str, str]) -> str:
+    if provider.allowlist is not None and ref.id not in provider.allowlist:
         raise ConfigError(f"secret {ref}: the provider's allowlist does not name it", cure="add it to the allowlist")
     found = env.get(ref.id, "") if re.fullmatch(r"[A-Z_][A-Z0-9_]*", ref.id) else ""
     if not found:
@@ -122,11 +126,10 @@ def _from_env(ref: SecretRef, provider: Mapping[str, Any], env: Mapping[str, str
     return found
 
 
-def _from_file(ref: SecretRef, provider: Mapping[str, Any], paths: Paths) -> str:
-    named = provider.get("path")
-    path = expand(named, paths.home) if isinstance(named, str) and named else paths.state_dir / _DEFAULT_FILE
-    data = read_private(path, allow_shared=provider.get("allowInsecurePath") is True, max_bytes=_limit(provider))
-    if provider.get("mode") == "singleValue":
+def _from_file(ref: SecretRef, provider: SecretProvider, paths: Paths) -> str:
+    path = expand(provider.path, paths.home) if provider.path else paths.state_dir / _DEFAULT_FILE
+    data = _read_private(path, allow_shared=provider.allow_insecure_path, max_bytes=provider.max_bytes)
+    if provider.mode == "singleValue":
         if ref.id != "value":
             raise ConfigError(f"secret {ref}: {path} holds one value", cure='use the id "value"')
         text = data.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
@@ -157,7 +160,7 @@ def _pointer(data: bytes, ref: SecretRef, path: Path) -> str:
     return here
 
 
-def read_private(path: Path, *, allow_shared: bool = False, max_bytes: int = MAX_BYTES) -> bytes:
+def _read_private(path: Path, *, allow_shared: bool, max_bytes: int) -> bytes:
     """Read a file that only its owner may read; refuse one that others could have read or replaced."""
     try:
         with Root(path.parent) as root:
@@ -179,64 +182,38 @@ def read_private(path: Path, *, allow_shared: bool = False, max_bytes: int = MAX
     return data
 
 
-def _limit(provider: Mapping[str, Any]) -> int:
-    asked = provider.get("maxBytes")
-    return asked if isinstance(asked, int) and 0 < asked <= 64 * MAX_BYTES else MAX_BYTES
-
-
-DEFAULT_TIMEOUT_MS = 5000
-MAX_TIMEOUT_MS = 120_000
-MAX_OUTPUT = 1024 * 1024
-
-
-def from_program(alias: str, name: str, provider: Mapping[str, Any], env: Mapping[str, str]) -> str:
+def _from_program(alias: str, name: str, provider: SecretProvider, env: Mapping[str, str]) -> str:
     what = f"secret exec:{alias}:{name}"
     command = _command(what, alias, provider)
     request = msgspec.json.encode({"protocolVersion": 1, "provider": alias, "ids": [name]})
-    output = _run(what, command, request, _environment(provider, env), provider)
-    return _answer(what, name, output, json_only=provider.get("jsonOnly") is not False)
+    passed = {variable: env[variable] for variable in provider.pass_env if variable in env}
+    output = _run(what, command, request, passed | provider.env, provider)
+    return _answer(what, name, output, json_only=provider.json_only)
 
 
-def _command(what: str, alias: str, provider: Mapping[str, Any]) -> list[str]:
-    named, args = provider.get("command"), provider.get("args", [])
-    if not isinstance(named, str) or not Path(named).is_absolute():
+def _command(what: str, alias: str, provider: SecretProvider) -> list[str]:
+    named = provider.command
+    if not Path(named).is_absolute():
         raise ConfigError(
             f"{what}: the command must be an absolute path", cure=f"set secrets.providers.{alias}.command"
         )
-    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
-        raise ConfigError(f"{what}: args must be a list of texts", cure=f"correct secrets.providers.{alias}.args")
-    path = os.path.realpath(named) if provider.get("allowSymlinkCommand") is True else named
+    path = os.path.realpath(named) if provider.allow_symlink_command else named
     try:
         facts = os.lstat(path)
     except OSError as problem:
         raise ConfigError(f"{what}: cannot find {named}: {problem.strerror}", cure="check the command's path") from None
     if not stat.S_ISREG(facts.st_mode):
         raise ConfigError(f"{what}: {named} is no regular file", cure="name the program itself, not a link to it")
-    if provider.get("allowInsecurePath") is not True and facts.st_mode & 0o022:
+    if not provider.allow_insecure_path and facts.st_mode & 0o022:
         raise ConfigError(f"{what}: others may change {named}", cure=f"chmod go-w {named}")
-    trusted = provider.get("trustedDirs")
-    if isinstance(trusted, list) and not any(isinstance(d, str) and Path(path).is_relative_to(d) for d in trusted):
+    if provider.trusted_dirs is not None and not any(map(Path(path).is_relative_to, provider.trusted_dirs)):
         raise ConfigError(f"{what}: {named} lies outside trustedDirs", cure="add its folder, or move it")
-    return [path, *args]
+    return [path, *provider.args]
 
 
-def _environment(provider: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-    passed, fixed = provider.get("passEnv"), provider.get("env")
-    clean = {name: env[name] for name in passed if name in env} if isinstance(passed, list) else {}
-    if isinstance(fixed, Mapping):
-        clean |= {name: value for name, value in fixed.items() if isinstance(value, str)}
-    return clean
-
-
-def _bound(provider: Mapping[str, Any], key: str, default: int, largest: int) -> int:
-    asked = provider.get(key)
-    return min(asked, largest) if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0 else default
-
-
-def _run(what: str, command: list[str], request: bytes, env: dict[str, str], provider: Mapping[str, Any]) -> bytes:
-    timeout = _bound(provider, "timeoutMs", DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS) / 1000
-    silence = _bound(provider, "noOutputTimeoutMs", round(timeout * 1000), MAX_TIMEOUT_MS) / 1000
-    limit = _bound(provider, "maxOutputBytes", MAX_OUTPUT, 64 * MAX_OUTPUT)
+def _run(what: str, command: list[str], request: bytes, env: dict[str, str], provider: SecretProvider) -> bytes:
+    timeout = provider.timeout_ms / 1000
+    silence = (provider.no_output_timeout_ms or provider.timeout_ms) / 1000
     try:
         child = subprocess.Popen(
             command,
@@ -252,7 +229,7 @@ def _run(what: str, command: list[str], request: bytes, env: dict[str, str], pro
             f"{what}: cannot run {command[0]}: {problem.strerror}", cure="check that it is executable"
         ) from None
     try:
-        output = _collect(child, request, timeout, silence, limit)
+        output = _collect(child, request, timeout, silence, provider.max_output_bytes)
     finally:
         _end(child)
     if output is None:

@@ -116,17 +116,17 @@ def _indent(text: str, root: Node) -> str:
     for member in _members(root):
         for inner in member.node.members:
             outer, own = margin_of(text, member.key_start), margin_of(text, inner.key_start)
-            if own != outer and own.startswith(outer) and _starts_line(text, inner.key_start):
+            if own != outer and own.startswith(outer) and starts_line(text, inner.key_start):
                 return own[len(outer) :]
     for member in root.members:
         own = margin_of(text, member.key_start)
-        if own and _starts_line(text, member.key_start):
+        if own and starts_line(text, member.key_start):
             return own
     return "  "
 
 
-def _starts_line(text: str, offset: int) -> bool:
-    return not text[line_start(text, offset) : offset].strip()
+def starts_line(text: str, offset: int) -> bool:
+    return not text[line_start(text, offset) : offset].strip(" \t\ufeff")
 
 
 def _colon(text: str, named: list[Member]) -> str:
