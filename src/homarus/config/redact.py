@@ -12,7 +12,6 @@ from typing import Any
 
 from homarus.core.errors import ConfigError
 from homarus.core.patterns import late
-from homarus.core.redact import redacted
 
 MARKER = "__OPENCLAW_REDACTED__"
 
@@ -76,6 +75,8 @@ def _announces(flag: Any, value: Any) -> bool:
 
 def redact_text(text: str) -> str:
     """Return free text without what looks like a secret wherever it stands."""
+    from homarus.core.redact import redacted
+
     flag = _FLAG_VALUE.fullmatch(text)
     if flag is not None and is_secret_key(flag[2]) and not is_reference(text[len(flag[1]) :]):
         return f"{flag[1]}{MARKER}"

@@ -40,7 +40,7 @@ _FORMATS = (
     ("eyj", r"(?<![\w.])eyJ[\w-]{8,}\.(?:eyJ)?[\w-]{8,}(?:\.[\w-]*){0,3}"),
     ("zxlk", r"\bZXlK[A-Za-z0-9+/_-]{30,}={0,2}"),
     ("akia", r"\bAKIA[A-Z0-9]{16}\b"), ("asia", r"\bASIA[A-Z0-9]{16}\b"), ("abia", r"\bABIA[A-Z0-9]{16}\b"), ("acca", r"\bACCA[A-Z0-9]{16}\b"),
-    ("sk-", r"sk-(?<!\wsk-)(?=[\w-]*\d)[A-Za-z0-9_-]{16,}"), ("re_", r"re_(?<!\wre_)[A-Za-z0-9]{6,10}_[A-Za-z0-9]{20,}"),
+    ("sk-", r"sk-(?<!\wsk-)(?=[\w-]{0,100}\d)[A-Za-z0-9_-]{16,}"), ("re_", r"re_(?<!\wre_)[A-Za-z0-9]{6,10}_[A-Za-z0-9]{20,}"),
     ("flyv1", r"FlyV1 \S{20,}"), ("gaaaa", r"(?<![A-Za-z0-9+=_-])gAAAA[\w-]{24,}={0,2}"),
     ("sg.", r"\bSG\.[\w-]{16,}\.[\w-]{16,}"),
     (":aa", r"(?<!\d)\d{6,12}:AA[\w-]{28,}"), (":", r"(?<![\w:])(?:bot)?\d{6,12}:[A-Za-z][\w-]{31,}"),
@@ -238,7 +238,7 @@ def _rules() -> tuple[tuple[str, str], ...]:
         # Ordinary words are short, and joined by hyphens and underscores: what follows such a beginning is one long run.
         least = size.rstrip("!")
         rest = (
-            rf"(?:(?=\w*\d)[A-Za-z0-9]{{{least},}}|[A-Za-z0-9]{{20,}})"
+            rf"(?:(?=\w{{0,100}}\d)[A-Za-z0-9]{{{least},}}|[A-Za-z0-9]{{20,}})"
             if size.endswith("!")
             else rf"[A-Za-z0-9_-]{{{least},}}"
         )

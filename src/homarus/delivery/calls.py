@@ -55,6 +55,11 @@ Found = tuple[int, str]  # where the scan goes on, and what is shown of what it 
 WAIT: Found = (-1, "")  # what is still to come decides
 
 
+def closing_tag(name: str) -> str:
+    """Return the pattern of a closing tag, with or without a prefix."""
+    return rf"<\s?/\s?(?:\w{{1,12}}:)?{name}\s{{0,3}}>"
+
+
 class CallReader:
     """Finds calls at one place of a text. Its methods return what to hide, `WAIT`, or nothing if it is ordinary text."""
 
@@ -90,7 +95,7 @@ class CallReader:
 
     def _closed(self, name: str, start: int) -> Found | None:
         """Hide a block that has an end; without one it is shown."""
-        closed = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(self._text, start)
+        closed = re.compile(closing_tag(name), re.IGNORECASE).search(self._text, start)
         if not closed:
             return None if self._ended else WAIT
         self._after_call = True
@@ -124,19 +129,29 @@ class CallReader:
         leads = foreign or self._leads()
         if name in RESPONSES:
             if self._after_call or foreign:
-                return self._hide_to(rf"</{name}>", start)
+                return self._hide_to(closing_tag(name), start)
             if payload == len(text) and not self._ended:
                 return WAIT
             line = self._text[self._text.rfind("\n", 0, self._at) + 1 : self._at]
-            return self._hide_to(rf"</{name}>", start) if not line.strip() and "\n" in text[start:payload] else None
+            return self._hide_to(closing_tag(name), start) if not line.strip() and "\n" in text[start:payload] else None
         if payload == len(text):
             if not self._ended:
                 return WAIT
             return (payload, "") if name in CALLS and "\n" in self._text[self._at - 1 : self._at] else None
         rest = text[payload : payload + 200]
         if name in CALLS + RESULTS and rest[0] in "{[":
-            ends = rf"</(?:{name}|tool_call)>" if name in RESULTS else rf"</{name}>"
+            ends = closing_tag(f"(?:{name}|tool_call)") if name in RESULTS else closing_tag(name)
             return self._hide_to(ends, payload, json=True)
+        if name in RESULTS:
+            # A result is any text; only a tag with a blank behind it, and no end, is one that a sentence names.
+            closed = re.compile(closing_tag(f"(?:{name}|tool_call)"), re.IGNORECASE).search(text, payload)
+            if not closed and not self._ended:
+                return WAIT
+            return (
+                self._hide_to(closing_tag(f"(?:{name}|tool_call)"), payload)
+                if closed or payload == start or leads
+                else None
+            )
         if rest[0] == "<" and not self._ended and re.fullmatch(r"<[^<>]{0,100}", rest):
             return WAIT
         if name in CALLS:
@@ -147,22 +162,20 @@ class CallReader:
 
     def _tagged_call(self, name: str, payload: int, rest: str, *, leads: bool) -> Found | None:
         if _ARG_KEY.match(rest) or re.match(r"<function[=\s]", rest):
-            return self._hide_to(rf"</{name}>", payload)
+            return self._hide_to(closing_tag(name), payload)
         if re.match(r"<(?:\w+:)?(?:invoke|tool_call|function_call)\b", rest):
             if leads:
-                return self._hide_to(rf"</(?:\w+:)?{name}>", payload)
+                return self._hide_to(closing_tag(name), payload)
             return self._before_response(name, payload)
-        if _ARG_KEY_BEGUN.match(rest):
-            return (
-                self._hide_to(rf"</{name}>", payload)
-                if _ARG_KEY_CUT.match(rest) and leads and self._ended
-                else (None if self._ended else WAIT)
-            )
-        return None
+        if not _ARG_KEY_BEGUN.match(rest):
+            return None
+        if not self._ended:
+            return WAIT
+        return self._hide_to(closing_tag(name), payload) if leads and _ARG_KEY_CUT.match(rest) else None
 
     def _before_response(self, name: str, start: int) -> Found | None:
         """In the middle of a sentence a call is an example, unless its result follows at once."""
-        closed = re.compile(rf"</{name}>\s*", re.IGNORECASE).search(self._text, start)
+        closed = re.compile(closing_tag(name) + r"\s*", re.IGNORECASE).search(self._text, start)
         if not closed:
             return None if self._ended else WAIT
         rest = self._text[closed.end() : closed.end() + 20]
@@ -175,7 +188,7 @@ class CallReader:
 
     def _invoke(self, start: int, *, foreign: bool) -> Found | None:
         """Hide a bare invocation where it is one: MiniMax's, or a whole message of nothing else."""
-        closed = re.compile(r"</(?:\w+:)?invoke\s*>\s*", re.IGNORECASE).search(self._text, start)
+        closed = re.compile(closing_tag("invoke") + r"\s*", re.IGNORECASE).search(self._text, start)
         if not closed:
             return None if self._ended else WAIT
         rest = self._text[closed.end() : closed.end() + 24].lower()

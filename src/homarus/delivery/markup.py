@@ -14,9 +14,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
-from homarus.delivery.calls import BRACKETS, CALLS, QUOTED, RESPONSES, RESULTS, RETOLD, WAIT, CallReader, Found
+from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
+from homarus.delivery.calls import (
+    BRACKETS,
+    CALLS,
+    QUOTED,
+    RESPONSES,
+    RESULTS,
+    RETOLD,
+    WAIT,
+    CallReader,
+    Found,
+    closing_tag,
+)
 
-_REASONING = ("think", "thinking", "thought", "antthinking")
+_REASONING = ("think", "thinking", "thought", "antthinking", "reasoning")
 _MEMORIES = ("relevant-memories", "relevant_memories")
 _TURNS = ("start_of_turn", "end_of_turn")
 _NAMES = {*_REASONING, *CALLS, *RESULTS, *RESPONSES, *_MEMORIES, *_TURNS, "function", "invoke", "final"}
@@ -42,6 +54,11 @@ _DROPPED_LINE = late(
     r"|⚠️? ?🛠️? .*\bfailed\b.*|🛠️? `?run .*)[ \t]*"
 )
 _LINE_HEADS = ("MEDIA:", "analysis to=", "commentary to=", "assistant to=", "user to=", "⚠️ 🛠️", "⚠ 🛠", "🛠️", "🛠")
+_ECHOES = (
+    (CONTEXT_BEGIN, re.escape(CONTEXT_END)),
+    ("<<<EXTERNAL_UNTRUSTED_CONTENT", r"<<<END_EXTERNAL_UNTRUSTED_CONTENT[^>\n]*>>>"),
+    ("<<<SUBAGENT_RESULT", r"<<<END_SUBAGENT_RESULT[^>\n]*>>>"),
+)
 _STRAY_END = "\0"
 
 
@@ -108,7 +125,7 @@ class Scanner(CallReader):
                 case "`":
                     found = self._ticks()
                 case "<":
-                    found = self._angle()
+                    found = self._angle(starts_line)
                 case "[":
                     found = self._bracket(starts_line)
                 case "]":
@@ -179,8 +196,23 @@ class Scanner(CallReader):
             return at + len(line) + 1, f"{line}\n"
         return run.end(), run[0]
 
-    def _angle(self) -> Found | None:
+    def _echo(self) -> Found | None:
+        """Hide what the program wrote around its own words and those of strangers, when a model repeats it."""
         text, at = self._text, self._at
+        for opening, closing in _ECHOES:
+            if text.startswith(opening, at):
+                line, whole = self._rest_of_line()
+                if not whole:
+                    return WAIT
+                return self._hide_to(closing, at + len(line)) if line.rstrip().endswith(">>>") else None
+            if not self._ended and opening.startswith(text[at:]):
+                return WAIT
+        return None
+
+    def _angle(self, starts_line: bool) -> Found | None:
+        text, at = self._text, self._at
+        if starts_line and (echo := self._echo()):
+            return echo
         if (token := self._token()) is not None:
             return token
         head = _HEAD.match(text, at)
@@ -193,7 +225,7 @@ class Scanner(CallReader):
         closing = bool(head[1])
         if not (end := _TAG_END.match(text, head.end(), at + _TAG_LENGTH)):
             if name in CALLS + RESULTS and not closing and _UNFINISHED.match(text, head.end()):
-                return self._hide_to(rf"</{name}>", head.end(), json=True)
+                return self._hide_to(closing_tag(name), head.end(), json=True)
             return WAIT if not self._ended and len(text) < at + _TAG_LENGTH and self._may_end(head.end()) else None
         if name in _REASONING:
             return self._reasoning(end.end(), closing=closing, single=bool(end[1]))
@@ -202,9 +234,7 @@ class Scanner(CallReader):
         if name in _TURNS:
             return self._role(end.end()) if name == "start_of_turn" else (end.end(), "")
         if name in _MEMORIES:
-            return (
-                (end.end(), "") if closing or end[1] else self._hide_to(rf"<\s*/\s*{name}\s*>", end.end(), call=False)
-            )
+            return (end.end(), "") if closing or end[1] else self._hide_to(closing_tag(name), end.end(), call=False)
         if space == "minimax" and name == "tool_call":
             self._minimax = True
             return end.end(), ""

@@ -29,7 +29,7 @@ _SILENT_ONLY = late(rf"(?i){EDGE}(?:{SILENT}{EDGE})+")
 _SILENT_HEAD = late(rf"(?i)^\s*{SILENT}(?=[^\W_])")
 # Some models name their reasoning in words; a paragraph of it that ends with the token is silence.
 _SILENT_THOUGHT = late(rf"(?is)\s*think[ \t]*\n(?:(?!\n\s*\n).)*{SILENT}{EDGE}")
-_HEARTBEAT_HEAD = late(rf"(?i)^\s*{BEFORE}{HEARTBEAT}\b(?:[*_`~\"')\]]|{HTML})*[.!,;:]*")
+_HEARTBEAT_HEAD = late(rf"(?i)^\s*{BEFORE}{HEARTBEAT}\b(?:[*_`~\"')\]]|{HTML})*[.!,;:-]*")
 _DRESS = late(rf"{BEFORE}\Z")
 _DRESSED = late(AFTER)
 _FINAL = late(r"<\s*final\s*>(.*?)(?:<\s*/\s*final\s*>|$)", re.IGNORECASE | re.DOTALL)
@@ -98,5 +98,8 @@ def without_tail(text: str) -> str:
         glued = bare[-1:].isalnum() and "*" not in before[len(bare) :]
         if glued or not _DRESSED.fullmatch(text, found[-1].end()):
             break
+        stop = text[found[-1].end() :].strip(" \n\t*_`~\"'")
         text = bare.rstrip()
+        # The full stop of a sentence that ends with the token is the sentence's.
+        text += stop if text[-1:].isalnum() and stop and not stop.strip(".!?") else ""
     return text

@@ -6,17 +6,16 @@ report: a message in the parent's inbox. The runs themselves are kept by `book`;
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from homarus.agent.outcome import Status
 from homarus.core.messages import Trust, Usage
-from homarus.core.patterns import late
 from homarus.core.routes import Route, SessionKey
-from homarus.core.text import neutralize, printable, single_line
+from homarus.core.text import single_line
 from homarus.sandbox.spec import SandboxSpec
+from homarus.tools.untrusted import harmless
 
 DEEPEST = 5
 MAX_RESULT_CHARS = 24_000
@@ -25,7 +24,6 @@ CHANNEL = "subagent"  # where a child's orders come from
 TASK_HEAD = "[Subagent Task]"
 RESULT_HEAD = "[Subagent Result]"
 INTERRUPTED = "interrupted: the program ended while it was at work"
-_FORGED = late(r"<<<\s*(?:END_)?SUBAGENT_RESULT[^>]*>>>", re.IGNORECASE)
 
 # How a run ended, as its parent is told: what nobody knows is `unknown`, never a guess from a text.
 Word = Literal["ok", "error", "timeout", "unknown"]
@@ -156,7 +154,7 @@ def report_text(run: ChildRun, end: ChildEnd, nonce: str) -> str:
     lines = [f"{RESULT_HEAD} {single_line(run.name, 80)}: {end.status}", f"Task: {single_line(run.task, 300)}"]
     if end.error:
         lines.append(f"Problem: {single_line(end.error, 500)}")
-    body = _FORGED.sub("[removed]", neutralize(printable(end.text))).strip()
+    body = harmless(end.text).strip()
     if len(body) > MAX_RESULT_CHARS:
         body = f"{body[:MAX_RESULT_CHARS]}\n[… cut; the whole text is in the transcript …]"
     if body:
