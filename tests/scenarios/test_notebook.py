@@ -7,7 +7,7 @@ import pytest
 
 import homarus
 from homarus import Agent
-from homarus.core.errors import HomarusError, Locked
+from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunStarted, ToolEnded, UserAccepted
 
 
@@ -47,12 +47,11 @@ async def test_a_conversation_goes_on_after_a_restart(env: dict[str, str]) -> No
     assert transcript.read_text().count('"role":"user"') == 4
 
 
-async def test_a_second_process_is_told_who_has_the_session(env: dict[str, str]) -> None:
+async def test_a_second_process_is_answered_by_the_one_that_has_the_session(env: dict[str, str]) -> None:
     async with Agent.open(env=env) as first:
-        await first.ask("hello")
+        await first.ask("Remember that the gate code is 4711.")
         async with Agent.open(env=env) as second:
-            with pytest.raises(Locked, match="is held by this process"):
-                await second.ask("hello too")
+            assert "4711" in (await second.ask("What is the gate code?")).text
 
 
 async def test_the_same_message_twice_is_answered_once(env: dict[str, str]) -> None:

@@ -39,6 +39,7 @@ class World:
         settings = {"agents": {"defaults": {"model": {"primary": "script/one"}, **defaults}}}
         (folder / ".openclaw" / "openclaw.json").write_text(json.dumps(settings))
         self.hangs = asyncio.Event()
+        self.restarted = False  # nothing hangs a second time
         self.ran: list[str] = []
         self.asked: list[tuple[Message, ...]] = []
 
@@ -60,7 +61,7 @@ class World:
 
         async def act(context: ToolContext, _arguments: dict[str, Any]) -> ToolOutput:
             world.ran.append(context.call_id)
-            if context.call_id == "hang":
+            if context.call_id == "hang" and not world.restarted:
                 world.hangs.set()
                 with context.cancel.interrupting():
                     await asyncio.sleep(3600)
@@ -82,7 +83,7 @@ class World:
         copy = World.__new__(World)
         copy.home = self.home.parent / name
         shutil.copytree(self.home, copy.home)
-        copy.hangs, copy.ran, copy.asked = asyncio.Event(), [], []
+        copy.hangs, copy.ran, copy.asked, copy.restarted = asyncio.Event(), [], [], True
         return copy
 
 
@@ -148,12 +149,12 @@ async def test_a_call_that_waited_for_an_earlier_one_keeps_its_result(tmp_path: 
     second = left.open(three_together)
     second.lanes.recover()
     await second.lane(KEY).idle()
-    assert left.ran == []
+    assert left.ran == ["hang"]  # it only reads, so it runs again; the one behind it had finished
     assert story(second) == [
         "user: do it",
         "model:  [together,together,together]",
         "together: acted",
-        f"together!: {INTERRUPTED}",
+        "together: acted",
         "together: acted",
         "model: done",
     ]

@@ -203,7 +203,8 @@ class LocalClient:
             if taken.item is None:
                 yield RunEnded("", "ok")
                 return
-            if runtime.open_lane(session) is None:
+            elsewhere = runtime.open_lane(session) is None
+            if elsewhere:
                 yield Notice(f"another program has {session} open; the message is queued there", "queued")
                 answered = await self._answered_elsewhere(session, taken.item, options.seconds)
                 if answered is not None:
@@ -212,7 +213,7 @@ class LocalClient:
                     return
             lane, owed = runtime.lane(session), partial(runtime.owed, session)
             everyone = options.children == "all"
-            async for event in Following(lane, taken.item.key, events, owed, everyone=everyone):
+            async for event in Following(lane, taken.item.key, events, owed, everyone=everyone, own=elsewhere):
                 yield event
         finally:
             unlisten()

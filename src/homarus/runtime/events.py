@@ -60,6 +60,10 @@ class EventFeed:
         if self._waiter is not None:
             self.wake()
 
+    def put_first(self, event: RunEvent) -> None:
+        """Put an event back that was taken too early."""
+        self._events.appendleft(event)
+
     def take(self) -> RunEvent:
         """Return the oldest event; there must be one."""
         return self._events.popleft()
@@ -80,17 +84,26 @@ class Following:
     """A session's events from a message on, until the turn that took it has ended; the last one is a `RunEnded`.
 
     It goes on while sub-agents work that the turn waits for; with `everyone`, that any turn started. `owed` says how many
-    have not reported.
+    have not reported. With `own` the turns of others are passed over until the message is taken.
     """
 
     def __init__(
-        self, lane: SessionLane, key: str, events: EventFeed, owed: Callable[[], int], *, everyone: bool
+        self,
+        lane: SessionLane,
+        key: str,
+        events: EventFeed,
+        owed: Callable[[], int],
+        *,
+        everyone: bool,
+        own: bool = False,
     ) -> None:
         self._lane = lane
         self._key = key
         self._events = events
         self._owed = owed
         self._everyone = everyone
+        self._own = own
+        self._started: RunStarted | None = None  # the beginning of a turn of which nobody knows yet whose it is
         self._task: asyncio.Task[None] | None = None  # the work of the lane whose end wakes us
         self._mine = False  # the running turn has taken the message
         self._answered = False  # the message's own turn has ended
@@ -104,16 +117,22 @@ class Following:
     async def __anext__(self) -> RunEvent:
         if self._answered and not self._goes_on():
             raise StopAsyncIteration
-        while not self._events:
-            if not await self._change():
-                return self._given_up()
-        event = self._events.take()
-        kind = type(event)
-        if kind in _TELLING:
-            self._note(event)
-        elif self._answered:
-            self._settled = False
-        return event
+        while True:
+            while not self._events:
+                if not await self._change():
+                    return self._given_up()
+            event = self._events.take()
+            if type(event) in _TELLING:
+                self._note(event)
+            elif self._answered:
+                self._settled = False
+            if not self._own or self._mine or self._answered:
+                started, self._started = self._started, None
+                if started is None:
+                    return event
+                self._events.put_first(event)
+                return started
+            self._started = event if isinstance(event, RunStarted) else self._started
 
     def _goes_on(self) -> bool:
         # In the middle of a turn, or before one that a report has started, nobody leaves.

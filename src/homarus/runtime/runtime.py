@@ -30,7 +30,7 @@ from homarus.queue.inbox import Inbox
 from homarus.queue.lane import Places, SessionLane
 from homarus.queue.letters import Letters
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
-from homarus.queue.settings import Drop, QueueSettings
+from homarus.queue.settings import Drop, Mode, QueueSettings
 from homarus.queue.watch import Watch, watched
 from homarus.runtime.events import Listener, Listeners
 from homarus.runtime.lanes import Lanes, lane_of, route_of
@@ -84,8 +84,11 @@ class Runtime:
         return None if lane.submit(item).refused else item
 
     def leave_letter(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued:
-        """Leave a message for the process that holds its session. It is durable when this returns."""
-        item = self._queued(key, inbound, overrides)
+        """Leave a message for the process that holds its session. It is durable when this returns.
+
+        Its sender waits for an answer of its own, so unless they say otherwise it joins no turn of somebody else.
+        """
+        item = self._queued(key, inbound, overrides or Overrides(mode=Mode.FOLLOWUP))
         self.letters.put(item)
         return item
 

@@ -86,7 +86,7 @@ async def test_the_whole_configuration_is_replaced_and_keeps_what_it_hid(tmp_pat
     [
         ({"action": "config.patch", "patch": {"tools": {"exec": {"mode": "full"}}}}, "", Trust.OWNER, "nobody is here"),
         ({"action": "config.patch", "patch": {"tools": {"exec": {"mode": "full"}}}}, "deny", Trust.OWNER, "would be changed"),
-        ({"action": "config.patch", "patch": {"agents": {"defaults": {"sandbox": {"mode": 7}}}}}, "once", Trust.OWNER, "would break"),
+        ({"action": "config.patch", "patch": {"agents": {"defaults": {"sandbox": {"mode": 7}}}}}, "once", Trust.OWNER, "nothing was written"),
         ({"action": "config.patch"}, "once", Trust.OWNER, "needs patch"),
         ({"action": "config.patch", "patch": {"a": 1}, "path": "x..y"}, "once", Trust.OWNER, ""),
         ({"action": "restart"}, "once", Trust.OWNER, "nothing here can restart"),
