@@ -103,4 +103,4 @@ class LiveAnswer:
         try:
             self._app.out.err.write(f"{await self._agent.client.answer(asked.approval_id, decision)}\n")
         except HomarusError as problem:
-            self._app.out.err.write(f"{problem}\n")
+            self._app.out.problem(str(problem))

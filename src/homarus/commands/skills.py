@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from homarus.agent.home import Home
 from homarus.commands.command import CommandReply, SessionClient
-from homarus.commands.settings import Caller
+from homarus.commands.settings import LOCAL_CHANNELS, Caller
 from homarus.core.routes import SessionKey
 from homarus.skills.commands import SkillCommand, command_table, instructions, invocation, prompt_for, references
 from homarus.skills.discover import read_text
 from homarus.skills.gate import eligible
 
 
-def skill_commands(home: Home, agent_id: str) -> tuple[SkillCommand, ...]:
-    """Return the skills that a person may call by name."""
+def skill_commands(home: Home, agent_id: str, *, remote: bool = False) -> tuple[SkillCommand, ...]:
+    """Return the skills that a person may call by name; `remote` is somebody who does not sit at this machine."""
     from homarus.commands.table import reserved
 
     agent = home.composer.agent(agent_id)
     found = home.composer.skill_library.load(agent.skill_roots)
-    return command_table(eligible(found.skills, agent.skill_gate), reserved())
+    return command_table(eligible(found.skills, agent.skill_gate), reserved(), remote=remote)
 
 
 async def use_skill(client: SessionClient, key: SessionKey, text: str, caller: Caller) -> CommandReply | None:
     """Return the turn that a called skill asks for, or the output of the tool that it hands its input to."""
     if "/" not in text:
         return None
-    asked = invocation(text, skill_commands(client.home, key.agent_id))
+    remote = caller.channel not in LOCAL_CHANNELS
+    asked = invocation(text, skill_commands(client.home, key.agent_id, remote=remote))
     if asked is None:
         return None
     if asked.tool:
