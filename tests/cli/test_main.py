@@ -46,6 +46,7 @@ def test_help_imports_no_command() -> None:
         "homarus.cli.help",
         "homarus.core",
         "homarus.core.patterns",
+        "homarus.core.text",
     }
 
 
