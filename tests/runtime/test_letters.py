@@ -19,11 +19,13 @@ async def test_an_open_chat_answers_what_another_process_says_to_its_session(tmp
     house = House(tmp_path, "hello", "the second answer")
     async with house.agent() as chat:
         await chat.ask("are you there?")
+        leave = chat.client.attend(chat.session)
         async with house.agent() as other:
             fold, notices = ReplyFold(), []
             async for event in other.run("and for me?"):
                 fold.take(event)
                 notices += [event.kind for event in [event] if isinstance(event, Notice)]
+        leave()
         assert fold.reply().text == "the second answer"
         assert notices == ["queued"]
     assert house.model.prompts == ["are you there?", "and for me?"]
@@ -37,7 +39,6 @@ async def test_a_message_is_taken_over_when_the_other_process_ends(tmp_path: Pat
     house = House(tmp_path, "hello", "taken over")
     chat = house.agent()
     await chat.ask("are you there?")
-    chat.client.runtime._timer.cancel()  # it is about to end, and looks no more
     async with house.agent() as other:
         asked = asyncio.ensure_future(other.ask("and for me?"))
         await until(lambda: bool(list((house.state / "homarus/letters").glob("*.json"))))

@@ -50,6 +50,7 @@ async def test_a_conversation_goes_on_after_a_restart(env: dict[str, str]) -> No
 async def test_a_second_process_is_answered_by_the_one_that_has_the_session(env: dict[str, str]) -> None:
     async with Agent.open(env=env) as first:
         await first.ask("Remember that the gate code is 4711.")
+        first.client.attend(first.session)
         async with Agent.open(env=env) as second:
             assert "4711" in (await second.ask("What is the gate code?")).text
 

@@ -55,6 +55,18 @@ def test_a_new_session_has_its_row_before_its_transcript(folder):
     assert sessions.find(MAIN).entry.session_started_at == 1777626000000
 
 
+def test_two_processes_that_make_the_same_session_make_one(folder):
+    class Meanwhile(CountingIds):
+        """Another process makes the session between our look and our row."""
+
+        def uuid(self):
+            talk(store(folder, CountingIds(500)), MAIN, "theirs")
+            return super().uuid()
+
+    assert texts(store(folder, Meanwhile()), MAIN) == ["theirs", "re theirs"]
+    assert len(list(folder.glob("*.jsonl"))) == 1
+
+
 def test_the_same_key_is_the_same_conversation(folder):
     talk(store(folder), MAIN, "one")
     talk(store(folder, CountingIds(500)), MAIN, "two")

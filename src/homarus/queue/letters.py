@@ -1,12 +1,14 @@
-"""Messages for a session that another process of ours holds: one durable file each, taken up by whoever holds the session.
+"""Messages for a session that another process of ours holds: one durable file each.
 
-A letter is on disk before its sender is told so, and it goes away only when it is in the session's inbox. Its key makes
-it count once, so a crash between the two costs nothing.
+A process that stays, such as a chat, takes all letters for the sessions that it holds. Any other takes its own once it
+gets the session, and those of senders that are gone. A letter is on disk before its sender is told so, and it goes away
+only when it is in the session's inbox. Its key makes it count once, so a crash between the two costs nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import msgspec
@@ -26,7 +28,8 @@ class Letters:
     def put(self, item: Queued) -> Path:
         """Make a message durable for the process that holds its session."""
         ensure_dir(self._folder)
-        name = f"{item.inbound.timestamp:015d}-{hashlib.sha256(item.key.encode()).hexdigest()[:16]}.json"
+        digest = hashlib.sha256(item.key.encode()).hexdigest()[:16]
+        name = f"{item.inbound.timestamp:015d}-{digest}.{os.getpid()}.json"
         create_new(self._folder / name, msgspec.json.encode(item))
         return self._folder / name
 
@@ -49,6 +52,21 @@ class Letters:
                 continue
         return found
 
-    def of(self, key: SessionKey) -> list[tuple[Path, Queued]]:
-        """Return the letters for one session."""
-        return [(path, item) for path, item in self.waiting() if item.route.session_key == key]
+    def of(self, key: SessionKey, *, everyone: bool) -> list[tuple[Path, Queued]]:
+        """Return the letters for one session: all of them, or only those that nobody else will take care of."""
+        found = [(path, item) for path, item in self.waiting() if item.route.session_key == key]
+        return found if everyone else [(path, item) for path, item in found if _is_ours(path)]
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether this process wrote a letter, or a process that is gone."""
+    pid = path.stem.rpartition(".")[2]
+    if not pid.isdecimal() or int(pid) == os.getpid():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -251,17 +251,23 @@ class LocalClient:
         clock = self.home.clock
         started = clock.monotonic()
         while True:
+            ours = self._takes_over(session)
             if (reply := await asyncio.to_thread(self._reply_in_log, session, item.key)) is not None:
                 status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
                 took = clock.monotonic() - started
                 return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
-            try:
-                self.runtime.lane(session)
-                return None  # it was let go before anybody answered: now it is ours
-            except Locked:
-                if seconds and clock.monotonic() - started > seconds:
-                    return (RunEnded("", "timeout", error="queued: the program that has the session open answers it"),)
-                await asyncio.sleep(ELSEWHERE_SECONDS)
+            if ours:
+                return None  # it was let go before anybody answered
+            if seconds and clock.monotonic() - started > seconds:
+                return (RunEnded("", "timeout", error="queued: the program that has the session open answers it"),)
+            await asyncio.sleep(ELSEWHERE_SECONDS)
+
+    def _takes_over(self, session: SessionKey) -> bool:
+        try:
+            self.runtime.lane(session)
+        except Locked:
+            return False
+        return True
 
     def _reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
         """Return the answer to a message as the transcript has it, once its turn has said its last word."""
@@ -298,6 +304,7 @@ class LocalClient:
         return self.runtime.listen(session, listener)
 
     def attend(self, session: SessionKey) -> Callable[[], None]:
+        self.runtime.stays = True
         return self.home.toolkit.approvers.arrive(session, partial(self.runtime.emit, session))
 
     async def answer(self, approval_id: str, decision: str) -> str:

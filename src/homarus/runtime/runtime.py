@@ -54,6 +54,8 @@ class Runtime:
         self.children = Children(self)
         self.lanes = Lanes(home.config.paths.own_dir / "inbox", self._open_lane, self._forget)
         self.letters = Letters(home.config.paths.own_dir / "letters")
+        # Whether this process answers what others say to its sessions: one that somebody attends to, and a service.
+        self.stays = False
         self._timer: asyncio.TimerHandle | None = None
         self.listeners = Listeners()
         self.memory_watchers = MemoryWatchers(home.memory)
@@ -97,14 +99,14 @@ class Runtime:
         return Queued(f"{inbound.channel}:{inbound.account}:{inbound.id}", inbound, route_of(key, inbound), rules)
 
     def _take_letters(self, lane: SessionLane, key: SessionKey) -> None:
-        """Move what other processes left for a session of ours into its inbox; only then the letters go."""
-        for path, item in self.letters.of(key):
+        """Move letters for a session of ours into its inbox; only then they go."""
+        for path, item in self.letters.of(key, everyone=self.stays):
             lane.submit(item)
             path.unlink(missing_ok=True)
 
     def _look_for_letters(self) -> None:
         """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""
-        if self.letters.changed():
+        if self.stays and self.letters.changed():
             for key in {item.route.session_key for _, item in self.letters.waiting()}:
                 if self.home.sessions.get(key) is not None:
                     self._take_letters(self.lane(key), key)
@@ -137,6 +139,7 @@ class Runtime:
 
     def recover(self) -> int:
         """Take up everything that an earlier process left, in all sessions; return how many. For a process that stays."""
+        self.stays = True
         found = self.lanes.recover()
         for key in self.children.books.in_debt():
             try:

@@ -294,8 +294,10 @@ class SessionStore:
                 if transcript_name(key.peer) and not (self.folder / transcript_name(key.peer)).exists()
                 else session_id
             )
-        path = self.folder / transcript_name(session_id, key.topic)
-        return self._info(str(key), self.index.put(key, self._new_row(session_id, path)))
+        new = self._new_row(session_id, self.folder / transcript_name(session_id, key.topic))
+        # Asked once more inside the lock: of two processes that make the same session, the second takes the first one's.
+        row = self.index.replace(key, lambda there: there if isinstance(there.get("sessionId"), str) else there | new)
+        return self._info(str(key), row)
 
     def _origin(self, info: SessionInfo) -> Json:
         return {"path": str(info.place.path), "sessionId": info.entry.session_id, "at": epoch_ms(self.clock.now())}
