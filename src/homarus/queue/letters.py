@@ -25,13 +25,18 @@ class Letters:
         self._folder = folder
         self._seen: object = None
 
-    def put(self, item: Queued) -> Path:
+    def put(self, item: Queued) -> None:
         """Make a message durable for the process that holds its session."""
         ensure_dir(self._folder)
+        create_new(self._path(item), msgspec.json.encode(item))
+
+    def lies(self, item: Queued) -> bool:
+        """Say whether a letter of this process still lies where it was put: nobody has taken it."""
+        return self._path(item).exists()
+
+    def _path(self, item: Queued) -> Path:
         digest = hashlib.sha256(item.key.encode()).hexdigest()[:16]
-        name = f"{item.inbound.timestamp:015d}-{digest}.{os.getpid()}.json"
-        create_new(self._folder / name, msgspec.json.encode(item))
-        return self._folder / name
+        return self._folder / f"{item.inbound.timestamp:015d}-{digest}.{os.getpid()}.json"
 
     def changed(self) -> bool:
         """Say whether letters may have come since this was asked last: one look at the folder."""

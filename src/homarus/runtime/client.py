@@ -46,7 +46,7 @@ from homarus.runtime.runtime import Runtime
 from homarus.sessions.codec import keys_of
 from homarus.sessions.entry import MessageEntry
 from homarus.sessions.log import load_tail
-from homarus.sessions.places import visit
+from homarus.sessions.places import owner_of, visit
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from homarus.subagents.run import Children
 
 REMEMBERED = 200  # messages that a hook is given of a session that ends
-ELSEWHERE_SECONDS = 0.1  # how often an answer of another process is looked for
+ELSEWHERE_SECONDS, ELSEWHERE_LONGEST = 0.05, 0.5  # how often an answer of another process is looked for
 RECENT = 20  # messages in which the size of the newest request is looked for
 
 
@@ -249,18 +249,26 @@ class LocalClient:
     ) -> tuple[RunEvent, ...] | None:
         """Wait until a message that was left for another process is answered there; None when this process took it over."""
         clock = self.home.clock
-        started = clock.monotonic()
+        started, pause = clock.monotonic(), ELSEWHERE_SECONDS
         while True:
-            ours = self._takes_over(session)
-            if (reply := await asyncio.to_thread(self._reply_in_log, session, item.key)) is not None:
-                status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
-                took = clock.monotonic() - started
-                return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
-            if ours:
-                return None  # it was let go before anybody answered
+            # A letter that lies where it was put has no answer, and while its session is held nobody can take it over.
+            if not self.runtime.letters.lies(item) or not self._is_held(session):
+                ours = self._takes_over(session)
+                if (reply := await asyncio.to_thread(self._reply_in_log, session, item.key)) is not None:
+                    status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
+                    took = clock.monotonic() - started
+                    return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
+                if ours:
+                    return None  # it was let go before anybody answered
             if seconds and clock.monotonic() - started > seconds:
                 return (RunEnded("", "timeout", error="queued: the program that has the session open answers it"),)
-            await asyncio.sleep(ELSEWHERE_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(ELSEWHERE_LONGEST, pause * 1.2)
+
+    def _is_held(self, session: SessionKey) -> bool:
+        """Say whether a process has the session open, at the price of one look at its lock."""
+        info = self.home.store(session.agent_id).find(session)
+        return info is not None and owner_of(info.place.path) is not None
 
     def _takes_over(self, session: SessionKey) -> bool:
         try:
