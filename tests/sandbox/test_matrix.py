@@ -51,7 +51,7 @@ def test_a_bubblewrap_without_descriptors_is_none(tmp_path: Path) -> None:
         pytest.param("tests/sandbox/test_escapes.py", id="escapes", marks=pytest.mark.deep),
     ],
 )
-def test_landlock_without_mounts(tests: str) -> None:
+def test_landlock_without_mounts(tmp_path: Path, tests: str) -> None:
     """In a namespace of users that may have no view of the files of its own."""
     limit = "echo 0 > /proc/sys/user/max_mnt_namespaces && "
     check = "from homarus.sandbox import landlock; print(landlock.available(), landlock.can_mount())"
@@ -63,7 +63,19 @@ def test_landlock_without_mounts(tests: str) -> None:
 
     if inside("-c", check).stdout.split() != ["True", "False"]:
         pytest.skip("no such namespace can be made here")
-    done = inside("-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-k", "landlock and not ordinary", tests)
+    done = inside(
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "landlock and not ordinary",
+        f"--basetemp={tmp_path / 'inner'}",
+        tests,
+    )
     assert done.returncode == 0, done.stdout[-3000:]
 
 
