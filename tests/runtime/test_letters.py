@@ -12,6 +12,7 @@ import pytest
 from tests.scenarios.home import House, until
 
 from homarus.core.events import Notice
+from homarus.core.messages import Inbound
 from homarus.runtime.reply import ReplyFold
 
 
@@ -55,8 +56,6 @@ def test_a_letter_counts_once(tmp_path: Path) -> None:
         async with house.agent() as agent:
             runtime = agent.client.runtime
             await agent.ask("one", message_id="m1")
-            from homarus.core.messages import Inbound
-
             inbound = Inbound(id="m1", channel="terminal", text="one", timestamp=1)
             runtime.leave_letter(agent.session, inbound)
             runtime._take_letters(runtime.lane(agent.session), agent.session)
@@ -64,6 +63,24 @@ def test_a_letter_counts_once(tmp_path: Path) -> None:
 
     asyncio.run(leave())
     assert house.model.prompts == ["one"]
+
+
+async def test_a_letter_that_a_full_queue_refuses_is_kept(tmp_path: Path) -> None:
+    house = House(tmp_path, config={"messages": {"queue": {"mode": "followup", "cap": 1, "drop": "new"}}})
+    gate = house.model.hold()
+    async with house.agent() as agent:
+        runtime = agent.client.runtime
+        await agent.send("first")
+        await house.model.entered.wait()
+        for name in ("second", "third"):
+            runtime.leave_letter(agent.session, Inbound(id=name, channel="terminal", text=name, timestamp=1))
+        runtime._take_letters(runtime.lane(agent.session), agent.session)
+        assert len(runtime.letters.waiting()) == 1
+        gate.set()
+        await runtime.lane(agent.session).idle()
+        runtime._take_letters(runtime.lane(agent.session), agent.session)
+        await runtime.lane(agent.session).idle()
+    assert sorted(house.model.prompts) == ["first", "second", "third"]
 
 
 def together(folder: Path, count: int, session: str) -> list[subprocess.CompletedProcess[str]]:

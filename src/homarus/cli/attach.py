@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import base64
 import os
+import select
 import stat
 import sys
 from pathlib import Path
 
 from msgspec import Struct
 
+from homarus.cli.failures import say
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Image
 from homarus.core.text import human_bytes
 
 MAX_TEXT = 1 << 20
+PATIENCE_SECONDS = 2.0  # after which a person is told what the program waits for
 MAX_IMAGE = 10 << 20
 _PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
@@ -57,6 +60,8 @@ def piped_text() -> str:
         return "" if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty() else sys.stdin.read()
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
         return ""
+    if stat.S_ISFIFO(mode) and not select.select([sys.stdin], [], [], PATIENCE_SECONDS)[0]:
+        say("waiting for standard input, which is open (end it, or add < /dev/null)")
     text = sys.stdin.read(MAX_TEXT + 1)
     if len(text) > MAX_TEXT:
         raise HomarusError(

@@ -101,8 +101,8 @@ class Runtime:
     def _take_letters(self, lane: SessionLane, key: SessionKey) -> None:
         """Move letters for a session of ours into its inbox; only then they go."""
         for path, item in self.letters.of(key, everyone=self.stays):
-            lane.submit(item)
-            path.unlink(missing_ok=True)
+            if not lane.submit(item).refused or lane.knows(item.key):
+                path.unlink(missing_ok=True)  # one that a full queue refuses stays a letter
 
     def _look_for_letters(self) -> None:
         """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""
