@@ -16,7 +16,7 @@ from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ConfigError, Unknown
 from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
-from homarus.sessions.importers import FILE
+from homarus.sessions.database import FILE, AgentDatabase
 from homarus.sessions.log import Form, session_id_of
 from homarus.sessions.places import Kind, Place, files_in, visit
 from homarus.sessions.settings import SessionSettings
@@ -136,8 +136,6 @@ def candidates(path: Path, agent_id: str, *, clock: Clock, ids: Ids) -> Iterator
         for place in files_in(path, agent_id):
             yield _file(place)
     elif path.suffix == ".sqlite":
-        from homarus.sessions.importers.sqlite import AgentDatabase
-
         with AgentDatabase(path) as database:
             found = database.sessions()
         for one in found:

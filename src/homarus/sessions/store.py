@@ -20,8 +20,8 @@ from homarus.core.errors import ConfigError, StorageError, Unknown
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions import lifecycle
 from homarus.sessions.codec import Json, to_ms
+from homarus.sessions.database import FILE, Content, Foreign, Snapshot
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
-from homarus.sessions.importers import FILE, Content, Snapshot
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.log import WINDOW, Transcript, load_branch
 from homarus.sessions.places import INDEX, Kind, Place, files_in, own, transcript_name, transcript_path, visit
@@ -34,7 +34,6 @@ from homarus.storage.record import decode, encode
 
 if TYPE_CHECKING:
     from homarus.config.load import Config
-    from homarus.sessions.importers.sqlite import Foreign
 
 
 class SessionInfo(Struct, frozen=True):
