@@ -81,8 +81,8 @@ class SessionHome:
 
     def resolve(self, text: str, agent: str = "") -> SessionInfo:
         """Return the session that a person means: by key, by id or the beginning of one, or by its name."""
-        named = self._by_key(text, agent)
-        if named:
+        key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
+        if key.agent_id in self.agents() and (named := self.store(key.agent_id).find(key)):
             return named
         wanted = text.strip().lower()
         infos = self.list([agent] if agent else (), orphans=True)
@@ -108,12 +108,6 @@ class SessionHome:
                     return place
         path = Path(text)
         return Place("", path.name, Kind.FILE, path) if path.suffix in {".jsonl", ".zst"} and path.is_file() else None
-
-    def _by_key(self, text: str, agent: str) -> SessionInfo | None:
-        key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
-        if key.agent_id not in self.agents():
-            return None
-        return self.store(key.agent_id).find(key)
 
 
 class Candidate(Struct, frozen=True):

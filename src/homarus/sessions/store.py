@@ -288,11 +288,8 @@ class SessionStore:
     def _create(self, key: SessionKey, session_id: str) -> SessionInfo:
         if key.kind is SessionKind.EXPLICIT:
             # A named session has its name as its id, as the command line of OpenClaw makes it.
-            session_id = (
-                key.peer
-                if transcript_name(key.peer) and not (self.folder / transcript_name(key.peer)).exists()
-                else session_id
-            )
+            taken = (self.folder / transcript_name(key.peer)).exists()
+            session_id = session_id if taken else key.peer
         new = self._new_row(session_id, self.folder / transcript_name(session_id, key.topic))
         # Asked once more inside the lock: of two processes that make the same session, the second takes the first one's.
         row = self.index.replace(key, lambda there: there if isinstance(there.get("sessionId"), str) else there | new)
