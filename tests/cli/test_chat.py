@@ -312,6 +312,6 @@ async def test_leaving_while_a_sub_agent_works_takes_a_second_word(tmp_path: Pat
 
 async def test_the_status_line_names_the_model_of_the_next_turn(house: House) -> None:
     async with house.agent() as agent:
-        assert (await agent.client.status(agent.session)).model == "script/model"  # before anything was said
+        assert (await agent.client.status(agent.key)).model == "script/model"  # before anything was said
         await agent.send("/model script/other")
-        assert (await agent.client.status(agent.session)).model == "script/other"
+        assert (await agent.client.status(agent.key)).model == "script/other"

@@ -72,16 +72,16 @@ def command(
 
     async def turn() -> int:
         async with open_agent(app, agent_id, session) as agent:
-            row = await agent.client.row(agent.session)
+            row = await agent.client.row(agent.key)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
             with _shown(app, agent, row, as_json=as_json, stream=stream) as show, interrupts.stopping(agent):
-                async for event in agent.client.run(agent.session, said.text, options):
+                async for event in agent.client.run(agent.key, said.text, options):
                     fold.take(event)
                     show(event)
             reply = fold.reply()
         if as_json and not stream:
-            app.out.json(reply.to_json(str(agent.session)))
+            app.out.json(reply.to_json(str(agent.key)))
         elif not (as_json or stream or _watched(app)):
             for each in reply.texts:
                 app.out.line(each)
@@ -149,8 +149,8 @@ def open_agent(app: App, agent_id: str, session: str) -> Agent:
     """Open an agent of this home in one of its sessions."""
     from homarus.agent.home import Home
     from homarus.core.clock import SystemIds
-    from homarus.runtime.client import LocalClient
     from homarus.runtime.library import Agent
+    from homarus.runtime.local import LocalClient
     from homarus.runtime.runtime import Runtime
 
     client = LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))

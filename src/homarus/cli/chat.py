@@ -53,11 +53,11 @@ async def _on_screen(app: App, agent: Agent) -> int:
     view = ChatView(asyncio.get_running_loop().time)
     history = ChatHistory(app.paths.own_dir / HISTORY)
     # The session is opened at once: better to hear now that another program has it than after the first long message.
-    status = await agent.client.status(agent.session)
+    status = await agent.client.status(agent.key)
     view.model, view.window, view.used = status.model, status.window, status.used
     begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
     screen = Screen(agent, view, await words_of(app, agent), history, color=app.out.color)
-    await screen.run(f"🦞 {agent.session.agent_id} · {begun} · /help · Ctrl-D leaves")
+    await screen.run(f"🦞 {agent.key.agent_id} · {begun} · /help · Ctrl-D leaves")
     return 0
 
 
@@ -67,7 +67,7 @@ async def words_of(app: App, agent: Agent) -> Words:
 
     from homarus.cli.chat_words import Words
 
-    known = await agent.client.vocabulary(agent.session)
+    known = await agent.client.vocabulary(agent.key)
     return Words(
         commands={**known.commands, "exit": "leave the chat"},
         arguments=known.arguments,

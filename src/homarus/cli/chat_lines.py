@@ -9,6 +9,7 @@ from homarus.cli.output import problem_line
 from homarus.cli.reply_stream import TextStream
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
+from homarus.runtime.client import RunOptions
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
@@ -27,9 +28,9 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
         if not line.strip():
             continue
         try:
-            row = await agent.client.row(agent.session)
+            row = await agent.client.row(agent.key)
             shown = TextStream(out, row.response_usage, row.verbose_level)
-            async for event in agent.run(line.rstrip("\n"), children="all"):
+            async for event in agent.run(line.rstrip("\n"), options=RunOptions(children="all")):
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":
                     failed = True

@@ -41,7 +41,7 @@ class LiveAnswer:
         self._ticking: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._drawn = False
-        self._leave = agent.client.attend(agent.session) if sys.stdin.isatty() else None
+        self._leave = agent.client.attend(agent.key) if sys.stdin.isatty() else None
 
     def __enter__(self) -> Self:
         self._ticking = asyncio.ensure_future(self._tick())
