@@ -181,8 +181,8 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     """Return what a turn may do at most: its agent's own bounds or, for a child, no more than its parent had."""
     from homarus.agent.turn import Bounds
 
-    sandbox = home.sandbox(turn.agent_id, turn.session)
     if turn.bounds is None:
+        sandbox = home.sandbox(turn.agent_id, turn.session)
         workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
@@ -199,7 +199,9 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     for source in turn.taint:
         given.taint.add(source)
     trust = max(turn.trust, given.trust, key=list(Trust).index)
-    return replace(given, trust=trust, sandbox=given.sandbox.narrow(sandbox))
+    held = given.sandbox
+    sandbox = home.sandbox(turn.agent_id, turn.session, always=held.enforced, most=held.most)
+    return replace(given, trust=trust, sandbox=held.narrow(sandbox))
 
 
 def _who(bounds: Bounds, model: str) -> Who:
