@@ -21,7 +21,7 @@ from homarus.agent.settings import TurnSettings
 from homarus.agent.toolkit import wish_of
 from homarus.config.view import Config
 from homarus.context.pins import pinned
-from homarus.core.messages import Trust
+from homarus.core.messages import Trust, least_trusted
 from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.levels import speed
@@ -198,7 +198,7 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     given = turn.bounds
     for source in turn.taint:
         given.taint.add(source)
-    trust = max(turn.trust, given.trust, key=list(Trust).index)
+    trust = least_trusted((turn.trust, given.trust))
     held = given.sandbox
     sandbox = home.sandbox(turn.agent_id, turn.session, always=held.enforced, most=held.most)
     return replace(given, trust=trust, sandbox=held.narrow(sandbox))

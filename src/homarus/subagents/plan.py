@@ -18,7 +18,7 @@ from homarus.config.view import AgentConfig
 from homarus.context.engine import SpawnCall
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Denied, StorageError, ToolError
-from homarus.core.messages import Trust
+from homarus.core.messages import least_trusted
 from homarus.core.routes import SessionKey, SessionKind, named_session, normalize_agent_id
 from homarus.core.text import single_line
 from homarus.models.levels import parse_level
@@ -124,7 +124,7 @@ class Planner:
             task=message.strip()[:MAX_TASK_CHARS],
             route=replace(context.route, session_key=context.session),
             started_ms=epoch_ms(self._home.clock.now()),
-            trust=max(before.trust, context.trust, key=list(Trust).index),
+            trust=least_trusted((before.trust, context.trust)),
             taint=tuple(dict.fromkeys((*before.taint, *context.taint.sources))),
             tools=tuple(name for name in before.tools if name in context.tools),
             sandbox=sandbox.narrow(before.sandbox),
