@@ -1,6 +1,7 @@
 """Words that nobody trusted wrote stay marked: in later turns, after a restart, and wherever else they are read."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from homarus.core.tools import Risk, ToolSpec
 from homarus.runtime.local import LocalClient
 from homarus.tools.execute import TAINTED
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.workspace.daily_notes import recent_notes
+from homarus.workspace.settings import StartupContext
 
 OFF: dict[str, Any] = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
 PAGE = Line(calls=(("page", {}),))
@@ -232,3 +235,42 @@ async def test_a_fact_written_down_after_a_page_taints_who_reads_it_in_another_s
         result = await agent.client.call_tool(agent.key, read, asked, Trust.OWNER)
     assert "Walnuts" in result.text
     assert bool((result.details or {}).get(TAINTED)) is strange
+
+
+async def test_a_note_written_after_a_page_was_read_says_so_and_taints_who_reads_it(tmp_path: Path) -> None:
+    """Whichever tool wrote it, and whichever tool shows it in another session."""
+    note, patch = "memory/2026-01-02.md", "*** Begin Patch\n*** Add File: bank/x.md\n+from a patch\n*** End Patch"
+    (tmp_path / ".openclaw/workspace/memory").mkdir(parents=True)
+    (tmp_path / ".openclaw/workspace" / note).write_text("the owner's line\n")
+    steps = [
+        PAGE,
+        Line(calls=(("edit", {"path": note, "oldText": "line\n", "newText": "line\nfrom the page\n"}),)),
+        Line(calls=(("write", {"path": "memory/new.md", "content": "# All\nfrom the page\n"}),)),
+        Line(calls=(("apply_patch", {"input": patch}),)),
+        Line(calls=(("write", {"path": "notes.txt", "content": "from the page\n"}),)),
+        "noted",
+    ]
+    house = House(tmp_path, *steps, config=OFF)
+    async with opened(house) as agent:
+        await agent.ask("what does the page say?")
+    mark = " <!-- origin: page -->\n"
+    assert (house.workspace / note).read_text() == f"the owner's line\nfrom the page{mark}"
+    assert (house.workspace / "memory/new.md").read_text() == f"# All{mark}from the page{mark}"
+    assert (house.workspace / "bank/x.md").read_text() == f"from a patch{mark}"
+    assert (house.workspace / "notes.txt").read_text() == "from the page\n"
+    for look in (("read", {"path": "bank/x.md"}), ("grep", {"pattern": "from the page", "path": "memory"})):
+        house = House(tmp_path, Line(calls=(look,)), WRITE, "done", config=OFF)
+        async with opened(house, look[0]) as agent:
+            await agent.ask("what did we note?")
+            assert "after untrusted text was read" in results(house)[-1].text
+    assert "obey" not in (house.workspace / "SOUL.md").read_text()
+
+
+async def test_what_strangers_may_have_said_does_not_begin_a_session(tmp_path: Path) -> None:
+
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory/2026-01-02.md").write_text("- ours\n- theirs <!-- origin: page -->\n- ours, too\n")
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    settings = StartupContext(enabled=True, apply_on=("new",))
+    notes = recent_notes(tmp_path, now=now, zone=UTC, settings=settings, occasion="new")
+    assert "- ours\n- ours, too" in notes and "theirs" not in notes

@@ -22,7 +22,7 @@ from homarus.agent.toolkit import wish_of
 from homarus.config.view import Config
 from homarus.context.pins import pinned
 from homarus.core.errors import HomarusError
-from homarus.core.messages import Trust
+from homarus.core.messages import Trust, least_trusted
 from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.levels import speed
@@ -187,8 +187,8 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     """Return what a turn may do at most: its agent's own bounds or, for a child, no more than its parent had."""
     from homarus.agent.turn import Bounds
 
-    sandbox = home.sandbox(turn.agent_id, turn.session)
     if turn.bounds is None:
+        sandbox = home.sandbox(turn.agent_id, turn.session)
         workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
@@ -204,8 +204,10 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     given = turn.bounds
     for source in turn.taint:
         given.taint.add(source)
-    trust = max(turn.trust, given.trust, key=list(Trust).index)
-    return replace(given, trust=trust, sandbox=given.sandbox.narrow(sandbox))
+    trust = least_trusted((turn.trust, given.trust))
+    held = given.sandbox
+    sandbox = home.sandbox(turn.agent_id, turn.session, always=held.enforced, most=held.most)
+    return replace(given, trust=trust, sandbox=held.narrow(sandbox))
 
 
 def _who(bounds: Bounds, model: str) -> Who:
