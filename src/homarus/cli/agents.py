@@ -5,17 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
+from homarus.agent.open_session import seed_agent
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import json_option, pass_app
-
-if TYPE_CHECKING:
-    from homarus.config.load import AgentConfig, Config
-    from homarus.config.write import Operation
+from homarus.config.load import AgentConfig, Config, load_config
+from homarus.config.write import Operation, change
+from homarus.core.errors import ConfigError
+from homarus.core.routes import normalize_agent_id
+from homarus.workspace.agents import describe, put_away, refuse_shared, resolve_workspace, trash_place
+from homarus.workspace.identity import write_identity
+from homarus.workspace.roster import add_agent, delete_agent, describe_match, pin_workspace
+from homarus.workspace.roster import bind as bound
+from homarus.workspace.roster import set_identity as identified
+from homarus.workspace.roster import unbind as unbound
 
 _PEERS = ("direct", "group", "channel", "room")
 
@@ -41,14 +49,9 @@ def command() -> None:
 @pass_app
 def list_(app: App, as_json: bool) -> None:
     """List the agents with their workspaces, models and bindings."""
-    from homarus.workspace.agents import describe
-    from homarus.workspace.roster import describe_match
-
     config = app.config
     views = [describe(config, agent, app.env) for agent in config.agents]
     if as_json:
-        import msgspec
-
         app.out.json(msgspec.to_builtins(views))
         return
     app.out.table(
@@ -85,11 +88,6 @@ def add(
     as_json: bool,
 ) -> None:
     """Add an AGENT to the roster and lay out its workspace."""
-    from homarus.agent.open_session import seed_agent
-    from homarus.core.routes import normalize_agent_id
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import add_agent
-
     agent_id = _new_id(agent, normalize_agent_id(agent))
     config = app.config
     settings: dict[str, Any] = {}
@@ -122,10 +120,6 @@ def add(
 @pass_app
 def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
     """Take an AGENT and its bindings out of the configuration; its files stay unless you say --purge."""
-    from homarus.core.errors import ConfigError
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import delete_agent
-
     config = app.config
     known = config.agent_named(agent)
     if len(config.agents) == 1:
@@ -158,9 +152,6 @@ def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
 @pass_app
 def bind(app: App, agent: str, channel: str, account: str | None, peer: str | None, as_json: bool) -> None:
     """Let AGENT answer on CHANNEL: on all of it, on one account, or in one conversation."""
-    from homarus.workspace.roster import bind as bound
-    from homarus.workspace.roster import describe_match
-
     config = app.config
     known, match = config.agent_named(agent), _match(channel, account, peer)
     operations = bound(config.authored, known.id, match)
@@ -190,8 +181,6 @@ def unbind(
     as_json: bool,
 ) -> None:
     """Remove AGENT's bindings on CHANNEL, or all of them."""
-    from homarus.workspace.roster import unbind as unbound
-
     if everything == bool(channel):
         raise click.UsageError("name a CHANNEL, or say --all")
     config = app.config
@@ -222,9 +211,6 @@ def unbind(
 @pass_app
 def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **labels: str | None) -> None:
     """Change who AGENT is: one line of its IDENTITY.md each, nothing else."""
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import set_identity as identified
-
     values = {label: value.strip() for label, value in labels.items() if value and value.strip()}
     if not values:
         raise click.UsageError("say what to change, for example --name Otto")
@@ -269,16 +255,11 @@ def _match(channel: str, account: str | None, peer: str | None) -> dict[str, Any
 
 def _change(app: App, config: Config, operations: Sequence[Operation]) -> Config:
     """Write the changes and return the configuration as it is then."""
-    from homarus.config.load import load_config
-    from homarus.config.write import change
-
     change(config, app.env, operations)
     return load_config(app.paths, app.env)
 
 
 def _edit_record(home: Path, values: dict[str, str]) -> Path:
-    from homarus.workspace.identity import write_identity
-
     return write_identity(home, values)
 
 
@@ -291,8 +272,6 @@ def _ask(app: App, question: str, as_json: bool) -> None:
 
 def _keep_heirs_home(app: App, config: Config, gone: AgentConfig) -> list[Operation]:
     # The default agent's folder is `agents.defaults.workspace`: whoever becomes the default would move in there.
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import pin_workspace
 
     others = [agent for agent in config.agents if agent.id != gone.id]
     heir = next((agent for agent in others if agent.entry.get("default") is True), others[0])
@@ -303,8 +282,6 @@ def _keep_heirs_home(app: App, config: Config, gone: AgentConfig) -> list[Operat
 
 def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[tuple[str, Path]]:
     """Return what --purge moves; refuses before anything is changed if that would take others along."""
-    from homarus.workspace.agents import refuse_shared, resolve_workspace
-
     paths = app.paths
     others = [other for other in config.agents if other.id != agent.id]
     keep = [
@@ -321,8 +298,6 @@ def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[t
 
 
 def _purge(app: App, agent_id: str, folders: list[tuple[str, Path]]) -> list[Path]:
-    from homarus.workspace.agents import put_away, trash_place
-
     place = trash_place(app.paths.state_dir / "trash", agent_id, app.clock.now())
     moved = [put_away(folder, place, label) for label, folder in folders]
     return [path for path in moved if path is not None]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import json_option, pass_app
-
-if TYPE_CHECKING:
-    from homarus.tools.approval import Approvals, Decision, Request
+from homarus.core.clock import SystemIds
+from homarus.core.errors import Denied
+from homarus.core.text import single_line
+from homarus.tools.approval import Approvals, Decision, Request, approvals_path
+from homarus.tools.approval_text import visible
 
 
 @click.group("approvals", cls=Group, default="list")
@@ -24,8 +27,6 @@ def command() -> None:
 @pass_app
 def list_approvals(app: App, as_json: bool = False) -> None:
     """List open questions and lasting rules."""
-    from msgspec import to_builtins
-
     book = _book(app).read()
     if as_json:
         app.out.json(to_builtins(book))
@@ -50,10 +51,6 @@ def list_approvals(app: App, as_json: bool = False) -> None:
 @pass_app
 def show(app: App, ident: str, as_json: bool) -> None:
     """Show everything about one question."""
-    from msgspec import to_builtins
-
-    from homarus.core.errors import Denied
-
     book = _book(app).read()
     found = [*book.pending, *(item.request for item in reversed(book.decided))]
     request = next((item for item in found if item.id == ident), None)
@@ -65,7 +62,6 @@ def show(app: App, ident: str, as_json: bool) -> None:
     if as_json:
         app.out.json(data)
         return
-    from homarus.tools.approval_text import visible
 
     for key, value in {**data, **data.pop("details")}.items():
         app.out.line(f"{key}: {visible(str(value))}")  # all of it: who says yes has read it
@@ -112,13 +108,8 @@ def _answer(app: App, ident: str, decision: Decision, *, as_json: bool) -> None:
 
 
 def _book(app: App) -> Approvals:
-    from homarus.core.clock import SystemIds
-    from homarus.tools.approval import Approvals, approvals_path
-
     return Approvals(approvals_path(app.paths.state_dir), app.clock, SystemIds())
 
 
 def _clean(text: str) -> str:
-    from homarus.core.text import single_line
-
     return single_line(text, 300)

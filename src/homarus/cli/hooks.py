@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import json_option, pass_app
-
-if TYPE_CHECKING:
-    from homarus.hooks.discover import Hook, HookSet
-    from homarus.hooks.load import HookStatus
+from homarus.config.paths import expand
+from homarus.config.write import Operation, change
+from homarus.core.errors import HomarusError
+from homarus.core.text import single_line
+from homarus.hooks.discover import Hook, HookSet, find_hooks, standard_roots
+from homarus.hooks.load import HookSettings, HookStatus, judge
+from homarus.hooks.manifest import Facts, on_path
+from homarus.storage.atomic import create_new
+from homarus.workspace.agents import resolve_workspace
+from homarus.workspace.names import BOOT
+from homarus.workspace.templates import template
 
 
 @click.group("hooks", cls=Group, default="list")
@@ -87,8 +95,6 @@ def enable(app: App, name: str, as_json: bool) -> None:
     """Let a hook run from the next start of the gateway on."""
     status = _pick(_load(app)[1], name)
     if not status.able:
-        from homarus.core.errors import HomarusError
-
         reason = next(
             (f"{step.gate}: {step.detail}" for step in status.steps if not step.ok), "; ".join(status.hook.problems)
         )
@@ -140,14 +146,6 @@ def check(app: App, as_json: bool) -> int:
 
 
 def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
-    import sys
-
-    from homarus.config.paths import expand
-    from homarus.hooks.discover import find_hooks, standard_roots
-    from homarus.hooks.load import HookSettings, judge
-    from homarus.hooks.manifest import Facts, on_path
-    from homarus.workspace.agents import resolve_workspace
-
     config = app.config
     settings = config.block("hooks.internal", HookSettings)
     extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]
@@ -158,8 +156,6 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
 
 
 def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
-    from homarus.config.write import Operation, change
-
     config = app.config
     key = next((key for key in (hook.key, hook.name) if config.lookup(("hooks", "internal", "entries", key))), hook.key)
     wishes = [Operation("set", ("hooks", "internal", "entries", key, "enabled"), on)]
@@ -180,18 +176,11 @@ def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
 
 def _boot_page(app: App) -> str:
     """Write a first BOOT.md where there is none, and return where; one that is there stays as it is."""
-    from homarus.storage.atomic import create_new
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.names import BOOT
-    from homarus.workspace.templates import template
-
     path = resolve_workspace(app.config, app.config.default_agent.id, app.env) / BOOT
     return str(path) if path.parent.is_dir() and create_new(path, template(BOOT).encode()) else ""
 
 
 def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
-    from homarus.core.errors import HomarusError
-
     for status in statuses:
         if name in {status.hook.name, status.hook.key}:
             return status
@@ -200,8 +189,6 @@ def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
 
 
 def _unknown_entries(app: App, found: HookSet) -> list[str]:
-    from homarus.hooks.load import HookSettings
-
     entries = app.config.block("hooks.internal", HookSettings).entries
     return [name for name, entry in entries.items() if entry.get("enabled") is not False and found.get(name) is None]
 
@@ -244,6 +231,4 @@ def _detail(status: HookStatus) -> dict[str, Any]:
 
 def _clean(text: str) -> str:
     """Return text that cannot move a terminal's cursor: names of files may hold anything."""
-    from homarus.core.text import single_line
-
     return single_line(text, 500)

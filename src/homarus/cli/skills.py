@@ -9,13 +9,18 @@ import click
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import json_option, pass_app
+from homarus.core.errors import HomarusError
+from homarus.core.text import single_line
+from homarus.skills.frontmatter import remarks
+from homarus.skills.gate import Gate, Verdict, judge
+from homarus.skills.library import SkillLibrary, SkillSet, gate_of, machine_facts, roots_of, settings_of
+from homarus.skills.listing import why_unlisted
+from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
     from homarus.hooks.manifest import Step
     from homarus.skills.audit import Finding
     from homarus.skills.discover import Skill
-    from homarus.skills.gate import Gate, Verdict
-    from homarus.skills.library import SkillLibrary, SkillSet
 
     Loaded = tuple[SkillSet, Gate, SkillLibrary]
 
@@ -56,9 +61,6 @@ def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = Fal
 @pass_app
 def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
     """Show one skill: its file, its gates one by one, and what the audit says."""
-    from homarus.core.errors import HomarusError
-    from homarus.skills.gate import judge
-
     skills, gate, library = _load(app, agent_id)
     skill = skills.get(name)
     if skill is None:
@@ -108,9 +110,6 @@ def check(app: App, agent_id: str | None, as_json: bool) -> int:
 
 
 def _load(app: App, agent_id: str | None) -> Loaded:
-    from homarus.skills.library import SkillLibrary, gate_of, machine_facts, roots_of, settings_of
-    from homarus.workspace.agents import resolve_workspace
-
     config = app.config
     agent = config.agent_named(agent_id).id
     roots = roots_of(config, resolve_workspace(config, agent, app.env))
@@ -119,8 +118,6 @@ def _load(app: App, agent_id: str | None) -> Loaded:
 
 
 def _judge(skills: SkillSet, gate: Gate) -> list[Verdict]:
-    from homarus.skills.gate import judge
-
     return [judge(skill, gate) for skill in skills.skills]
 
 
@@ -131,9 +128,6 @@ def _broken(skill: Skill) -> str:
 
 
 def _remarks(skill: Skill) -> list[str]:
-    from homarus.skills.frontmatter import remarks
-    from homarus.skills.listing import why_unlisted
-
     found = remarks(skill.header, skill.folder.rpartition("/")[2])
     if skill.header.description and skill.header.problem:
         found.append(skill.header.problem)
@@ -143,8 +137,6 @@ def _remarks(skill: Skill) -> list[str]:
 
 
 def _why(verdict: Verdict) -> str:
-    from homarus.skills.listing import why_unlisted
-
     if not verdict.eligible:
         return _clean(verdict.reason)
     return _clean(why_unlisted(verdict.skill))
@@ -156,8 +148,6 @@ def _status(app: App, verdict: Verdict) -> tuple[str, str]:
 
 
 def _summary(verdict: Verdict) -> dict[str, Any]:
-    from homarus.skills.listing import why_unlisted
-
     skill, header = verdict.skill, verdict.skill.header
     unlisted = why_unlisted(skill)
     return {
@@ -259,6 +249,4 @@ def _section(app: App, title: str, style: str, lines: list[str]) -> None:
 
 def _clean(text: str) -> str:
     """Return text that cannot move a terminal's cursor: names of files may hold anything."""
-    from homarus.core.text import single_line
-
     return single_line(text, 500)
