@@ -22,7 +22,7 @@ from msgspec import Struct
 from homarus.agent.home import Home
 from homarus.cli.app import App
 from homarus.cli.failures import say
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
 from homarus.core.clock import SystemIds
 from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
@@ -53,8 +53,7 @@ INTERRUPTED = 130
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="How long the turn may take; 0 is for ever.")
 @click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
-@json_option
-@pass_app
+@with_json
 def command(
     app: App,
     text: str | None,

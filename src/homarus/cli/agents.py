@@ -13,7 +13,7 @@ import msgspec
 from homarus.agent.open_session import seed_agent
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
 from homarus.config.load import AgentConfig, Config, load_config
 from homarus.config.write import Operation, change
 from homarus.core.errors import ConfigError
@@ -45,8 +45,7 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
-@pass_app
+@with_json
 def list_(app: App, as_json: bool) -> None:
     """List the agents with their workspaces, models and bindings."""
     config = app.config
@@ -76,8 +75,7 @@ def list_(app: App, as_json: bool) -> None:
 @click.option("--model", metavar="REF", help="Its model, instead of the common one.")
 @click.option("--name", help="Its name, written into its IDENTITY.md.")
 @click.option("--emoji", help="Its emoji, written into its IDENTITY.md.")
-@json_option
-@pass_app
+@with_json
 def add(
     app: App,
     agent: str,
@@ -116,8 +114,7 @@ def add(
 @click.argument("agent")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Also move its workspace and sessions to <state>/trash.")
-@json_option
-@pass_app
+@with_json
 def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
     """Take an AGENT and its bindings out of the configuration; its files stay unless you say --purge."""
     config = app.config
@@ -148,8 +145,7 @@ def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
 @click.argument("channel")
 @click.option("--account", metavar="ID", help="Only this account of the channel.")
 @click.option("--peer", metavar="KIND:ID", help=f"Only this conversation; KIND is {', '.join(_PEERS)}.")
-@json_option
-@pass_app
+@with_json
 def bind(app: App, agent: str, channel: str, account: str | None, peer: str | None, as_json: bool) -> None:
     """Let AGENT answer on CHANNEL: on all of it, on one account, or in one conversation."""
     config = app.config
@@ -157,10 +153,11 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
     operations = bound(config.authored, known.id, match)
     if operations:
         _change(app, config, operations)
-    if as_json:
-        app.out.json({"agentId": known.id, "match": match, "changed": bool(operations)})
-    else:
-        app.out.line(f"{known.id} {'answers' if operations else 'answered already'} on {describe_match(match)}")
+    app.out.answer(
+        {"agentId": known.id, "match": match, "changed": bool(operations)},
+        f"{known.id} {'answers' if operations else 'answered already'} on {describe_match(match)}",
+        as_json=as_json,
+    )
 
 
 @command.command()
@@ -169,8 +166,7 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
 @click.option("--account", metavar="ID", help="Only this account of the channel.")
 @click.option("--peer", metavar="KIND:ID", help="Only this conversation.")
 @click.option("--all", "everything", is_flag=True, help="Every binding of the agent.")
-@json_option
-@pass_app
+@with_json
 def unbind(
     app: App,
     agent: str,
@@ -187,10 +183,11 @@ def unbind(
     known = config.agent_named(agent)
     operations = unbound(config.authored, known.id, _match(channel, account, peer) if channel else None)
     _change(app, config, operations)
-    if as_json:
-        app.out.json({"agentId": known.id, "removed": len(operations)})
-    else:
-        app.out.line(f"removed {len(operations)} binding{'s' if len(operations) > 1 else ''} of {known.id}")
+    app.out.answer(
+        {"agentId": known.id, "removed": len(operations)},
+        f"removed {len(operations)} binding{'s' if len(operations) > 1 else ''} of {known.id}",
+        as_json=as_json,
+    )
 
 
 @command.command("set-identity")
@@ -207,8 +204,7 @@ def unbind(
     default="auto",
     help="auto: IDENTITY.md, and openclaw.json where it names the same value.",
 )
-@json_option
-@pass_app
+@with_json
 def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **labels: str | None) -> None:
     """Change who AGENT is: one line of its IDENTITY.md each, nothing else."""
     values = {label: value.strip() for label, value in labels.items() if value and value.strip()}
@@ -224,10 +220,11 @@ def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **la
     if operations:
         _change(app, config, operations)
         touched.append(str(app.paths.config_path))
-    if as_json:
-        app.out.json({"agentId": known.id, "identity": values, "changed": touched})
-    else:
-        app.out.line(f"{known.id}: set {', '.join(values)} in {' and '.join(touched)}")
+    app.out.answer(
+        {"agentId": known.id, "identity": values, "changed": touched},
+        f"{known.id}: set {', '.join(values)} in {' and '.join(touched)}",
+        as_json=as_json,
+    )
 
 
 def _new_id(asked: str, agent_id: str) -> str:

@@ -17,7 +17,7 @@ import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import pass_app, with_json
 from homarus.config.blocks import build_schema
 from homarus.config.blocks import validate as check
 from homarus.config.edit import parse_text
@@ -53,13 +53,19 @@ def command() -> None:
     """
 
 
+def _writes(function: Callable[..., None]) -> Callable[..., None]:
+    dry = click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
+    return dry(
+        click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")(with_json(function))
+    )
+
+
 @command.command()
 @click.argument("path", required=False, default="")
 @click.option("--effective", is_flag=True, help="Show the canonical form: newest spelling, OPENCLAW_* applied.")
 @click.option("--reveal", is_flag=True, help="Show secrets; only to a terminal, unless --yes is given too.")
 @click.option("--yes", is_flag=True, help="With --reveal: yes, also into a pipe or a file.")
-@json_option
-@pass_app
+@with_json
 def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: bool) -> None:
     """Print the value at PATH, or everything. Secrets are hidden.
 
@@ -99,10 +105,7 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
 )
 @click.option("--ref-id", metavar="ID", help="What the reference names: a variable, a JSON pointer, a program's id.")
 @click.option("--ref-provider", metavar="NAME", default="default", help="Which entry of secrets.providers it uses.")
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
-@json_option
-@pass_app
+@_writes
 def set_(
     app: App,
     path: str,
@@ -134,10 +137,7 @@ def set_(
 
 @command.command()
 @click.argument("path")
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
-@json_option
-@pass_app
+@_writes
 def unset(app: App, path: str, dry_run: bool, force: bool, as_json: bool) -> None:
     """Remove the key at PATH with its comma; comments around it stay."""
     _change(app, [Operation("unset", _path(path, whole=False))], dry_run=dry_run, force=force, as_json=as_json)
@@ -147,10 +147,7 @@ def unset(app: App, path: str, dry_run: bool, force: bool, as_json: bool) -> Non
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--file", "named", type=click.Path(path_type=Path, dir_okay=False), help="The same as FILE.")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read standard input, as without FILE.")
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
-@json_option
-@pass_app
+@_writes
 def patch(
     app: App, file: Path | None, named: Path | None, from_stdin: bool, dry_run: bool, force: bool, as_json: bool
 ) -> None:
@@ -180,8 +177,7 @@ def patch(
 
 
 @command.command()
-@json_option
-@pass_app
+@with_json
 def validate(app: App, as_json: bool) -> None:
     """Check everything the program will read at start; ends with code 78 if something is wrong.
 
@@ -200,8 +196,7 @@ def validate(app: App, as_json: bool) -> None:
 
 
 @command.command()
-@json_option
-@pass_app
+@with_json
 def file(app: App, as_json: bool) -> None:
     """Print where the configuration lies; with --json also what it includes and what stands in for it."""
     config = _load(app)
@@ -222,8 +217,7 @@ def file(app: App, as_json: bool) -> None:
 
 @command.command()
 @click.argument("path", required=False, default="")
-@json_option
-@pass_app
+@with_json
 def schema(app: App, path: str, as_json: bool) -> None:
     """Print the JSON Schema of what homarus reads, or of the part at PATH. It is JSON with and without --json.
 

@@ -17,15 +17,14 @@ from homarus.admin.setup import SetupReport, set_up
 from homarus.admin.status import as_json as to_json
 from homarus.admin.status import home_status
 from homarus.cli.app import App
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import pass_app, with_json
 from homarus.config.load import inspect_config
 
 
 @click.command("setup")
 @click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
 @click.option("--non-interactive", is_flag=True, help="Never ask; setup does not ask anyway, 'homarus onboard' does.")
-@json_option
-@pass_app
+@with_json
 def setup(app: App, workspace: Path | None, non_interactive: bool, as_json: bool) -> None:
     """Create the state folder, the configuration and the workspace, as far as they are missing.
 
@@ -147,8 +146,7 @@ def _pick(app: App, choices: list[Choice]) -> str:
 
 
 @click.command("status")
-@json_option
-@pass_app
+@with_json
 def status(app: App, as_json: bool) -> None:
     """Show the home, its agents, their models, sandboxes and sessions.
 
@@ -185,8 +183,7 @@ _MARKS = {"ok": ("✓", "green"), "info": ("·", "cyan"), "warning": ("!", "yell
 
 @click.command("doctor")
 @click.option("--fix", is_flag=True, help="Mend what can be mended without losing anything.")
-@json_option
-@pass_app
+@with_json
 def doctor(app: App, fix: bool, as_json: bool) -> int:
     """Look for what is wrong with this home, and say how to mend it.
 

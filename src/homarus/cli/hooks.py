@@ -9,11 +9,11 @@ import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
+from homarus.cli.output import clean
 from homarus.config.paths import expand
 from homarus.config.write import Operation, change
 from homarus.core.errors import HomarusError
-from homarus.core.text import single_line
 from homarus.hooks.discover import Hook, HookSet, find_hooks, standard_roots
 from homarus.hooks.load import HookSettings, HookStatus, judge
 from homarus.hooks.manifest import Facts, on_path
@@ -29,8 +29,7 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
-@pass_app
+@with_json
 def list_hooks(app: App, as_json: bool = False) -> None:
     """List all hooks: what each hears, and whether it runs."""
     found, statuses = _load(app)
@@ -40,22 +39,21 @@ def list_hooks(app: App, as_json: bool = False) -> None:
     rows = [
         (
             _mark(app, status),
-            _clean(status.hook.name),
+            clean(status.hook.name),
             status.hook.source.value,
-            _clean(", ".join(status.hook.events)),
-            _clean(status.reason),
+            clean(", ".join(status.hook.events)),
+            clean(status.reason),
         )
         for status in statuses
     ]
     app.out.table(rows, ["", "name", "source", "hears", "why"])
     for problem in found.problems:
-        app.out.warn(_clean(problem))
+        app.out.warn(clean(problem))
 
 
 @command.command("info")
 @click.argument("name")
-@json_option
-@pass_app
+@with_json
 def info(app: App, name: str, as_json: bool) -> None:
     """Show one hook: its folder, its events, its gates one by one."""
     _, statuses = _load(app)
@@ -65,32 +63,26 @@ def info(app: App, name: str, as_json: bool) -> None:
         return
     out, hook = app.out, status.hook
     out.line(
-        f"{out.style(_clean(hook.name), 'bold')} {hook.emoji}".rstrip()
-        + f"  {_mark(app, status)}: {_clean(status.reason)}"
+        f"{out.style(clean(hook.name), 'bold')} {hook.emoji}".rstrip()
+        + f"  {_mark(app, status)}: {clean(status.reason)}"
     )
-    out.line(_clean(hook.description) or "(no description)")
+    out.line(clean(hook.description) or "(no description)")
     out.line()
-    facts = [
-        ("folder", str(hook.folder)),
-        ("source", hook.source.value),
-        ("key", hook.key if hook.key != hook.name else ""),
-    ]
+    key = hook.key if hook.key != hook.name else ""
+    facts = [("folder", str(hook.folder)), ("source", hook.source.value), ("key", key)]
     facts += [("hears", ", ".join(hook.events)), ("handler", hook.handler and f"{hook.handler}: {hook.function}")]
     facts += [("time limit", f"{hook.timeout:g} s" if hook.timeout else ""), ("homepage", hook.homepage)]
-    for label, value in facts:
-        if value:
-            out.line(f"{label:>10}  {_clean(value)}")
+    out.facts(facts, 10)
     for step in status.steps:
         mark = out.style("open", "green") if step.ok else out.style("shut", "red")
-        out.line(f"{'gate':>10}  {mark}  {step.gate:<8} {_clean(step.detail)}")
+        out.line(f"{'gate':>10}  {mark}  {step.gate:<8} {clean(step.detail)}")
     for problem in hook.problems:
-        out.line(f"{'problem':>10}  {_clean(problem)}")
+        out.line(f"{'problem':>10}  {clean(problem)}")
 
 
 @command.command("enable")
 @click.argument("name")
-@json_option
-@pass_app
+@with_json
 def enable(app: App, name: str, as_json: bool) -> None:
     """Let a hook run from the next start of the gateway on."""
     status = _pick(_load(app)[1], name)
@@ -101,24 +93,22 @@ def enable(app: App, name: str, as_json: bool) -> None:
         raise HomarusError(f"the hook '{status.hook.name}' cannot run here: {reason}", cure="mend that first")
     _switch(app, status.hook, on=True, as_json=as_json)
     for problem in status.hook.problems:
-        app.out.warn(_clean(problem))
+        app.out.warn(clean(problem))
     page = _boot_page(app) if status.hook.name == "boot-md" and status.hook.source == "bundled" else ""
     if page and not as_json:
-        app.out.line(f"wrote {_clean(page)}: what should happen when the gateway starts, yours to edit")
+        app.out.line(f"wrote {clean(page)}: what should happen when the gateway starts, yours to edit")
 
 
 @command.command("disable")
 @click.argument("name")
-@json_option
-@pass_app
+@with_json
 def disable(app: App, name: str, as_json: bool) -> None:
     """Keep a hook from running."""
     _switch(app, _pick(_load(app)[1], name).hook, on=False, as_json=as_json)
 
 
 @command.command("check")
-@json_option
-@pass_app
+@with_json
 def check(app: App, as_json: bool) -> int:
     """Look for hooks that should run and cannot, and for damaged ones. Exit code 1 when there are any."""
     found, statuses = _load(app)
@@ -137,11 +127,8 @@ def check(app: App, as_json: bool) -> int:
         app.out.json({"total": len(statuses), "running": running, "broken": broken, "remarks": remarks})
         return 1 if broken else 0
     app.out.line(f"{len(statuses)} hooks, {running} run")
-    for title, style, lines in (("Broken", "red", broken), ("Remarks", "dim", remarks)):
-        if lines:
-            app.out.line(f"\n{app.out.style(title, style)}")
-        for line in lines:
-            app.out.line(f"  {_clean(line)}")
+    app.out.section("Broken", "red", map(clean, broken))
+    app.out.section("Remarks", "dim", map(clean, remarks))
     return 1 if broken else 0
 
 
@@ -168,7 +155,7 @@ def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
     word = "enabled" if on else "disabled"
     already = "" if changes else "already "
     app.out.line(
-        f"{_clean(hook.name)} is {already}{word} (hooks.internal.entries.{_clean(key)} in {config.paths.config_path})"
+        f"{clean(hook.name)} is {already}{word} (hooks.internal.entries.{clean(key)} in {config.paths.config_path})"
     )
     if changes:
         app.out.line("a running gateway takes this up when it starts again")
@@ -227,8 +214,3 @@ def _detail(status: HookStatus) -> dict[str, Any]:
         "homepage": hook.homepage,
         "gates": [{"gate": step.gate, "ok": step.ok, "detail": step.detail} for step in status.steps],
     }
-
-
-def _clean(text: str) -> str:
-    """Return text that cannot move a terminal's cursor: names of files may hold anything."""
-    return single_line(text, 500)

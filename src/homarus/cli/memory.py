@@ -12,7 +12,7 @@ import msgspec
 from homarus.agent.memories import open_memory
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
 from homarus.cli.output import Bar, Output
 from homarus.core.errors import ToolError
 from homarus.core.text import human_bytes, printable
@@ -59,8 +59,7 @@ def place_options(function: F) -> F:
 @click.option("--min-score", type=float, default=None, help="Leave out weaker matches (0 to 1).")
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def search(
     app: App,
     /,
@@ -101,8 +100,7 @@ def search(
 )
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def recall(
     app: App,
     /,
@@ -135,8 +133,7 @@ def recall(
 @click.option("--from", "from_", type=click.IntRange(1), default=None, help="First line.")
 @click.option("--lines", type=click.IntRange(1), default=None, help="How many lines (default 120).")
 @place_options
-@json_option
-@pass_app
+@with_json
 def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: bool, **place: Any) -> None:
     """Print lines of a note, by path or by a citation such as memory/2026-01-31.md#L12."""
     with opened(app, **place) as memory:
@@ -156,8 +153,7 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
 @click.argument("query")
 @click.argument("citation")
 @place_options
-@json_option
-@pass_app
+@with_json
 def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any) -> None:
     """Say how a line (path#L12) scores for a query, signal by signal."""
     if parse_citation(citation)[1] is None:
@@ -186,8 +182,7 @@ def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any)
 
 @command.command()
 @place_options
-@json_option
-@pass_app
+@with_json
 def status(app: App, /, as_json: bool, **place: Any) -> None:
     """Show what the index holds and whether it is up to date."""
     with opened(app, **place) as memory:
@@ -221,8 +216,7 @@ def status(app: App, /, as_json: bool, **place: Any) -> None:
 @command.command()
 @click.option("--force", is_flag=True, help="Read every note again.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def index(app: App, /, force: bool, as_json: bool, **place: Any) -> None:
     """Bring the index in line with the notes."""
     _index(app, force, as_json, place)
@@ -230,8 +224,7 @@ def index(app: App, /, force: bool, as_json: bool, **place: Any) -> None:
 
 @command.command()
 @place_options
-@json_option
-@pass_app
+@with_json
 def rebuild(app: App, /, as_json: bool, **place: Any) -> None:
     """Build the whole index again; searches elsewhere see the old one until it is done."""
     _index(app, True, as_json, place)
@@ -254,8 +247,7 @@ def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @click.option("--since", metavar="DAY", help="Only whom facts from this day on are about: YYYY-MM-DD, or 7d.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **place: Any) -> None:
     """Write what the retained facts say about each person or thing to bank/entities/.
 
@@ -284,8 +276,7 @@ def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **plac
 @command.command()
 @click.option("--canary/--no-canary", default=True, help="Write a line, find it, remove it.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
     """Check the notes and the index, and prove that what is written is found."""
     from homarus.memory.doctor import examine
@@ -314,25 +305,20 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder with model.safetensors.",
 )
-@json_option
-@pass_app
+@with_json
 def export_minilm(app: App, target: Path | None, source: Path | None, as_json: bool) -> None:
     """Make the int8 MiniLM file once; afterwards it runs on onnxruntime alone."""
     from homarus.memory.embed.export import export
 
     made = export(target or app.paths.models_dir / "minilm", source)
-    if as_json:
-        app.out.json({"path": str(made)})
-    else:
-        app.out.line(f"wrote {made}")
+    app.out.answer({"path": str(made)}, f"wrote {made}", as_json=as_json)
 
 
 @command.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="LoCoMo-format JSON.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Score only the first N questions of each set.")
 @click.option("--provider", default="auto", show_default=True, metavar="NAME", help="Embedder to measure with.")
-@json_option
-@pass_app
+@with_json
 def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_json: bool) -> None:
     """Score recall without a model judging: are the evidence lines of each question returned within a token budget?"""
     from homarus.memory.evaluate import run

@@ -10,7 +10,7 @@ import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
 from homarus.cli.output import Bar, Output
 from homarus.config.write import Operation, change
 from homarus.core.cancel import Cancel
@@ -53,8 +53,7 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Also models of providers without a key.")
 @click.option("--provider", metavar="ID", help="Only models of this provider.")
 @click.option("--pullable", is_flag=True, help="Instead: local models that `models pull` knows by name.")
-@json_option
-@pass_app
+@with_json
 def list_models(app: App, everything: bool, provider: str | None, pullable: bool, as_json: bool) -> None:
     """List the models that can be used now."""
     if pullable:
@@ -76,8 +75,7 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
 
 @command.command()
 @agent_option
-@json_option
-@pass_app
+@with_json
 def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None:
     """Show which model answers, why, with which key, and what stands behind it."""
     report = asyncio.run(status_report(_open(app), _agent(app, agent_id)))
@@ -91,8 +89,7 @@ def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None
 @click.argument("model")
 @click.option("--fallback", "fallbacks", multiple=True, metavar="MODEL", help="Tried when the first fails; may repeat.")
 @agent_option
-@json_option
-@pass_app
+@with_json
 def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | None, as_json: bool) -> None:
     """Make MODEL (provider/model, or an alias) the one that answers; `auto` lets homarus choose again."""
     models, agent = _open(app), _agent(app, agent_id)
@@ -140,8 +137,7 @@ def _usable(models: Models, ref: Any) -> str:
 @click.argument("name")
 @click.option("--sha256", default="", metavar="HEX", help="What the file must be, for an address without one.")
 @click.option("--unverified", is_flag=True, help="Take a file that nobody vouches for.")
-@json_option
-@pass_app
+@with_json
 def pull(app: App, name: str, sha256: str, unverified: bool, as_json: bool) -> None:
     """Fetch a GGUF model by name, address or hf:owner/repo/file.gguf. A broken transfer is taken up again."""
     models = _open(app)
@@ -160,10 +156,11 @@ def pull(app: App, name: str, sha256: str, unverified: bool, as_json: bool) -> N
                 await models.aclose()
 
     path, digest = asyncio.run(fetch())
-    if as_json:
-        app.out.json({"path": str(path), "sha256": digest, "model": f"local/{path.stem}"})
-    else:
-        app.out.line(f"{path} is there (SHA-256 {digest}). Use it with: homarus models set local/{path.stem}")
+    app.out.answer(
+        {"path": str(path), "sha256": digest, "model": f"local/{path.stem}"},
+        f"{path} is there (SHA-256 {digest}). Use it with: homarus models set local/{path.stem}",
+        as_json=as_json,
+    )
 
 
 @command.group(cls=Group, default="list")
@@ -172,8 +169,7 @@ def aliases() -> None:
 
 
 @aliases.command(name="list")
-@json_option
-@pass_app
+@with_json
 def list_aliases(app: App, as_json: bool) -> None:
     """List the short names and what they stand for."""
     names = _open(app).names(app.config.default_agent)
@@ -189,8 +185,7 @@ def list_aliases(app: App, as_json: bool) -> None:
 @aliases.command(name="add")
 @click.argument("alias")
 @click.argument("model")
-@json_option
-@pass_app
+@with_json
 def add_alias(app: App, alias: str, model: str, as_json: bool) -> None:
     """Let ALIAS stand for MODEL. A name that is taken moves to the new model."""
     if not alias.strip() or "/" in alias or "@" in alias:
@@ -203,26 +198,19 @@ def add_alias(app: App, alias: str, model: str, as_json: bool) -> None:
         # every other model.
         operations.append(Operation("set", ("agents", "defaults", "modelPolicy"), {}))
     change(app.config, app.env, operations)
-    if as_json:
-        app.out.json({"alias": alias.strip(), "model": ref.key})
-    else:
-        app.out.line(f"{alias.strip()} now means {ref.key}.")
+    app.out.answer({"alias": alias.strip(), "model": ref.key}, f"{alias.strip()} now means {ref.key}.", as_json=as_json)
 
 
 @aliases.command(name="remove")
 @click.argument("alias")
-@json_option
-@pass_app
+@with_json
 def remove_alias(app: App, alias: str, as_json: bool) -> None:
     """Forget ALIAS; the model's other settings stay."""
     held = _holders(app, alias)
     if not held:
         raise Unknown(f"there is no alias '{alias}'", cure="`homarus models aliases` lists them")
     change(app.config, app.env, [Operation("unset", ("agents", "defaults", "models", key, "alias")) for key in held])
-    if as_json:
-        app.out.json({"removed": alias, "models": held})
-    else:
-        app.out.line(f"{alias} is no alias any more.")
+    app.out.answer({"removed": alias, "models": held}, f"{alias} is no alias any more.", as_json=as_json)
 
 
 def _holders(app: App, alias: str) -> list[str]:
@@ -239,8 +227,7 @@ def _holders(app: App, alias: str) -> list[str]:
 @click.argument("model", required=False)
 @click.option("--timeout", "seconds", type=float, default=60.0, show_default=True, help="Give up after this long.")
 @agent_option
-@json_option
-@pass_app
+@with_json
 def test(app: App, model: str | None, seconds: float, agent_id: str | None, as_json: bool) -> None:
     """Ask a model for one word and show how it answered. This is a real request and may cost a fraction of a cent."""
     report = asyncio.run(try_model(_open(app), _agent(app, agent_id), model, seconds))

@@ -113,10 +113,30 @@ class Output:
         """Print a value as JSON that both programs and people can read."""
         self._put(self._encoded(value, indent=2))
 
+    def answer(self, data: Any, text: str, *, as_json: bool) -> None:
+        """Say how something went: to a program as data, to a person in a line."""
+        if as_json:
+            self.json(data)
+        else:
+            self.line(text)
+
     def json_lines(self, values: Iterable[Any]) -> None:
         """Print values as JSON, one a line, for what has no end."""
         for value in values:
             self._put(self._encoded(value))
+
+    def section(self, title: str, style: str, lines: Iterable[str]) -> None:
+        """Print lines under a heading; nothing where there are none."""
+        for number, text in enumerate(lines):
+            if not number:
+                self.line(f"\n{self.style(title, style)}")
+            self.line(f"  {text}")
+
+    def facts(self, pairs: Iterable[tuple[str, str]], size: int) -> None:
+        """Print what is known of a thing, a label each; what is empty is left out."""
+        for label, value in pairs:
+            if value:
+                self.line(f"{label:>{size}}  {clean(value)}")
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left."""
@@ -126,6 +146,11 @@ class Output:
         self.line(self.style(_row(headers, widths, numeric), "bold"))
         for row in cells:
             self.line(_row(row, widths, numeric))
+
+
+def clean(text: str, limit: int = 500) -> str:
+    """Return text that cannot move a terminal's cursor: names of files may hold anything."""
+    return single_line(text, limit)
 
 
 def problem_line(text: str) -> str:

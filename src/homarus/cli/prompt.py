@@ -15,7 +15,7 @@ from homarus.agent.session_state import SessionState, session_state
 from homarus.agent.toolkit import tool_specs
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import json_option, pass_app, with_json
 from homarus.core.clock import Clock, SystemIds
 from homarus.core.errors import ConfigError, Denied, StorageError
 from homarus.core.messages import Trust
@@ -129,8 +129,7 @@ def _session(app: App, session_key: str | None, agent_id: str | None) -> Session
 @session_options
 @click.option("--boundary", is_flag=True, help="Mark the line up to which providers keep the prompt in their cache.")
 @click.option("--turn", is_flag=True, help="Print what rides on the next user turn instead: date, levels, recall ...")
-@json_option
-@pass_app
+@with_json
 def command(
     app: App, mode: str | None, session_key: str | None, agent_id: str | None, boundary: bool, turn: bool, as_json: bool
 ) -> None:

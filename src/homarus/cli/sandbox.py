@@ -9,7 +9,7 @@ import click
 from homarus.agent.sandbox_for import sandbox_for
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
 from homarus.core.routes import SessionKey, main_session
 from homarus.sandbox.probe import try_out
 from homarus.workspace.agents import resolve_workspace
@@ -26,8 +26,7 @@ def command() -> None:
 @command.command("explain")
 @click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
 @click.option("--session", "session", default="", help="which session key (default: the agent's main session)")
-@json_option
-@pass_app
+@with_json
 def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = False) -> None:
     """Say what a session's commands may see and use."""
     spec = _spec(app, agent_id, session)
@@ -55,8 +54,7 @@ def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = Fal
 
 @command.command("probe")
 @click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
-@json_option
-@pass_app
+@with_json
 def probe_command(app: App, agent_id: str, as_json: bool) -> None:
     """Run a command inside and see whether anything leaks."""
     found = try_out(_spec(app, agent_id, ""), app.env)

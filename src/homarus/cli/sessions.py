@@ -10,7 +10,7 @@ import msgspec
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
 from homarus.cli.sessions_show import export, home_of, show, tail
 from homarus.core.clock import SystemIds
 from homarus.core.errors import StorageError
@@ -56,8 +56,7 @@ _agent = click.option("--agent", metavar="ID", default="", help="Only this agent
 @click.option("--all", "everything", is_flag=True, help="Also the archives that resets and deletions left.")
 @click.option("--active", type=int, metavar="MINUTES", help="Only those used in the last MINUTES.")
 @click.option("--limit", type=int, default=50, show_default=True, help="At most this many.")
-@json_option
-@pass_app
+@with_json
 def list_(app: App, agent: str, everything: bool, active: int | None, limit: int, as_json: bool) -> None:
     """List the sessions, the newest first."""
     home = home_of(app)
@@ -139,8 +138,7 @@ def _age(app: App, info: SessionInfo) -> str | None:
 @_agent
 @click.option("--tools", is_flag=True, help="Look into tool results and notes as well.")
 @click.option("--limit", type=int, default=20, show_default=True, help="At most this many.")
-@json_option
-@pass_app
+@with_json
 def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int, as_json: bool) -> None:
     """Find messages in all transcripts, archives included."""
     home = home_of(app)
@@ -174,25 +172,22 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 @click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
 @click.option("--label", default="", help="A name for people.")
 @_agent
-@json_option
-@pass_app
+@with_json
 def fork(app: App, session: str, name: str, at: str | None, label: str, agent: str, as_json: bool) -> None:
     """Copy a conversation into a new one that goes its own way."""
     home = home_of(app)
     place = home.archive(session) or home.resolve(session, agent).place
     made = home.store(place.agent_id or home.default_agent).fork(place, name, at=at, label=label)
-    if as_json:
-        app.out.json(_facts(made))
-    else:
-        app.out.line(f"{made.name} begins where {session} {'was at ' + at if at else 'ends'}.")
+    app.out.answer(
+        _facts(made), f"{made.name} begins where {session} {'was at ' + at if at else 'ends'}.", as_json=as_json
+    )
 
 
 @command.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("--agent", metavar="ID", default="", help="Bring them in as this agent's (default: the main agent).")
 @click.option("--dry-run", is_flag=True, help="Only say what would be brought in.")
-@json_option
-@pass_app
+@with_json
 def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_json: bool) -> None:
     """Copy sessions from another home, a database or transcript files; without PATHS, from this home's own databases.
 
@@ -225,8 +220,7 @@ def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_jso
 @_agent
 @click.option("--enforce", is_flag=True, help="Do it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done (the default).")
-@json_option
-@pass_app
+@with_json
 def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -> None:
     """Put old sessions into the archives and remove old archives, by the rules of session.maintenance."""
     if enforce and dry_run:
@@ -261,8 +255,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
 @command.command()
 @click.argument("session", required=False, default="")
 @_agent
-@json_option
-@pass_app
+@with_json
 def check(app: App, session: str, agent: str, as_json: bool) -> None:
     """Look for trouble: torn lines, unpaired calls, lost transcripts, old and unknown forms. Changes nothing."""
     home = home_of(app)
@@ -287,8 +280,7 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
 @click.argument("session")
 @click.option("--write", is_flag=True, help="Convert an old form and answer open calls in the file itself.")
 @_agent
-@json_option
-@pass_app
+@with_json
 def repair(app: App, session: str, write: bool, agent: str, as_json: bool) -> None:
     """Show what a model would be sent of a damaged session, and mend the file if asked.
 
@@ -319,8 +311,7 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 @click.option(
     "--by", type=click.Choice(["day", "model", "session", "agent", "purpose"]), default="day", show_default=True
 )
-@json_option
-@pass_app
+@with_json
 def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json: bool) -> None:
     """Add up what sessions took: tokens, the share that came from the provider's cache, and money."""
     zone = app.clock.now().astimezone().tzinfo

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from homarus.cli.app import App
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import F, pass_app, with_json
 from homarus.core.clock import SystemIds
 from homarus.core.errors import StorageError
 from homarus.core.text import printable, single_line
@@ -48,15 +48,18 @@ def _place(app: App, session: str, agent: str) -> Place:
     return home.archive(session) or home.resolve(session, agent).place
 
 
+def _session(function: F) -> F:
+    whose = click.option("--agent", metavar="ID", default="", help="Whose session.")
+    return click.argument("session", default="main")(whose(function))
+
+
 @click.command()
-@click.argument("session", default="main")
-@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@_session
 @click.option("--last", type=int, metavar="N", help="Only the last N messages.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
 @click.option("--branches", is_flag=True, help="Every entry of the file, also those off the active branch.")
 @click.option("--ids", is_flag=True, help="Show the id of each entry.")
-@json_option
-@pass_app
+@with_json
 def show(
     app: App, session: str, agent: str, last: int | None, full: bool, branches: bool, ids: bool, as_json: bool
 ) -> None:
@@ -107,8 +110,7 @@ def _print_block(app: App, block: Block, zone: tzinfo, *, full: bool, ids: bool)
 
 
 @click.command()
-@click.argument("session", default="main")
-@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@_session
 @click.option("-n", "count", type=int, default=10, show_default=True, help="How many messages to begin with.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the conversation does; Ctrl-C ends it.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
@@ -153,8 +155,7 @@ def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Itera
 
 
 @click.command()
-@click.argument("session", default="main")
-@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@_session
 @click.option(
     "--format", "form", type=click.Choice(["md", "json", "html"]), help="Default: by the name of --out, or md."
 )
