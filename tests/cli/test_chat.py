@@ -18,12 +18,9 @@ from tests.scenarios.family import Family, Scene, spawn
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
-from homarus.cli.chat_history import MAX_LINES, ChatHistory
-from homarus.cli.chat_lines import talk_in_lines
-from homarus.cli.chat_paint import Painter
+from homarus.cli.chat import MAX_LINES, ChatHistory, Words, suggest, talk_in_lines
 from homarus.cli.chat_screen import Screen
-from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown
-from homarus.cli.chat_words import Words, suggest
+from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown, Painter
 from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Text, ToolResult
 

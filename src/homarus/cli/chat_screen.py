@@ -21,10 +21,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
-from homarus.cli.chat_history import ChatHistory
-from homarus.cli.chat_paint import Painter
-from homarus.cli.chat_view import Block, ChatView
-from homarus.cli.chat_words import Words, suggest
+from homarus.cli.chat import ChatHistory, Words, suggest
+from homarus.cli.chat_view import Block, ChatView, Painter
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted
 from homarus.core.text import printable, single_line

@@ -6,14 +6,14 @@ What is going on is a line that is drawn over; questions are asked where a perso
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from homarus.cli.app import App
-from homarus.cli.chat_paint import Painter
-from homarus.cli.chat_view import ChatView
+from homarus.cli.chat_view import ChatView, Painter
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, RunEnded, RunEvent
 from homarus.core.text import printable, single_line
@@ -72,8 +72,6 @@ class LiveAnswer:
 
     @property
     def _width(self) -> int:
-        import shutil
-
         return shutil.get_terminal_size().columns
 
     async def _tick(self) -> None:
