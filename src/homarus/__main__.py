@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    # A short run is mostly imports, and what they make stays: looking through it for garbage costs a fifth of the CPU.
+    gc.set_threshold(20_000)
     if sys.argv[1:] in (["--version"], ["-V"]):
         from homarus import __version__
 
@@ -18,7 +21,9 @@ def main() -> int:
     try:
         from homarus.cli.main import run
 
-        return run(sys.argv[1:])
+        code = run(sys.argv[1:])
+        gc.freeze()  # the system takes everything back at once
+        return code
     except KeyboardInterrupt:
         # While modules were still being imported: nothing has begun.
         print("homarus: stopped", file=sys.stderr)

@@ -8,17 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.context.settings import CompactionSettings
-from homarus.core.messages import (
-    Assistant,
-    Image,
-    Message,
-    Part,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    User,
-)
+from homarus.core.messages import Assistant, Image, Message, Part, StopReason, Text, Thinking, ToolCall, User
 from homarus.core.text import estimate_tokens
 
 IMAGE_TOKENS = 2_000

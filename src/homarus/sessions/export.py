@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
@@ -138,6 +137,8 @@ summary{cursor:pointer;color:#666;font-size:.85rem}
 
 
 def _page(title: str, found: Iterator[Block], zone: tzinfo) -> Iterator[str]:
+    import html
+
     yield "<!doctype html>\n<html lang='en'><meta charset='utf-8'>\n"
     yield "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     yield "<meta name='viewport' content='width=device-width'>\n"

@@ -30,13 +30,7 @@ class SessionHome:
     """The stores of every agent that a home has on disk or in its roster."""
 
     def __init__(
-        self,
-        agents_dir: Path,
-        *,
-        clock: Clock,
-        ids: Ids,
-        main_key: str,
-        roster: Iterable[str] = (DEFAULT_AGENT,),
+        self, agents_dir: Path, *, clock: Clock, ids: Ids, main_key: str, roster: Iterable[str] = (DEFAULT_AGENT,)
     ) -> None:
         self.agents_dir = agents_dir
         self._clock = clock
