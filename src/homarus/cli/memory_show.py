@@ -8,8 +8,7 @@ from typing import Any
 from homarus.cli.output import Output
 from homarus.core.text import printable
 from homarus.memory.results import Answer, as_json
-from homarus.memory.snippet import spans
-from homarus.memory.terms import query_terms
+from homarus.memory.terms import query_terms, spans
 
 
 def to_json(answer: Answer) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from homarus.memory.note_parser import note_day
 from homarus.memory.query import Query
 from homarus.memory.results import Hit
 from homarus.memory.settings import MIN_SCORE, Hybrid, QuerySettings
-from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
-from homarus.memory.terms import match_expression, words
+from homarus.memory.terms import excerpt, match_expression, words
 from homarus.memory.vector_table import singles
 from homarus.storage.sqlite import transaction
 

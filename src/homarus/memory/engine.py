@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from homarus.memory.candidates import KEEP, Postings
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.resolve import Choice, Embedders
-from homarus.memory.line_cache import FileRow, LineCache
+from homarus.memory.candidates import KEEP, FileRow, LineCache, Postings
+from homarus.memory.embed.base import Choice, Embedders, EmbedError
 from homarus.memory.pack import Packer, Range
 from homarus.memory.query import Query, analyse
 from homarus.memory.rank import (
@@ -33,8 +31,8 @@ from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.schema import kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
-from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
+from homarus.memory.terms import excerpt
 
 if TYPE_CHECKING:
     from homarus.memory.chunk_ranking import ChunkVectors

@@ -12,9 +12,8 @@ import msgspec
 
 from homarus.core.patterns import late
 from homarus.core.text import slug
-from homarus.memory.chunk import Chunk, chunk_numbered
 from homarus.memory.files import Found
-from homarus.memory.note_parser import Ending, NoteLine, note_day
+from homarus.memory.note_parser import Chunk, Ending, NoteLine, chunk_numbered, note_day
 from homarus.memory.schema import GAP, PATH
 from homarus.memory.settings import Chunking
 from homarus.memory.terms import search_text

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from homarus.memory import signals
-from homarus.memory.candidates import KEEP, Pool, Postings, gather
-from homarus.memory.line_cache import FileRow, LineCache, LineRow
+from homarus.memory.candidates import KEEP, FileRow, LineCache, LineRow, Pool, Postings, gather
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
 from homarus.memory.results import parse_citation

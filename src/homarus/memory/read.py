@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from homarus.core.errors import StorageError
 from homarus.core.text import slug
 from homarus.memory.bank.grammar import take_origin
-from homarus.memory.chunk import decode, split_lines
 from homarus.memory.files import NoteSet
+from homarus.memory.note_parser import decode, split_lines
 from homarus.memory.results import DEFAULT_LINES, Excerpt, Hit, Status, parse_citation
 from homarus.storage.boundary import BoundaryError, Root
 

@@ -197,8 +197,7 @@ class Synchroniser:
     def _note(self, writer: IndexWriter, item: Found, job: _Job) -> None:
         # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
         from homarus.core.redact import redacted_lines
-        from homarus.memory.chunk import chunk_lines, decode, split_lines
-        from homarus.memory.note_parser import read_note
+        from homarus.memory.note_parser import chunk_lines, decode, read_note, split_lines
 
         data = self._read(item, MAX_NOTE_BYTES)
         if data is None:
