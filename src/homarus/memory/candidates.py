@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
 from math import log
 from typing import Any
 
@@ -313,7 +312,11 @@ def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Post
         scores = {number: total for total, group in groups for number in group}
         _add_heavy(conn, postings, listed, heavy, scores)
         return sorted(scores, key=scores.__getitem__, reverse=True)[:keep]
-    return list(islice(chain.from_iterable(group for _, group in groups), keep))
+    chosen: list[int] = []
+    for _, group in groups:
+        room = keep - len(chosen)
+        chosen += sorted(group, reverse=len(group) > OPEN * keep)[:room]  # of a crowd the newest
+    return chosen
 
 
 def _most_words(light: Light, keep: int) -> set[int]:
