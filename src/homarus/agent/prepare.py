@@ -246,7 +246,7 @@ def compose_turn(
     extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in turn.notes)
     lead = ""
     if prepared.recalled:
-        from homarus.memory.prereply import LEAD
+        from homarus.memory.toolset import LEAD
 
         lead = LEAD
         extras += tuple(Section(place, text, Tier.VOLATILE, once=True) for place, text in prepared.recalled)

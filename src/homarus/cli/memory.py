@@ -19,8 +19,7 @@ from homarus.core.text import human_bytes, printable
 from homarus.memory.memory import Memory, NoDay
 from homarus.memory.results import Answer, as_json, parse_citation
 from homarus.memory.settings import MemorySettings
-from homarus.memory.snippet import spans
-from homarus.memory.terms import query_terms
+from homarus.memory.terms import query_terms, spans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
