@@ -15,7 +15,7 @@ def main() -> int:
 
         return _print(f"homarus {__version__}\n")
     if sys.argv[1:] in (["--help"], ["-h"]):
-        from homarus.cli.help import page
+        from homarus.cli.table import page
 
         return _print(page())
     try:
@@ -34,7 +34,7 @@ def _print(text: str) -> int:
     try:
         print(text, end="", flush=True)
     except OSError:
-        from homarus.cli.streams import settle
+        from homarus.cli.failures import settle
 
         return settle(0)
     return 0

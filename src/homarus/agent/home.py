@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from homarus.agent.budget import Meter, Spending
 from homarus.agent.compose import Composer
 from homarus.agent.hook_events import HookEvents, load_registry
@@ -29,7 +31,8 @@ from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.bwrap import remembered
 from homarus.sandbox.process import available
-from homarus.sandbox.spec import SandboxSpec
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.sessions.store import SessionStore
 from homarus.storage.atomic import ensure_dir
 from homarus.workspace.agents import resolve_workspace
@@ -102,14 +105,20 @@ class Home:
         """Return the date where the user is."""
         return self.clock.now().astimezone(self.zone(agent_id)).date()
 
-    def sandbox(self, agent_id: str, session: SessionKey, *, always: bool = False) -> SandboxSpec:
+    def sandbox(
+        self, agent_id: str, session: SessionKey, *, always: bool = False, most: Access = Access.RW
+    ) -> SandboxSpec:
         """Return where this session's commands run; without a usable sandbox, nowhere, and no file is touched.
 
-        `always` wants a sandbox in any case.
+        `always` wants a sandbox in any case; `most` is what may be done with the workspace at most.
         """
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
+        rules = agent.block("sandbox", SandboxSettings)
+        access = max(Access(rules.workspace_access), most, key=list(Access).index)
+        rules = replace(rules, mode="all" if always else rules.mode, workspace_access=access.value)
         try:
-            spec = sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
+            skills = self._skills.now()
+            spec = sandbox_for(agent, session, workspace, settings=rules, skills=skills, works=self._works)
         except Denied as problem:
             return SandboxSpec.nothing(str(workspace), str(problem))
         if spec.instead_of:

@@ -10,6 +10,7 @@ from homarus.core.errors import ToolError
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import Root
 from homarus.tools.paths import Reach, Spot, locate, opened, put
+from homarus.tools.protected import with_origin
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def edit_tool(reach: Reach) -> Tool:
                 data = changed.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 raise ToolError("newText holds half a character (a lone surrogate)", cure="send plain text") from None
-            put(root, spot, data)
+            put(root, spot, with_origin(context, str(spot.path), text.encode("utf-8", "surrogateescape"), data))
         change = await asyncio.to_thread(compare, text, changed) if large else compare(text, changed)
         number = f"{len(edits)} edits" if len(edits) > 1 else "1 edit"
         return said(

@@ -15,7 +15,7 @@ from homarus.core.messages import Image, Text
 from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.paths import Reach, Spot, locate, open_to_read, opened, put, spelled, where
-from homarus.tools.protected import is_unseen, roots_of
+from homarus.tools.protected import is_unseen, roots_of, with_origin
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 MAX_LINES = 2_000
@@ -116,7 +116,7 @@ class _Kit:
             old = root.read(spot.name, max_bytes=MAX_WRITE_BYTES)
             if old.kind == "ok" and old.data == data and not old.truncated:
                 return said(f"{spot.path} already has exactly this content.", changed=False, bytes=len(data))
-            put(root, spot, data)
+            put(root, spot, with_origin(context, str(spot.path), old.data if old.kind == "ok" else b"", data))
         what = "Replaced" if old.kind == "ok" else "Created"
         return said(
             f"{what} {spot.path} ({len(data):,} bytes).", changed=True, bytes=len(data), created=old.kind != "ok"

@@ -14,6 +14,7 @@ from homarus.core.tools import Risk, ToolSpec
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.edit import read_text
 from homarus.tools.paths import Reach, Spot, locate, opened, put, remove
+from homarus.tools.protected import with_origin
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> lis
     for operation in operations:
         spot = claim(operation.path)
         if operation.kind == "add":
-            steps.append(Step(_absent(spot), None, _bytes(operation.content)))
+            data = with_origin(context, str(spot.path), b"", _bytes(operation.content))
+            steps.append(Step(_absent(spot), None, data))
             continue
         with opened(spot) as root:
             text = read_text(root, spot)
@@ -91,10 +93,11 @@ def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> lis
             continue
         after = _bytes(patched(text, operation))
         if operation.move_to:
-            steps.append(Step(_absent(claim(operation.move_to)), None, after, mode))
+            target = claim(operation.move_to)
+            steps.append(Step(_absent(target), None, with_origin(context, str(target.path), b"", after), mode))
             steps.append(Step(spot, before, None, mode))
         else:
-            steps.append(Step(spot, before, after, mode))
+            steps.append(Step(spot, before, with_origin(context, str(spot.path), before, after), mode))
     return steps
 
 
