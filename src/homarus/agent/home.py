@@ -20,12 +20,12 @@ from homarus.agent.hook_events import HookEvents, load_registry
 from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
 from homarus.agent.sandbox_for import SkillMounts, sandbox_for
 from homarus.agent.toolkit import Toolkit
-from homarus.config.keypath import parse_path
+from homarus.config.keypath import format_path, parse_path
 from homarus.config.load import remember_good
 from homarus.config.view import Config
 from homarus.context.engine_host import EngineHost
 from homarus.core.clock import Clock, Ids
-from homarus.core.errors import Denied
+from homarus.core.errors import ConfigError, Denied
 from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
@@ -147,8 +147,18 @@ class Home:
 
     def override(self, values: Mapping[str, Any]) -> None:
         """Let these settings, and no others, hold in this process instead of those in the file."""
-        self.config.overlay({parse_path(path): value for path, value in values.items()})
-        self.overrides = dict(values)
+        from homarus.config.restrict import faults
+
+        before, self.overrides = self.overrides, dict(values)
+        self._overlay()
+        for severity, path, reason, cure in faults(self.config):
+            if severity == "error":  # as at the start: a restriction that cannot be read must not become none
+                self.overrides = before
+                self._overlay()
+                raise ConfigError(f"{format_path(path)} {reason}", cure=cure)
+
+    def _overlay(self) -> None:
+        self.config.overlay({parse_path(path): value for path, value in self.overrides.items()})
 
     async def aclose(self) -> None:
         for host in self._engines.values():

@@ -9,6 +9,7 @@ import msgspec
 
 from homarus.core.errors import ToolError
 from homarus.core.tools import Risk, ToolSpec
+from homarus.net.trust import SYSTEM, Trust
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, open_to_read, opened
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, allowing, said
@@ -144,7 +145,7 @@ def gateway_tool(control: GatewayControl) -> Tool:
     )
 
 
-def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
+def image_tool(vision: VisionBackend, reach: Reach, *, web: bool, trust: Trust = SYSTEM) -> Tool:
     """Return the image tool; without the web it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -156,7 +157,7 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
             if not web:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
             limits = Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
-            page = await Egress().fetch(
+            page = await Egress(trust=trust).fetch(
                 where.strip(), limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
             )
             data = page.body if page.status < 400 else b""

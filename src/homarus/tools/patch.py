@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import HomarusError, ToolError
 from homarus.core.tools import Risk, ToolSpec
@@ -52,8 +53,9 @@ def patch_tool(reach: Reach) -> Tool:
         operations = parse(arguments["input"])
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
+        near = replace(reach, workspace_only=reach.workspace_only or context.patch_workspace_only)
         # Large files take a second; nobody else waits for it.
-        steps = await asyncio.to_thread(plan, context, operations, reach)
+        steps = await asyncio.to_thread(plan, context, operations, near)
         carry_out(steps)
         return said(_report(operations, steps), files=len(operations))
 

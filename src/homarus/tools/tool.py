@@ -101,6 +101,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     wish: ExecRequest = ExecRequest()
     # `tools.fs.workspaceOnly` of the agent, beside what holds for everyone.
     workspace_only: bool = False
+    # `tools.exec.applyPatch.workspaceOnly`, of everyone above the session.
+    patch_workspace_only: bool = True
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()

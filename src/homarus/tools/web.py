@@ -19,6 +19,7 @@ from homarus.core.errors import ToolError
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
+from homarus.net.trust import SYSTEM, Trust
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class WebSettings(Struct, frozen=True, rename="camel"):
         return cls(SearchSettings(enabled=False), FetchSettings(enabled=False))
 
 
-def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
+def fetch_tool(settings: FetchSettings, egress: Egress | None = None, *, trust: Trust = SYSTEM) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.net.addresses import parse_url
         from homarus.net.egress import Egress, Limits
@@ -120,7 +121,7 @@ def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
             settings.max_redirects,
             elsewhere=not context.taint,
         )
-        page = await (egress or Egress()).fetch(
+        page = await (egress or Egress(trust=trust)).fetch(
             url,
             headers={"user-agent": settings.user_agent, "accept": "text/html,text/plain;q=0.9,*/*;q=0.5"},
             limits=limits,
@@ -141,11 +142,13 @@ def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
     return Tool(spec=FETCH, risk=Risk.READ, run=run, group="web", taints=True, aliases={"max_chars": "maxChars"})
 
 
-def search_tool(engine: SearchEngine, count: int, seconds: float, egress: Egress | None = None) -> Tool:
+def search_tool(
+    engine: SearchEngine, count: int, seconds: float, egress: Egress | None = None, *, trust: Trust = SYSTEM
+) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.net.egress import Egress, Limits
 
-        client = egress or Egress(own=frozenset({engine.own} if engine.own else ()))
+        client = egress or Egress(own=frozenset({engine.own} if engine.own else ()), trust=trust)
         number = min(arguments.get("count", count), 10)
         url, headers = engine.request(arguments["query"][:400], number)
         limits = Limits(2_000_000, seconds, elsewhere=not context.taint)
