@@ -301,4 +301,11 @@ def chain_model(live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -
         session_id=live.writer.session_id,
         params=prepared.params or None,
     )
-    return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.limit.moment)
+    return ChainModel(
+        prepared.client,
+        prepared.chain,
+        request,
+        pin=prepared.pin,
+        deadline=prepared.limit.moment,
+        tagged=prompt.request.provider.reasoning_tags,
+    )
