@@ -322,5 +322,5 @@ async def test_a_model_that_answers_between_tags_is_shown_and_stored_without_the
         reply = await agent.ask("hi")
     assert "Reason only inside <think>" in house.model.requests[0].system.text
     assert reply.text == reply.raw == "Hello"
-    stored = json.dumps(house.transcript("agent:main:main")[-1]["message"]["content"])
-    assert "<final>" not in stored and "secret" in stored
+    stored = json.dumps(house.transcript("agent:main:main"))
+    assert "<final>" not in stored and '"thinking": "secret"' in stored
