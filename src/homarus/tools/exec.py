@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from homarus.core.errors import Denied, ToolError
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.sandbox.claims import Claim
 from homarus.tools.processes import ProcessManager, Running
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
 LOG_LINES = 200
@@ -25,48 +25,9 @@ GIVE_SECONDS = 10.0
 _CLOSED_GIT = late(r"\.git/.*(?:Read-only file system|Permission denied)")
 _ALONE = "(Only git itself writes into a repository: run git add, commit and the like alone, joined by && and without expansions.)"
 _NOT_NOW = "(This turn follows words that are not the owner's: it changes no repository.)"
-_ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
-EXEC = ToolSpec(
-    name="exec",
-    order=80,
-    summary="run a shell command",
-    description="Run a shell command. What still runs after yieldMs goes on in the background: see process.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "command": {"type": "string"},
-            "workdir": {"type": "string"},
-            "env": {"type": "object"},
-            "timeout": {"type": "number", "minimum": 0, "description": "seconds, default 1800"},
-            "yieldMs": {"type": "integer", "minimum": 0},
-            "background": {"type": "boolean"},
-            "pty": {"type": "boolean"},
-            "host": {"type": "string", "enum": ["sandbox", "host"], "description": "host asks the owner"},
-        },
-        "required": ["command"],
-    },
-)
-PROCESS = ToolSpec(
-    name="process",
-    order=90,
-    summary="look after running commands",
-    description="Look after commands that exec left running: read new output (poll), give input, end them.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": _ACTIONS},
-            "sessionId": {"type": "string"},
-            "data": {"type": "string"},
-            "keys": {"type": "array", "items": {"type": "string"}, "description": "such as C-c, Enter, Up"},
-            "eof": {"type": "boolean"},
-            "offset": {"type": "integer", "minimum": 0},
-            "limit": {"type": "integer", "minimum": 1},
-            "timeout": {"type": "integer", "minimum": 0, "description": "ms to wait"},
-        },
-        "required": ["action"],
-    },
-)
+EXEC = spec("exec")
+PROCESS = spec("process")
 
 
 class Grants(Protocol):

@@ -18,9 +18,9 @@ from msgspec import Struct
 from homarus.core.errors import ToolError
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.net.trust import SYSTEM, Trust
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 if TYPE_CHECKING:
     from homarus.net.egress import Egress, Fetched
@@ -46,31 +46,8 @@ _SNIPPET = late(r'class="result__snippet"[^<>]{0,500}>(.{0,1500}?)</(?:a|div|td)
 _TAGS = late(r"<[^<>]*>")
 MAX_FIELD, MAX_HITS = 20_000, 50
 
-FETCH = ToolSpec(
-    name="web_fetch",
-    order=110,
-    summary="read a web page",
-    description="Fetch a public web page as text.",
-    parameters={
-        "type": "object",
-        "properties": {"url": {"type": "string"}, "maxChars": {"type": "integer", "minimum": 100}},
-        "required": ["url"],
-    },
-)
-SEARCH = ToolSpec(
-    name="web_search",
-    order=100,
-    summary="search the web",
-    description="Search the web; returns titles, addresses and snippets.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "minLength": 1},
-            "count": {"type": "integer", "minimum": 1, "maximum": 10},
-        },
-        "required": ["query"],
-    },
-)
+FETCH = spec("web_fetch")
+SEARCH = spec("web_search")
 
 
 class SearchSettings(Struct, frozen=True, rename="camel"):
