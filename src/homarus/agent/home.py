@@ -102,7 +102,6 @@ class Home:
         return agent_id in self._memories
 
     def today(self, agent_id: str) -> date:
-        """Return the date where the user is."""
         return self.clock.now().astimezone(self.zone(agent_id)).date()
 
     def sandbox(
@@ -126,7 +125,6 @@ class Home:
         return spec
 
     def zone(self, agent_id: str) -> tzinfo:
-        """Return the time zone of an agent's user."""
         found, of = self._zones.get(agent_id, (UTC, None))
         if of is not self.config.document:
             named = self.config.agent(agent_id).block("", WorkspaceSettings).user_timezone

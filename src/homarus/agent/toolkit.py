@@ -259,7 +259,6 @@ class Toolkit:
         return running
 
     async def aclose(self) -> None:
-        """End every command that still runs."""
         await self.processes.aclose()
         self.orphans.clear()
 

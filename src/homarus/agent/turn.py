@@ -46,8 +46,6 @@ Prepare = Callable[["Home", "Turn", SessionEntry], Awaitable[Prepared]]
 
 
 class Why(StrEnum):
-    """What made a turn happen."""
-
     PERSON = "person"
     PARENT = "parent"  # an agent that wants a task done
     SCHEDULE = "schedule"

@@ -46,7 +46,6 @@ class StreamFilter:
 
     @property
     def raw(self) -> str:
-        """Everything that came in."""
         return self._raw
 
     def feed(self, delta: str) -> str:

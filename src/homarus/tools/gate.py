@@ -239,7 +239,6 @@ class Granted:
         self._open[call_id] = (digest, held)
 
     def drop(self, call_id: str) -> None:
-        """Forget the grant of a call that will not run."""
         self._open.pop(call_id, ("", Claim()))[1].release()
 
     def take(self, call_id: str, digest: str) -> Claim:

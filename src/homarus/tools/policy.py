@@ -95,7 +95,6 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PolicySettings:
-        """A block that cannot be read must not open anything."""
         return cls(deny=("*",))
 
     @property
@@ -121,7 +120,6 @@ class PatchSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PatchSettings:
-        """A block that cannot be read must not open anything."""
         return cls(enabled=False)
 
 
@@ -132,7 +130,6 @@ class PatchSwitch(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PatchSwitch:
-        """A block that cannot be read must not open anything."""
         return cls(apply_patch=False)
 
     @property
@@ -148,8 +145,6 @@ class PatchSwitch(Struct, frozen=True, rename="camel"):
 
 
 class Layer(Struct, frozen=True):
-    """One set of rules and where it comes from."""
-
     name: str
     rules: Rules
 

@@ -38,8 +38,6 @@ _UNTOLD = frozenset({"minimum", "maximum", "minLength", "maxLength", "default"})
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """What the configuration says about tools, already resolved."""
-
     reach: Reach = Reach()
     web: WebSettings = WebSettings()
     # The key of the search engine, as a plain text: a reference was resolved before.

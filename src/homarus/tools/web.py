@@ -62,8 +62,6 @@ class SearchSettings(Struct, frozen=True, rename="camel"):
 
 
 class FetchSettings(Struct, frozen=True, rename="camel"):
-    """`tools.web.fetch`."""
-
     enabled: bool = True
     max_chars: int = 20_000
     max_response_bytes: int = 2_000_000
@@ -80,7 +78,6 @@ class WebSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> WebSettings:
-        """A block that cannot be read must not open anything."""
         return cls(SearchSettings(enabled=False), FetchSettings(enabled=False))
 
 
@@ -195,8 +192,6 @@ def _links(page: Fetched, named: str) -> set[str]:
 
 
 class Hit(Struct, frozen=True):
-    """One result."""
-
     title: str
     url: str
     text: str = ""
