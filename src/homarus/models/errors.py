@@ -173,11 +173,13 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
     from urllib.parse import quote
 
     from homarus.config.redact import MARKER, redact_text
+    from homarus.core.redact import redacted
 
     for secret in secrets:
         if len(secret) >= 6:
             for form in {secret, quote(secret, safe=""), b64encode(secret.encode()).decode()}:
                 text = text.replace(form, MARKER)
+    text = redacted(text, MARKER)
     for pattern in (_WORD, _KEY_LIKE):  # with what is written around a key, and without
         text = pattern.sub(lambda found: redact_text(found[0]), text)
     return text
