@@ -31,6 +31,7 @@ class Hub:
 
     def leave(self, connection: Connection) -> None:
         if self.connections.pop(connection.id, None) is not None:
+            self._gateway.feed.left()
             self._present()
 
     def _present(self) -> None:

@@ -116,9 +116,15 @@ def close_reason(text: str) -> str:
 
 
 def read_params(method: str, raw: msgspec.Raw, into: type[Any]) -> Any:
-    """Read the parameters of a method. Objects are closed: a key that is not known is an error."""
+    """Read the parameters of a method. Objects are closed: a key that is neither read nor known to mean nothing is an error."""
     data = bytes(raw)
     try:
+        if passed := getattr(into, "PASSED", None):
+            found = msgspec.json.decode(data or b"{}")
+            known = (
+                {key: value for key, value in found.items() if key not in passed} if isinstance(found, dict) else found
+            )
+            return msgspec.convert({} if known is None else known, into)
         return msgspec.json.decode(b"{}" if data in (b"null", b"") else data, type=into)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise Refused(f"invalid {method} params: {_as_known(str(problem))}") from None

@@ -12,16 +12,19 @@ from typing import Any
 
 from homarus import __version__
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import ConfigError, Locked
+from homarus.core.errors import ConfigError, HomarusError, Locked
+from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.gateway.auth import Admission, Door
 from homarus.gateway.connection import Connection, Receive, Send
 from homarus.gateway.devices import Devices
+from homarus.gateway.feed import Feed
 from homarus.gateway.hub import Hub
 from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
+from homarus.gateway.runs import Runs
 from homarus.gateway.scopes import Principal
 from homarus.runtime.client import LocalClient
 from homarus.runtime.runtime import Runtime
@@ -46,6 +49,8 @@ class Gateway:
         self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
         self.door = Door(self.live, self.devices, home.clock, home.ids)
         self.hub = Hub(self)
+        self.runs = Runs()
+        self.feed = Feed(self)
         self.writes = Writes(home.clock.monotonic)
         self.stopping = ""
         self._began = home.clock.monotonic()
@@ -123,6 +128,16 @@ class Gateway:
         config = self.client.home.config
         return describe(config, config.agent(agent_id), self.client.home.env).name or agent_id
 
+    def key(self, session: str, agent: str = "") -> SessionKey:
+        """Return the session that a client names. Raises Refused where no agent here has it."""
+        try:
+            key = self.client.resolve(agent, session)
+        except HomarusError as problem:
+            raise Refused(problem.message) from None
+        if key.agent_id not in {each.id for each in self.client.home.config.agents}:
+            raise Refused(f"unknown agent: {key.agent_id}")
+        return key
+
     async def health(self) -> dict[str, Any]:
         from homarus.gateway.overview import health
 
@@ -148,7 +163,8 @@ class Gateway:
     # Its life.
 
     async def start(self) -> None:
-        """Take up what an earlier process left, and begin to tick."""
+        """Listen to the sessions, take up what an earlier process left, and begin to tick."""
+        self.feed.start()
         self.spawn(self._tick())
         self.runtime.recover()
 

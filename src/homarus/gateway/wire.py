@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import struct
@@ -79,6 +80,7 @@ class Server(uvicorn.Server):
 
 def server(app: Callable[..., Any], settings: GatewaySettings, unix: socket.socket | None) -> Server:
     tls = settings.tls
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # below that it would log what strangers ask for
     config = uvicorn.Config(
         app,
         http=Http,

@@ -41,12 +41,10 @@ from homarus.models.select import chain
 from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
 from homarus.runtime.events import EventFeed, Following, Listener
+from homarus.runtime.operations import Operations, reply_in_log
 from homarus.runtime.reply import REPLY
 from homarus.runtime.runtime import Runtime
-from homarus.sessions.codec import keys_of
-from homarus.sessions.entry import MessageEntry
-from homarus.sessions.log import load_tail
-from homarus.sessions.places import owner_of, visit
+from homarus.sessions.places import owner_of
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
@@ -73,6 +71,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     thinking: str = ""
     seconds: float | None = None
     message_id: str = ""
+    run_id: str = ""
     channel: str = "terminal"
     trust: Trust = Trust.OWNER
     queue: Overrides | None = None
@@ -166,6 +165,11 @@ class Client(Protocol):
 
     async def vocabulary(self, session: SessionKey) -> Vocabulary: ...
 
+    @property
+    def operations(self) -> Operations:
+        """Return what else can be done with a home: its transcripts, models, configuration, questions, costs."""
+        ...
+
     async def aclose(self) -> None: ...
 
 
@@ -185,6 +189,10 @@ class LocalClient:
         from homarus.commands.router import CommandRouter
 
         return CommandRouter(self)
+
+    @cached_property
+    def operations(self) -> Operations:
+        return Operations(self.runtime)
 
     def resolve(self, agent: str, session: str) -> SessionKey:
         return self.home.store(self.home.config.agent_named(agent).id).key(session)
@@ -224,6 +232,7 @@ class LocalClient:
 
     def _inbound(self, text: str, options: RunOptions) -> Inbound:
         facts = {"model": options.model, "thinking": options.thinking, "seconds": options.seconds}
+        facts["runId"] = options.run_id
         given = {key: value for key, value in facts.items() if value not in {"", None}}
         return Inbound(
             id=options.message_id or self.home.ids.uuid(),
@@ -254,7 +263,7 @@ class LocalClient:
             # A letter that lies where it was put has no answer, and while its session is held nobody can take it over.
             if not self.runtime.letters.lies(item) or not self._is_held(session):
                 ours = self._takes_over(session)
-                if (reply := await asyncio.to_thread(self._reply_in_log, session, item.key)) is not None:
+                if (reply := await asyncio.to_thread(reply_in_log, self.home, session, item.key)) is not None:
                     status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
                     took = clock.monotonic() - started
                     return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
@@ -276,23 +285,6 @@ class LocalClient:
         except Locked:
             return False
         return True
-
-    def _reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
-        """Return the answer to a message as the transcript has it, once its turn has said its last word."""
-        info = self.home.store(session.agent_id).find(session)
-        if info is None:
-            return None
-        try:
-            with visit(info.place) as source:
-                entries = [entry for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
-        except OSError:
-            return None
-        begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
-        for entry in entries[begun + 1 :] if begun is not None else ():
-            message = entry.message
-            if isinstance(message, Assistant) and not message.calls:
-                return message
-        return None
 
     def steer(self, session: SessionKey, text: str) -> bool:
         if not self.runtime.lane(session).busy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -20,12 +20,19 @@ from homarus.gateway.scopes import Principal, require
 if TYPE_CHECKING:
     from homarus.gateway.connection import Connection
     from homarus.gateway.server import Gateway
+    from homarus.runtime.client import LocalClient
 
-_MODULES = ("system",)
+_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices")
 
 
 class Params(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a method is told: a closed object."""
+    """What a method is told: a closed object. `PASSED` are keys that clients send and that change nothing here."""
+
+    PASSED: ClassVar[frozenset[str]] = frozenset()
+
+
+def passed(names: str) -> frozenset[str]:
+    return frozenset(names.split())
 
 
 class Call(Struct, frozen=True):
@@ -36,6 +43,10 @@ class Call(Struct, frozen=True):
     method: str
     connection: Connection | None = None
     id: str = ""
+
+    @property
+    def client(self) -> LocalClient:
+        return self.gateway.client
 
     def answer(self, payload: Any) -> None:
         """Answer before the handler is done: what it returns is then the second response to the same request."""
