@@ -18,6 +18,7 @@ from homarus.core.messages import (
     Trust,
 )
 from homarus.core.routes import SessionKey
+from homarus.core.tools import ToolSpec
 from homarus.queue.modes import Overrides
 from homarus.runtime.events import Listener
 from homarus.sessions.row import SessionEntry
@@ -46,6 +47,12 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     instructions: str = ""
     output_schema: str = ""
     needs: tuple[str, ...] = ()
+    # Functions of whoever sends it: a call of one ends the turn, and its result is the sender's next message. `tool_choice`
+    # is empty, "none", "required" or the name of one of them; where a call is demanded, there are no other tools.
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = ""
+    # Whose untrusted words the text holds.
+    taint: tuple[str, ...] = ()
     # A turn that waits for its sub-agents is not the answer: the events go on with the turns that their reports start.
     # With `all` they also do for sub-agents that no turn waits for; a program that ends after this wants that.
     children: Literal["waited", "all"] = "waited"

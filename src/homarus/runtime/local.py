@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from homarus.agent.home import Home
@@ -125,8 +126,11 @@ class LocalClient:
             "instructions": options.instructions,
             "outputSchema": options.output_schema,
             "needs": list(options.needs),
+            "callerTools": to_builtins(options.tools),
+            "toolChoice": options.tool_choice,
+            "taint": list(options.taint),
         }
-        given = {key: value for key, value in facts.items() if value not in ("", None, [])}
+        given = {key: value for key, value in facts.items() if value not in ("", None, [], ())}
         return Inbound(
             id=options.message_id or self.home.ids.uuid(),
             channel=options.channel,

@@ -105,6 +105,13 @@ class Operations:
 
         return await asyncio.to_thread(read)
 
+    async def begin_with(self, session: SessionKey, messages: Sequence[Message]) -> None:
+        """Give a new session what was said elsewhere; one in which something was said keeps its own."""
+        async with self._runtime.exclusively(session):
+            with self._home.opened(session) as live:
+                for message in messages if live.is_new else ():
+                    live.writer.append_message(message, durable=False)
+
     async def delete(self, session: SessionKey) -> str:
         """Take a session away; its transcript becomes an archive, whose path is returned. What runs in it ends first."""
         await self._runtime.stop(session, "the session is deleted")

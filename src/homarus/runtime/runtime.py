@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from msgspec import convert
+
 from homarus.agent.home import Home
 from homarus.agent.memories import MemoryWatchers
 from homarus.agent.open_session import IndexFlusher
@@ -24,6 +26,7 @@ from homarus.core.events import RunEvent
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey, SessionKind
+from homarus.core.tools import ToolSpec
 from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued
 from homarus.queue.inbox import Inbox
@@ -223,6 +226,8 @@ class Runtime:
             instructions=str(facts.get("instructions") or ""),
             output_schema=str(facts.get("outputSchema") or ""),
             needs=tuple(facts.get("needs") or ()),
+            caller_tools=convert(facts.get("callerTools") or (), tuple[ToolSpec, ...]),
+            tool_choice=str(facts.get("toolChoice") or ""),
             seconds=facts.get("seconds"),
             provenance=facts.get("provenance"),
             generations=config.agent(key.agent_id).block("subagents", SubagentSettings).depth,
