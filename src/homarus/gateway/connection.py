@@ -115,6 +115,8 @@ class Connection:
         self._seq = 0
         self._working: set[asyncio.Task[None]] = set()
         self.leaving: list[Callable[[], None]] = []
+        # What our own clients listen to, by the name that they gave it.
+        self.streams: dict[str, Callable[[], None]] = {}
 
     # Out.
 
@@ -149,7 +151,7 @@ class Connection:
         finally:
             for task in self._working:
                 task.cancel()
-            for leave in self.leaving:
+            for leave in (*self.leaving, *self.streams.values()):
                 leave()
             self.gateway.hub.leave(self)
             await self._out.done()

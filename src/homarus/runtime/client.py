@@ -1,7 +1,7 @@
 """What a person's program can do with a home: send, run, listen, answer a question, stop, list, patch, search.
 
 `Client` is the contract. Chat, `homarus agent`, `homarus.Agent` and the slash commands stand on it and reach nothing
-behind it, so each operation on sessions exists once. `runtime.local` fills it in this process.
+behind it, so each operation on sessions exists once. `runtime.local` fills it in this process, `gateway.remote` over a socket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:
     from homarus.commands.router import IntakeResult
-    from homarus.runtime.operations import Operations
     from homarus.sessions.search import Hit
     from homarus.sessions.store import SessionInfo
 
@@ -142,11 +141,6 @@ class Client(Protocol):
         ...
 
     async def vocabulary(self, session: SessionKey) -> Vocabulary: ...
-
-    @property
-    def operations(self) -> Operations:
-        """Return what else can be done with a home: its transcripts, models, configuration, questions, costs."""
-        ...
 
     def add_tool(self, tool: Tool) -> None:
         """Let agents call a function of this program; the home's policy holds for it as for every tool."""

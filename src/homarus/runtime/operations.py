@@ -1,6 +1,6 @@
 """What a person's program can do with a home besides talking: read transcripts, delete, count costs, change the configuration.
 
-Part of the client contract: `Client.operations`.
+`LocalClient.operations`: what a program does that has the home in its own process, as the gateway has.
 """
 
 from __future__ import annotations
