@@ -21,6 +21,11 @@ LIGHT = {"click", "msgspec", "pyjson5", "yaml"}
 AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources", "coverage", "pytest_cov"}
 # Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
+# What serves a port.
+# The last two: uvicorn and starlette take them where they are installed.
+SERVER = frozenset(
+    {"uvicorn", "h11", "starlette", "anyio", "sniffio", "idna", "websockets", "watchfiles", "python_multipart"}
+)
 
 
 class Row(NamedTuple):
@@ -68,6 +73,15 @@ ROWS = [
     Row("models aliases list"),
     Row("models aliases remove n"),
     Row("models pull no-such-model", code=78),
+    Row("gateway run --bind lan", SERVER, code=78),
+    Row("gateway status", code=1),
+    Row("gateway stop", code=1),
+    Row("gateway restart", code=1),
+    Row("gateway call health", code=1),
+    Row("gateway uninstall"),  # before there is a service: nothing is asked of the machine's supervisor
+    Row("gateway install --no-start"),
+    Row("health", code=1),
+    Row("logs"),
     Row("status"),
     Row("doctor"),
     Row("prompt"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from homarus.core.errors import HomarusError
 from homarus.core.text import single_line
 from homarus.gateway.auth import Challenge, ClientInfo, Hello
+from homarus.gateway.logs import who
 from homarus.gateway.methods import Call, dispatch
 from homarus.gateway.peer import Peer
 from homarus.gateway.protocol import (
@@ -203,6 +204,7 @@ class Connection:
             raise Refused("protocol mismatch", details=details, close=Close.PROTOCOL)
         admission = await self.gateway.door.admit(self.peer, hello, challenge)
         self.principal, self.client, self.caps = admission.principal, hello.client, frozenset(hello.caps)
+        self.gateway.ledger.note("connected", address=self.peer.address, client=hello.client.id, **who(self.principal))
         self.answer(response(request.id, await self.gateway.hello(self, admission)))
         if admission.asked is not None:
             self.gateway.hub.tell("device.pair.requested", admission.asked)

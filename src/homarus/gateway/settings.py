@@ -85,6 +85,26 @@ class InvokeSettings(Struct, frozen=True, rename="camel"):
     deny: tuple[str, ...] = ()
 
 
+class ReloadSettings(Struct, frozen=True, rename="camel"):
+    """Whether a changed file counts at once: `off` waits for the next start."""
+
+    mode: Literal["hybrid", "off", "hot", "restart"] = "hybrid"
+
+
+class RemoteSettings(Struct, frozen=True, rename="camel"):
+    """The gateway on another machine that commands talk to where `gateway.mode` is `remote`."""
+
+    url: str = ""
+    token: Any = None
+
+
+class LogSettings(Struct, frozen=True, rename="camel"):
+    """The gateway's own log: one line of JSON each, secrets taken out."""
+
+    level: Literal["silent", "fatal", "error", "warn", "warning", "info", "debug", "trace"] = "info"
+    file: str = ""
+
+
 class GatewaySettings(Struct, frozen=True, rename="camel"):
     port: int = DEFAULT_PORT
     bind: Literal["loopback", "lan", "tailnet", "auto", "custom"] = "loopback"
@@ -93,6 +113,9 @@ class GatewaySettings(Struct, frozen=True, rename="camel"):
     control_ui: PageSettings = PageSettings()
     tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
+    mode: Literal["local", "remote"] = "local"
+    remote: RemoteSettings = RemoteSettings()
+    reload: ReloadSettings = ReloadSettings()
     tools: InvokeSettings = InvokeSettings()
     # Addresses and networks of proxies whose forwarding headers count; from anybody else they are refused.
     trusted_proxies: tuple[str, ...] = ()

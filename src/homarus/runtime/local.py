@@ -66,6 +66,8 @@ class LocalClient:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.home: Home = runtime.home
+        # What a gateway puts here to be started anew.
+        self.restarter: Callable[[], str] | None = None
 
     @property
     def children(self) -> Children:
@@ -380,7 +382,9 @@ class LocalClient:
         self.home.toolkit.add(tool)
 
     async def restart(self) -> str:
-        """Say that there is nothing to restart: a terminal is a program of its own, and no gateway serves this home."""
+        """Start the gateway anew that serves this home; a terminal is a program of its own."""
+        if self.restarter is not None:
+            return self.restarter()
         return "No gateway runs this session. Leave with /quit and start again."
 
     async def aclose(self) -> None:

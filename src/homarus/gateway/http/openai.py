@@ -82,6 +82,8 @@ def endpoint(gateway: Gateway, scope: str, handler: Handler, switch: str = "") -
         try:
             require(principal, scope)
             _check_open(gateway, switch)
+            if scope != READ:
+                gateway.ledger.called(principal, request.url.path, "allowed")
             body = await read_body(request, MAX_BODY) if request.method == "POST" else {}
             return await handler(principal, request, body)
         except Problem as problem:

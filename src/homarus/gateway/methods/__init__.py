@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.gateway.protocol import Refused, read_params, response
-from homarus.gateway.scopes import Principal, require
+from homarus.gateway.scopes import READ, Principal, require
 
 if TYPE_CHECKING:
     from homarus.gateway.connection import Connection
@@ -89,9 +89,16 @@ async def dispatch(call: Call, raw: msgspec.Raw) -> Any:
     method = table().get(call.method)
     if method is None:
         raise Refused(f"unknown method: {call.method}")
-    require(call.principal, method.scope)
-    params = read_params(call.method, raw, method.params)
-    authorize(call.principal, method, params)
+    ledger = call.gateway.ledger
+    try:
+        require(call.principal, method.scope)
+        params = read_params(call.method, raw, method.params)
+        authorize(call.principal, method, params)
+    except Refused as refused:
+        ledger.called(call.principal, call.method, str(refused.code))
+        raise
+    if method.scope not in ("", READ):
+        ledger.called(call.principal, call.method, "allowed")
     if method.write:
         call.gateway.writes.take(call.method, call.principal.device_id or call.principal.user or call.principal.method)
     return await method.run(call, params)
