@@ -403,18 +403,16 @@ class Children:
         """Settle what an earlier process left of a session's children."""
         if self.books.owns(key) or not self.books.exists(key):
             return
-        from homarus.subagents.recover import World, take_up
+        from homarus.subagents.recover import take_up
+        from homarus.subagents.report import report_key
 
-        world = World(
-            now=epoch_ms(self._home.clock.now()),
-            alone=self.is_left(key),
-            stored=live.writer.holds,
-            store=self._home.store,
-            tell=lambda run, end: self._reports.tell(run, end, lane),
-            put_away=self._archive.put_away,
-        )
-        take_up(self.books, key, world)
-        self._archive.resume(self.books.own(key))
+        alone, book = self.is_left(key), self.books.own(key)
+        for kept in take_up(self.books, key, self._home, self._archive.put_away, quiet=alone):
+            if alone or live.writer.holds(report_key(kept.run.run_id)):
+                book.told(kept.run.run_id)
+            elif kept.end is not None:
+                self._reports.tell(kept.run, kept.end, lane)
+        self._archive.resume(book)
 
     # Small things.
 
