@@ -51,23 +51,18 @@ class Host(Protocol):
 
     def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
         """Accept a message into a session's lane; None when it was refused. It is durable when this returns."""
-        ...
 
     def lane(self, key: SessionKey) -> SessionLane:
         """Return a session's lane, opening it if need be."""
-        ...
 
     def open_lane(self, key: SessionKey) -> SessionLane | None:
         """Return a session's lane if it is open."""
-        ...
 
     def drop_lane(self, key: SessionKey) -> None:
         """Let go of the lane of a session that goes away; not while something waits in it."""
-        ...
 
     def emit(self, key: SessionKey, event: RunEvent) -> None:
         """Tell the listeners of a session."""
-        ...
 
 
 class RunningChild:
