@@ -47,7 +47,7 @@ async def test_only_the_owner_gives_them(tmp_path: Path) -> None:
     async with with_commands(house.agent(), ran) as agent:
         for number, text in enumerate(("/bash id", "/config get", "/debug set a.b 1", "! id")):
             other = Inbound(id=f"m{number}", channel="telegram", text=text, sender="77", trust=Trust.PAIRED)
-            handled = await agent.client.router.handle(agent.session, other)
+            handled = await agent.client.router.handle(agent.key, other)
             assert handled.replies == ()
             assert handled.item is None
     assert ran == []

@@ -47,7 +47,7 @@ async def talk(
     async with serving(server=server):
         env = make_home(folder, server.url, window=WINDOW, compaction={**SMALL, **compaction})
         agent = open_agent(env)
-        agent.client.runtime.listen(agent.session, events.append)
+        agent.client.runtime.listen(agent.key, events.append)
         for turn in range(turns):
             async with asyncio.timeout(60):
                 reply = await agent.ask(f"Please write chapter {turn} of the lighthouse story.")
@@ -131,7 +131,7 @@ async def test_an_overflow_is_retried_while_that_helps_and_then_named(tmp_path: 
     async with serving(server=Talker(rule)) as server:
         agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
         events: list[RunEvent] = []
-        agent.client.runtime.listen(agent.session, events.append)
+        agent.client.runtime.listen(agent.key, events.append)
         for turn in range(3):
             assert (await agent.ask(f"chapter {turn}")).ok
         reply = await agent.ask("and now?")

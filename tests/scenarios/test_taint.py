@@ -9,12 +9,12 @@ import pytest
 from tests.scenarios.home import House
 from tests.scenarios.script import Line
 
-from homarus import Agent
+from homarus import Agent, RunOptions
 from homarus.context.summarize import HEADINGS
 from homarus.core.messages import Inbound, ToolResult, Trust
 from homarus.core.routes import SessionKind, chat_session
 from homarus.core.tools import Risk, ToolSpec
-from homarus.runtime.client import LocalClient
+from homarus.runtime.local import LocalClient
 from homarus.tools.execute import TAINTED
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 from homarus.workspace.daily_notes import recent_notes
@@ -64,8 +64,8 @@ async def test_what_the_owner_names_in_a_turn_is_chosen_for_that_turn(tmp_path: 
         sent = Inbound(
             "m1", "terminal", "look at https://127.0.0.1/x", trust=Trust.OWNER, facts={"taint": ["session:x"]}
         )
-        agent.client.runtime.submit(agent.session, sent)
-        await agent.client.runtime.lane(agent.session).idle()
+        agent.client.runtime.submit(agent.key, sent)
+        await agent.client.runtime.lane(agent.key).idle()
         assert "after untrusted text was read" in results(house)[-1].text
 
 
@@ -90,7 +90,7 @@ async def test_summing_up_washes_nothing_clean(tmp_path: Path) -> None:
             await agent.ask(f"question {number} " + "word " * 60)
         summary = "\n\n".join(f"## {title}\nquestion 5 word, 2026" for title in HEADINGS)
         house.model.lines = [*[Line("-")] * len(house.model.requests), *[Line(summary)] * 6]
-        assert (await agent.client.compact(agent.session, "")).ok
+        assert (await agent.client.compact(agent.key, "")).ok
         house.model.lines = [*[Line("-")] * len(house.model.requests), Line("one"), WRITE, Line("done")]
         await agent.ask("still there?")
     async with opened(house) as agent:
@@ -194,7 +194,7 @@ async def test_without_a_sandbox_keys_are_closed_and_the_machine_is_the_owners(
     (house.state / ".env").write_text("KEY=secret")
     (tmp_path / "private.txt").write_text("for the owner")
     async with house.agent() as agent:
-        async for _ in agent.run("go", trust=trust):
+        async for _ in agent.run("go", options=RunOptions(trust=trust)):
             pass
     text = results(house)[0].text
     assert text.startswith("Denied") is not ("private" in path and trust is Trust.OWNER), text
@@ -214,7 +214,7 @@ async def test_strangers_words_that_memory_finds_taint(tmp_path: Path, tool: str
             runtime.submit(den, inbound)
             await runtime.lane(den).idle()
         await Agent(LocalClient(runtime), runtime.home.store("main").key("work")).ask("walnuts are fine")
-        result = await LocalClient(runtime).call_tool(agent.session, tool, {"query": "walnuts"}, Trust.OWNER)
+        result = await LocalClient(runtime).call_tool(agent.key, tool, {"query": "walnuts"}, Trust.OWNER)
     assert "walnuts are fine" in result.text
     assert ("poison" in result.text) is strange
     assert bool((result.details or {}).get(TAINTED)) is strange
@@ -232,7 +232,7 @@ async def test_a_fact_written_down_after_a_page_taints_who_reads_it_in_another_s
     note = next((house.workspace / "memory").iterdir())
     asked = {"path": f"memory/{note.name}"} if read == "memory_get" else {"query": "walnuts"}
     async with opened(house, "another") as agent:
-        result = await agent.client.call_tool(agent.session, read, asked, Trust.OWNER)
+        result = await agent.client.call_tool(agent.key, read, asked, Trust.OWNER)
     assert "Walnuts" in result.text
     assert bool((result.details or {}).get(TAINTED)) is strange
 

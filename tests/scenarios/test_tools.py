@@ -16,8 +16,9 @@ from homarus.core.clock import SystemClock
 from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
 from homarus.core.messages import Assistant, StopReason, Text, ToolCall, ToolResult, Trust
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
-from homarus.runtime.client import LocalClient
+from homarus.runtime.client import RunOptions
 from homarus.runtime.library import Agent
+from homarus.runtime.local import LocalClient
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend
 from homarus.tools.registry import spec_chars
@@ -50,7 +51,7 @@ async def run(home: Path, model: Caller, config: str = "{}", trust: Trust = Trus
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "SECRET": "s3cr3t"}
     async with Agent.open(env=env) as agent:
         agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: model)
-        events = [event async for event in agent.run("go", model="test/model", trust=trust)]
+        events = [event async for event in agent.run("go", model="test/model", options=RunOptions(trust=trust))]
     (ended,) = [event for event in events if isinstance(event, ToolEnded)]
     return ended.result.text, events
 
@@ -87,7 +88,7 @@ async def test_a_person_can_allow_exactly_this_command(tmp_path: Path) -> None:
             asked.append(event)
             asyncio.get_running_loop().create_task(toolkit.answer(event.approval_id, "once"))
 
-        leave = toolkit.approvers.arrive(agent.session, person)
+        leave = toolkit.approvers.arrive(agent.key, person)
         assert (await agent.ask("go", model="test/model")).ok
         leave()
     assert "touch made" in asked[0].title
@@ -142,7 +143,7 @@ async def test_no_junk_is_taken_for_a_bug_of_ours(tmp_path: Path, seed: int, cou
                 for name, part in schema["properties"].items()
                 if name in schema.get("required", ()) or choice.random() < 0.5
             }
-            result = await LocalClient(runtime).call_tool(agent.session, tool.name, arguments, Trust.OWNER)
+            result = await LocalClient(runtime).call_tool(agent.key, tool.name, arguments, Trust.OWNER)
             assert "unexpectedly" not in result.text, (tool.name, arguments)
             assert len(result.text) < 70_000
 

@@ -21,16 +21,17 @@ from homarus.agent.settings import TurnSettings
 from homarus.agent.toolkit import wish_of
 from homarus.config.view import Config
 from homarus.context.pins import pinned
+from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust, least_trusted
 from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.levels import speed
-from homarus.models.ref import ModelRef
+from homarus.models.ref import NOTEBOOK, ModelRef
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
 from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections.conversation import standing_instructions
+from homarus.prompt.sections.conversation import output_form, standing_instructions
 from homarus.prompt.sections.tooling import told_to
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
 from homarus.sandbox.spec import SandboxSpec
@@ -80,6 +81,11 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         agent, override=turn.model or stored_override(entry, turn.session), images=bool(turn.images)
     )
     ref = chain.primary
+    if turn.needs and ref.key == NOTEBOOK:
+        raise HomarusError(
+            f"the built-in notebook has no model behind it and cannot {turn.needs[0]}",
+            cure="give a key or a local model: homarus configure",
+        )
     info, window = home.models.info(ref), home.models.window(agent, ref)
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
@@ -243,10 +249,14 @@ def compose_turn(
     extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in turn.notes)
     lead = ""
     if prepared.recalled:
-        from homarus.memory.prereply import LEAD
+        from homarus.memory.toolset import LEAD
 
         lead = LEAD
         extras += tuple(Section(place, text, Tier.VOLATILE, once=True) for place, text in prepared.recalled)
+    if turn.output_schema:
+        extras += (output_form(turn.output_schema),)
+    if turn.instructions:
+        extras = (Section("Instructions of the program", turn.instructions, Tier.VOLATILE), *extras)
     extras = (*standing_instructions(pinned(live.writer.notes)), *extras)
     entry, levels, bounds = live.entry, turn.levels, turn.bounds
     quirks = home.models.catalog.quirks(prepared.chain.primary)

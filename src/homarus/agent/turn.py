@@ -115,6 +115,11 @@ class Turn(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     # Facts of this turn alone that the model should know, under a heading each.
     notes: tuple[tuple[str, str], ...] = ()
+    # What the program that sends it wants the model to know, for as long as it says so.
+    instructions: str = ""
+    # The JSON Schema that the answer must fit, and what else the model must be able to do.
+    output_schema: str = ""
+    needs: tuple[str, ...] = ()
     # How many generations of sub-agents it may start.
     generations: int = 1
     # Whether what is said to it is heard before the next call of a tool, or only before the next call of the model.

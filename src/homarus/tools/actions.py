@@ -128,7 +128,7 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool, trust: Trust =
 def _read(context: ToolContext, path: str, reach: Reach) -> bytes:
     spot = locate(context, path, reach)
     with opened(spot) as root, os.fdopen(open_to_read(context, root, spot), "rb") as file:
-        data = file.read(MAX_IMAGE_BYTES + 1)
+        data = file.read(MAX_IMAGE_BYTES + 1) or b""  # a device that has nothing to say gives None
     if len(data) > MAX_IMAGE_BYTES:
         raise ToolError(f"{spot.path}: too large", cure="make it smaller first")
     return data

@@ -78,6 +78,8 @@ class Case(Struct, frozen=True):
     mode: str = "ask"
     # What the session asked for and policy granted: see `wish`.
     elevated: str = "off"
+    # Whether the tool itself wants a person asked.
+    asks: bool = False
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -97,6 +99,7 @@ def decide(case: Case, known: Known) -> Verdict:
         and not case.tainted
         and case.plan is None
         and case.tool != "gateway"
+        and not case.asks
     ):
         return ALLOWED  # no rule has anything against it; most calls are such
     for rule in RULES:
@@ -204,6 +207,8 @@ def _egress(case: Case, known: Known) -> Objection | None:
 
 
 def _powers(case: Case, _: Known) -> Objection | None:
+    if case.asks:
+        return Ask(f"{case.tool} wants to be asked for before each call")
     if case.tool == "gateway" and case.action not in _LOOKS:
         # The configuration decides what else is asked; a model does not change it alone, whoever speaks to it.
         return Ask("the configuration would be changed")
@@ -320,6 +325,7 @@ class PolicyGate:
             workspace=str(context.workspace),
             mode=stricter(self._mode(context), context.wish) if asked else "deny",
             elevated=context.wish.elevated,
+            asks=tool.asks,
         )
 
     def _fed(self, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:

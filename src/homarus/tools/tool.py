@@ -166,6 +166,8 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     exists_for: Callable[[str], bool] = lambda _agent_id: True
     # What it returns was written by strangers.
     taints: bool = False
+    # A person is asked before each call of it.
+    asks: bool = False
 
     @cached_property
     def name(self) -> str:
