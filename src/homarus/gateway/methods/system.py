@@ -130,6 +130,10 @@ async def usage(call: Call, _params: Params) -> dict[str, Any]:
     return {"updatedAt": call.gateway.now_ms, "providers": []}
 
 
+async def themes(_call: Call, _params: Params) -> dict[str, Any]:
+    return {"themes": [], "current": {"requestedId": None}}
+
+
 async def nodes(call: Call, _params: Params) -> dict[str, Any]:
     return {"ts": call.gateway.now_ms, "nodes": []}
 
@@ -144,4 +148,5 @@ METHODS = {
     "tasks.list": Method(READ, tasks, TaskParams),
     "usage.status": Method(READ, usage),
     "node.list": Method(READ, nodes),
+    "themes.list": Method(READ, themes),
 }
