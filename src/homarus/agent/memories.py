@@ -75,7 +75,7 @@ def wants_recall(settings: MemorySettings, turn: Turn) -> bool:
 
 async def recall_before(memory: Memory, turn: Turn, session_id: str) -> tuple[tuple[str, str], ...]:
     """Return what the notes say about the newest message, as (citation, text). It never fails or delays a turn for long."""
-    from homarus.memory.prereply import pre_reply
+    from homarus.memory.toolset import pre_reply
 
     def ask() -> tuple[tuple[str, str], ...]:
         try:

@@ -26,7 +26,7 @@ from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
 from homarus.gateway.scopes import Principal
-from homarus.runtime.client import LocalClient
+from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.locks import OwnerLock

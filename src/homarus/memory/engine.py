@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from homarus.memory.candidates import KEEP, Postings
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.resolve import Choice, Embedders
-from homarus.memory.line_cache import FileRow, LineCache
+from homarus.memory.candidates import KEEP, FileRow, LineCache, Postings
+from homarus.memory.embed.base import Choice, Embedders, EmbedError
 from homarus.memory.pack import Packer, Range
 from homarus.memory.query import Query, analyse
 from homarus.memory.rank import (
@@ -33,8 +32,8 @@ from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.schema import kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
-from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
+from homarus.memory.terms import excerpt
 
 if TYPE_CHECKING:
     from homarus.memory.chunk_ranking import ChunkVectors
@@ -156,7 +155,7 @@ class Engine:
             return
         try:
             self._missing = self._vectors.fill(conn, now_ms, progress, quick=quick)
-            if self._ranks_chunks:
+            if self.settings.query.ranks_chunks:
                 self._missing += self._chunk_vectors(self._vectors).fill(conn, now_ms, progress, quick=quick)
         except EmbedError as problem:
             self._give_up(choice, problem)
@@ -166,7 +165,7 @@ class Engine:
         self._vectors = None
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
-        if request.budget is None and self._ranks_chunks:
+        if request.budget is None and self.settings.query.ranks_chunks:
             return self._chunks(conn, request)
         ranked = self.rank(conn, request)
         texts = Texts(conn, self.known.lines)
@@ -183,21 +182,20 @@ class Engine:
         packer.fill(order)
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
-        hits = with_facts(conn, (self._hit(ranked, group, files, texts, strength) for group in packer.ranges))
+        hits = (self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
+        return self._told(conn, hits, "hybrid" if self._vectors else "lexical", packer.spent)
+
+    def _told(self, conn: sqlite3.Connection, hits: Iterable[Hit], mode: str, tokens: int = 0) -> Answer:
         provider, model = self.identity
         return Answer(
-            hits=hits,
-            mode="hybrid" if self._vectors else "lexical",
+            hits=with_facts(conn, hits),
+            mode=mode,
             provider=provider,
             model=model,
             fallback=self.choice.fallback,
-            tokens=packer.spent,
+            tokens=tokens,
             degraded=self.degraded(conn),
         )
-
-    @property
-    def _ranks_chunks(self) -> bool:
-        return self.settings.query.ranks_chunks
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
         from homarus.memory.chunk_ranking import ChunkVectors
@@ -222,16 +220,7 @@ class Engine:
         except EmbedError as problem:
             self._give_up(choice, problem)
             hits = search_chunks(conn, query, settings, wanted, None)
-        provider, model = self.identity
-        mode = "hybrid-chunks" if self._vectors else "fts-only"
-        return Answer(
-            hits=with_facts(conn, hits),
-            mode=mode,
-            provider=provider,
-            model=model,
-            fallback=self.choice.fallback,
-            degraded=self.degraded(conn),
-        )
+        return self._told(conn, hits, "hybrid-chunks" if self._vectors else "fts-only")
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
         ranked = self.rank(conn, request)
@@ -285,7 +274,8 @@ class Engine:
         order = [index for index in order if ranked.rows[index].kind != "heading" or covered[index] >= 0.5]
         if request.budget is None:
             order = self._strong_enough(ranked, order, request, strength)
-        return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
+        said = [files[row.file].source == "sessions" for row in ranked.rows]
+        return quota(order, said.__getitem__, request.limit, self.settings.query.sessions_share)
 
     def _strong_enough(self, ranked: Ranked, order: list[int], request: Request, strength: list[float]) -> list[int]:
         """Drop what is weaker than the score that somebody named; where nobody did, only what is much weaker than the best.

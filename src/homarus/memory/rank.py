@@ -6,17 +6,16 @@ Then which of the ranked lines may be shown and in what order: quotas, value for
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
 from math import log
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct
 
 from homarus.memory import signals
-from homarus.memory.candidates import KEEP, Pool, Postings, gather
-from homarus.memory.line_cache import FileRow, LineCache, LineRow
+from homarus.memory.candidates import KEEP, LineCache, LineRow, Pool, Postings, gather
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
 from homarus.memory.results import parse_citation
@@ -25,9 +24,8 @@ from homarus.memory.terms import plain
 if TYPE_CHECKING:
     from homarus.memory.line_vectors import Vectors
 
-Kind = Literal[
-    "words", "static", "lines", "model"
-]  # words alone, static word vectors, one vector a line, a sentence model
+T = TypeVar("T")
+Kind = Literal["words", "static", "lines", "model"]  # alone, static word vectors, one vector a line, a sentence model
 KINDS_OF_VECTORS: tuple[Kind, ...] = ("words", "static", "lines", "model")
 # What a token costs: lines are packed by score minus this much per e-fold of their length.
 PRICE = 0.25
@@ -254,23 +252,14 @@ def about(ranked: Ranked, order: list[int], entities: tuple[str, ...], texts: Te
     return [index for index in order if named(ranked.rows[index])]
 
 
-def quota(ranked: Ranked, order: list[int], files: dict[int, FileRow], limit: int, share: float) -> list[int]:
+def quota(order: list[T], is_talk: Callable[[T], bool], limit: int, share: float) -> list[T]:
     """Let transcripts fill at most their share of the first places, as long as notes have something to say."""
-    if not any(file.source == "sessions" for file in files.values()):
-        return order
     allowed = max(1, round(limit * share))
-    notes = [index for index in order if files[ranked.rows[index].file].source != "sessions"]
-    if not notes:
-        return order
-    taken = 0
-    first: list[int] = []
-    later: list[int] = []
-    for index in order:
-        if files[ranked.rows[index].file].source == "sessions":
-            taken += 1
-            (first if taken <= allowed else later).append(index)
-        else:
-            first.append(index)
+    first: list[T] = []
+    later: list[T] = []
+    for item in order:
+        over = is_talk(item) and (allowed := allowed - 1) < 0
+        (later if over else first).append(item)
     return first + later
 
 

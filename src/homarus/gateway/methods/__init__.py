@@ -20,7 +20,7 @@ from homarus.gateway.scopes import Principal, require
 if TYPE_CHECKING:
     from homarus.gateway.connection import Connection
     from homarus.gateway.server import Gateway
-    from homarus.runtime.client import LocalClient
+    from homarus.runtime.local import LocalClient
 
 _MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices")
 

@@ -110,7 +110,7 @@ async def _tell_later(call: Call, run: Run) -> None:
         call.connection.answer(response(call.id, run.result))
 
 
-def _result(run: Run, reply: Reply) -> dict[str, Any]:
+def _result(run: Run, reply: Reply[None]) -> dict[str, Any]:
     built = reply.to_json(str(run.session))
     summary = "completed" if reply.ok else reply.error or reply.status
     result = {"payloads": built["payloads"], "meta": built["meta"]}

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from homarus.core.origin import mark_origin
 from homarus.core.text import single_line, slug
-from homarus.memory.bank.grammar import mark_origin
 from homarus.memory.bank.retain import change
 from homarus.memory.results import cite
 

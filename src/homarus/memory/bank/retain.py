@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 
 from homarus.core.errors import StorageError
-from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet, mark_origin
+from homarus.core.origin import mark_origin
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.boundary import BoundaryError, Root
 
