@@ -52,7 +52,7 @@ class Gateway:
         self.runs = Runs()
         self.feed = Feed(self)
         self.writes = Writes(home.clock.monotonic)
-        self.stopping = ""
+        self.stopping, self.port = "", 0
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
@@ -197,6 +197,7 @@ async def serve(runtime: Runtime, given: Given, *, ready: Callable[[Gateway], No
     with contextlib.ExitStack() as held:
         held.enter_context(contextlib.closing(_Held(own / LOCK, runtime, settings.port)))
         port = wire.open_port(settings)
+        gateway.port = port[0].getsockname()[1]
         unix = wire.open_unix(own / SOCKET)
         server = wire.server(gateway, settings, unix)
         loop, stop = asyncio.get_running_loop(), asyncio.Event()

@@ -131,7 +131,9 @@ async def usage(call: Call, _params: Params) -> dict[str, Any]:
 
 
 async def themes(_call: Call, _params: Params) -> dict[str, Any]:
-    return {"themes": [], "current": {"requestedId": None}}
+    """Say that the page has its own looks and no others."""
+    built_in = {"theme": {"id": "claw", "source": "builtin"}, "definition": {}}
+    return {"themes": [], "current": {"requestedId": None, **built_in}, **built_in}
 
 
 async def nodes(call: Call, _params: Params) -> dict[str, Any]:
