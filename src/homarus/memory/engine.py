@@ -310,9 +310,10 @@ class Engine:
         file = files[best.file]
         shown = [excerpt(texts.get(row.id), ranked.query.terms) for row in rows]
         why = tuple(f"{LABELS.get(name, name)} {value:+.2f}" for name, value in ranked.reasons(group.best)[:6])
-        also = tuple(
-            cite(files[row.file].path, row.line, row.line) for row in (ranked.rows[index] for index in group.also)
-        )
+
+        def place(index: int) -> str:
+            return cite(files[ranked.rows[index].file].path, ranked.rows[index].line, ranked.rows[index].line)
+
         return Hit(
             path=file.path,
             start_line=min(row.line for row in rows),
@@ -326,7 +327,8 @@ class Engine:
             source=file.source,
             text_score=round(ranked.columns["near"][group.best], 4),
             vector_score=round(ranked.columns["cosine"][group.best], 4) if "cosine" in ranked.columns else None,
-            also=also,
+            also=tuple(map(place, group.also)),
+            superseded_by=place(ranked.replaced[group.best]) if group.best in ranked.replaced else "",
         )
 
     def explain(self, conn: sqlite3.Connection, request: Request, citation: str) -> Explanation:

@@ -39,6 +39,13 @@ _INTENTS: dict[str, tuple[str, ...]] = {
         """all the, all of, list, which, what kind, what kinds, what type, what types, what are, what were, how
         many, activities, events, things, places, books, items, hobbies, ways, names"""
     ),
+    "history": _phrases(
+        """did, was, were, had, before, previously, previous, formerly, earlier, originally, at first, history, last time, in the
+        past, back then, first, früher, vorher, war, hatte, antes, era, había"""
+    ),
+    "changes": _phrases(
+        """change, changed, changes, used to, over time, no longer, any more, anymore, geändert, verändert, cambió, cambiado"""
+    ),
     "current": _phrases(
         """now, currently, still, these days, at the moment, latest, current, at present, up to date"""
     ),

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from msgspec import Struct
 
 from homarus.memory import signals
+from homarus.memory.bank.claims import claims, replaced
 from homarus.memory.candidates import KEEP, LineCache, LineRow, Pool, Postings, gather
+from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
 from homarus.memory.results import parse_citation
+from homarus.memory.schema import LABELS, QUESTION
 from homarus.memory.terms import plain
 
 if TYPE_CHECKING:
@@ -61,6 +64,9 @@ def table(kind: Kind) -> Mapping[str, float]:
 
 
 LATER = date.max.toordinal()
+COMPARED = 40  # of the best lines, among which newer ones replace older ones
+RIVAL = 0.25  # share of the better one's score from which a line takes part in this
+BESIDE = 0.02  # how close to the better one the other of two such lines is put
 
 
 class Filters(Struct, frozen=True):
@@ -105,6 +111,7 @@ class Ranked(Struct):
     order: list[int]
     pool: Pool
     weights: Mapping[str, float]
+    replaced: dict[int, int] = {}  # which line says something newer about the same matter
 
     def reasons(self, index: int) -> list[tuple[str, float]]:
         """Return what each signal added to a line's score, the strongest first."""
@@ -156,8 +163,39 @@ def rank(
         columns |= signals.alone(columns)
     weights = table(vectors.kind if vectors and "vector" in columns else "words")
     scores = combine(columns, weights, len(rows))
-    order = sorted(range(len(rows) - 1, -1, -1), key=scores.__getitem__, reverse=True)  # of equal ones the newer first
-    return Ranked(query, rows, columns, scores, order, pool, weights)
+    order = _ordered(scores)
+    later = _replaced(rows, order[:COMPARED], lines.texts(conn, [rows[at].id for at in order[:COMPARED]]))
+    if later:
+        _prefer_newer(query, scores, later)
+        order = _ordered(scores)
+    return Ranked(query, rows, columns, scores, order, pool, weights, later)
+
+
+def _ordered(scores: list[float]) -> list[int]:
+    return sorted(range(len(scores) - 1, -1, -1), key=scores.__getitem__, reverse=True)  # of equal ones the newer first
+
+
+def _replaced(rows: list[LineRow], lead: Sequence[int], texts: Mapping[int, str]) -> dict[int, int]:
+    """Return which of the best lines a later one of them replaces: same subject and attribute, another value."""
+    dated = []
+    for at in lead:
+        row = rows[at]
+        plain_text = body_of(texts[row.id]) if row.speaker else texts[row.id]
+        speaker = "" if plain(row.speaker) in LABELS else row.speaker
+        linked = [name for name in row.entities.split("\x1f") if name]
+        usable = row.day and row.kind not in {"heading", "path"} and not row.flags & QUESTION
+        dated.append((row.day or 0, claims(plain_text, linked, speaker, loose=not speaker) if usable else ()))
+    return {lead[older]: lead[newer] for older, newer in replaced(dated).items()}
+
+
+def _prefer_newer(query: Query, scores: list[float], later: Mapping[int, int]) -> None:
+    """Put the newer of two lines first where a question is about now; where it asks what changed, bring both."""
+    for older, newer in later.items():
+        high, low = max(scores[older], scores[newer]), min(scores[older], scores[newer])
+        if query.has("changes"):
+            scores[older], scores[newer] = max(scores[older], high - BESIDE), max(scores[newer], high - BESIDE)
+        elif low >= RIVAL * high and not query.has("history") and not query.spans:
+            scores[newer], scores[older] = high, min(low, high - BESIDE)
 
 
 def combine(columns: signals.Columns, table: Mapping[str, float], count: int) -> list[float]:

@@ -33,6 +33,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     confidence: float | None = None  # of an opinion
     origin: tuple[str, ...] = ()  # whose words are in it, where not the owner's or the agent's own
+    superseded_by: str = ""  # where something newer is said about the same matter
 
     @property
     def citation(self) -> str:
@@ -125,6 +126,7 @@ def as_json(hit: Hit) -> dict[str, Any]:
         "score": round(hit.score, 4),
         "why": list(hit.why),
         **({"also": list(hit.also)} if hit.also else {}),
+        **({"supersededBy": hit.superseded_by} if hit.superseded_by else {}),
         **({"confidence": hit.confidence} if hit.confidence is not None else {}),
         **({"origin": list(hit.origin)} if hit.origin else {}),
     }
