@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from homarus.memory.bank.categories import members
 from homarus.memory.query import Query
 from homarus.memory.terms import match_expression, stem
 from homarus.storage.cache import BoundedCache
@@ -271,6 +272,12 @@ class Pool(Struct):
     postings: list[Posting]
     sets: list[frozenset[int]]  # per posting: lines that hold it, complete around every candidate
     absent: float = 0.0  # weight of the words that stand in no line at all
+
+
+def of_kind(conn: sqlite3.Connection, postings: Postings, query: Query) -> frozenset[int]:
+    """Return the lines that hold a thing of the kind asked for: "tea" for a question about drinks."""
+    found = postings.look_up(conn, members(query.category)) if query.category else []
+    return frozenset().union(*(posting.ids for posting in found if posting.ids and not posting.weak))
 
 
 def gather(

@@ -59,6 +59,7 @@ LABELS = {
     "own": "speaks of themselves",
     "number": "holds a number",
     "proper": "holds a name",
+    "kind": "holds a thing of the kind asked for",
     "soft": "related words in the line or beside it",
     "vector": "meaning of the line",
     "vectors": "meaning of the lines around",

@@ -8,6 +8,7 @@ from datetime import date
 
 from msgspec import Struct
 
+from homarus.memory.bank.categories import asked_for
 from homarus.memory.schema import LABELS
 from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
@@ -70,6 +71,7 @@ class Query(Struct, frozen=True):
     called: tuple[str, ...] = ()  # words written like names that no speaker or entity bears, names of things included
     subject: tuple[str, ...] = ()  # those of them that the question is about, by its grammar
     bare: str = ""  # the question without the names, for vectors
+    category: str = ""  # what kind of thing is asked for, where everyday words of that kind are known
     phrase: str = ""  # the folded text, for exact matches
     today: date | None = None
 
@@ -112,6 +114,7 @@ def analyse(
         spans=tuple(time_spans(text, today, years)),
         intents=intents_of(text),
         bare=" ".join(word for word in text.split() if not unnamed & set(words(word))),
+        category=next(filter(None, map(asked_for, core)), "") if _asks(text) else "",
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
         today=today,
     )

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from homarus.memory import signals
 from homarus.memory.bank.claims import claims, replaced
-from homarus.memory.candidates import KEEP, LineCache, LineRow, Pool, Postings, gather
+from homarus.memory.candidates import KEEP, LineCache, LineRow, Pool, Postings, gather, of_kind
 from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
@@ -54,7 +54,15 @@ FITTED: Mapping[str, tuple[float, float, float, float]] = {
     "question": (-0.10, -0.10, -0.10, -0.15),
 }
 # What no conversation can teach; each touches only notes that have such lines.
-SET_BY_HAND = {"mention": 0.3, "above": 0.3, "heading": -0.5, "exact": 2.0, "superseded": -0.6, "recent": 0.1}
+SET_BY_HAND = {
+    "kind": 0.3,
+    "mention": 0.3,
+    "above": 0.3,
+    "heading": -0.5,
+    "exact": 2.0,
+    "superseded": -0.6,
+    "recent": 0.1,
+}
 
 
 def table(kind: Kind) -> Mapping[str, float]:
@@ -65,6 +73,7 @@ def table(kind: Kind) -> Mapping[str, float]:
 
 LATER = date.max.toordinal()
 COMPARED = 40  # of the best lines, among which newer ones replace older ones
+QUOTED = 4  # words of a question that all stand in a line
 RIVAL = 0.25  # share of the better one's score from which a line takes part in this
 BESIDE = 0.02  # how close to the better one the other of two such lines is put
 
@@ -143,7 +152,9 @@ def rank(
     """Score the candidates of a query with everything there is; without vectors by words, names, dates and intents."""
     postings, lines = known.postings, known.lines
     asked = vectors.propose(conn, query, keep) if vectors else None
-    pool = gather(conn, postings, query, kinds=filters.kinds, extra=asked.nearest if asked else (), keep=keep)
+    kind = of_kind(conn, postings, query)
+    extra = [*(asked.nearest if asked else ()), *sorted(kind, reverse=True)[:keep]]
+    pool = gather(conn, postings, query, kinds=filters.kinds, extra=extra, keep=keep)
     rows = filters.kept(lines.rows(conn, pool.ids))
     average = postings.words / max(1, postings.lines)
     above = lines.above(conn, {row.head for row in rows if row.head is not None})
@@ -151,6 +162,7 @@ def rank(
     columns["name"] = signals.names(query, rows, pool, postings.lines)
     columns["mention"] = signals.mentions(query, rows, pool, postings.lines)
     columns["date"] = signals.dates(query, rows)
+    columns["kind"] = [1.0 if row.id in kind else 0.0 for row in rows]
     columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
     columns |= signals.support(rows, columns["word"])
@@ -165,6 +177,8 @@ def rank(
     scores = combine(columns, weights, len(rows))
     order = _ordered(scores)
     later = _replaced(rows, order[:COMPARED], lines.texts(conn, [rows[at].id for at in order[:COMPARED]]))
+    if len(query.core) >= QUOTED:  # who types so many words of a line means that line
+        later = {older: newer for older, newer in later.items() if columns["covered"][older] < 0.999}
     if later:
         _prefer_newer(query, scores, later)
         order = _ordered(scores)

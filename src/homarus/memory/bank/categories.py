@@ -57,6 +57,17 @@ def asked_for(word: str) -> str:
     return _tables()[0].get(stem(plain(word)), "")
 
 
+def members(category: str) -> tuple[str, ...]:
+    """Return the words that are of a category, as they are looked up."""
+    return _members().get(category, ())
+
+
+@cache
+def _members() -> dict[str, tuple[str, ...]]:
+    rows = (row.partition(":") for row in _TABLE.strip().splitlines())
+    return {names.split()[0]: tuple(dict.fromkeys(map(plain, words.split()))) for names, _, words in rows}
+
+
 def categories_of(word: str) -> frozenset[str]:
     """Return what a word is: `tea` is a drink."""
     return _tables()[1].get(stem(plain(word)), frozenset())
