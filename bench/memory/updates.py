@@ -94,6 +94,48 @@ def updates() -> tuple[Notebook, list[tuple[str, int]]]:
     return Notebook("updates", {path: files[path] for path in sorted(files)}, questions), replaced
 
 
+def asked_and_not(people: int = 12, told: int = 8) -> tuple[dict[str, list[str]], list[str], list[str]]:
+    """Return notes, questions that they answer, and questions about people who stand in them with other things only."""
+    names = [
+        "Greta",
+        "Jonas",
+        "Priya",
+        "Mateo",
+        "Anders",
+        "Bianca",
+        "Cedric",
+        "Dorota",
+        "Emil",
+        "Farah",
+        "Gustav",
+        "Hanna",
+    ][:people]
+    rows = [row for row in CHANGES if row[2].isascii()][:25]
+    files: dict[str, list[str]] = {}
+    known: list[str] = []
+    unknown: list[str] = []
+    for at, (older, newer, question) in enumerate(rows):
+        for who, name in enumerate(names):
+            asked = question.format(n=name)
+            if (who + at) % people >= told:
+                unknown.append(asked)
+                continue
+            known.append(asked)
+            day = date(2026, 1, 3) + timedelta(days=3 * at + who)
+            lines = files.setdefault(f"memory/{day}.md", [f"# {day}", ""])
+            lines += [
+                f"- {(newer if who % 2 else older).format(n=name)}",
+                f"- {NOISE[who % len(NOISE)].format(n=name)}",
+            ]
+    return files, known, unknown
+
+
+def separation(known: list[float], unknown: list[float]) -> float:
+    """Return the chance that a question with an answer gets more confidence than one without (AUROC)."""
+    pairs = [(one > other) + 0.5 * (one == other) for one in known for other in unknown]
+    return sum(pairs) / len(pairs)
+
+
 def newer_first(memory: Memory) -> float:
     """Return the share of questions for which the newer statement is ranked before the older one."""
     book, replaced = updates()

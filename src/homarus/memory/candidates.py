@@ -19,7 +19,7 @@ from homarus.memory.query import Query
 from homarus.memory.terms import match_expression, stem
 from homarus.storage.cache import BoundedCache
 
-_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
+LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
 _STEP = 500
 KEPT = 20_000  # lines in memory, and files; about 9 MB
 KEPT_CHARS = 4_000_000  # of their texts
@@ -75,7 +75,7 @@ class LineCache:
             kept.clear()
             missing = list(ids)
         kept.update(dict.fromkeys(missing))
-        find = f"SELECT {_COLUMNS} FROM lines WHERE id IN ({{}})"  # noqa: S608 - constants
+        find = f"SELECT {LINE_COLUMNS} FROM lines WHERE id IN ({{}})"  # noqa: S608 - constants
         kept.update((row[0], LineRow(*row)) for row in select(conn, find, missing))
         return [row for number in ids if (row := kept[number]) is not None]
 

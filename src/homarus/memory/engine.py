@@ -20,6 +20,7 @@ from homarus.memory.rank import (
     Texts,
     about,
     by_value,
+    confidence,
     entities_of,
     known_names,
     quota,
@@ -27,6 +28,7 @@ from homarus.memory.rank import (
     speaking,
     superseded_lines,
     timestamp_of,
+    with_passages,
 )
 from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
@@ -175,6 +177,10 @@ class Engine:
         order = self._admitted(ranked, request, strength, files, texts)
         if request.budget is not None:
             order = by_value(ranked, order, texts)
+            if ranked.query.has("passage") and not (request.kinds or request.entities):
+                ranked, order = with_passages(conn, ranked, order, request.budget, self._filters(request))
+                files = self.known.lines.files(conn, {row.file for row in ranked.rows})
+                strength += [0.0] * (len(ranked.rows) - len(strength))
         else:
             order = order[: 2 * request.limit]  # only lines that compete for a place may join a range
             texts.prefetch([ranked.rows[index].id for index in order])
@@ -184,9 +190,12 @@ class Engine:
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
         hits = (self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
-        return self._told(conn, hits, "hybrid" if self._vectors else "lexical", packer.spent)
+        mode = "hybrid" if self._vectors else "lexical"
+        return self._told(conn, hits, mode, packer.spent, confidence(ranked))
 
-    def _told(self, conn: sqlite3.Connection, hits: Iterable[Hit], mode: str, tokens: int = 0) -> Answer:
+    def _told(
+        self, conn: sqlite3.Connection, hits: Iterable[Hit], mode: str, tokens: int = 0, sure: float = 1.0
+    ) -> Answer:
         provider, model = self.identity
         return Answer(
             hits=with_facts(conn, hits),
@@ -196,6 +205,7 @@ class Engine:
             fallback=self.choice.fallback,
             tokens=tokens,
             degraded=self.degraded(conn),
+            confidence=round(sure, 3),
         )
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
@@ -234,20 +244,17 @@ class Engine:
 
     def rank(self, conn: sqlite3.Connection, request: Request) -> Ranked:
         """Return every candidate of a question with its signals."""
-        query = self.analyse(conn, request)
-        filters = Filters(
-            since=request.since,
-            until=request.until,
-            as_of=request.as_of,
-            kinds=kind_names(request.kinds),
-            superseded=self._superseded,
-        )
+        query, filters = self.analyse(conn, request), self._filters(request)
         choice = self.choice
         try:
             return rank(conn, self.known, query, filters, vectors=self._vectors, keep=request.depth)
         except EmbedError as problem:
             self._give_up(choice, problem)
             return rank(conn, self.known, query, filters, keep=request.depth)
+
+    def _filters(self, request: Request) -> Filters:
+        limits = {"since": request.since, "until": request.until, "as_of": request.as_of}
+        return Filters(**limits, kinds=kind_names(request.kinds), superseded=self._superseded)
 
     def analyse(self, conn: sqlite3.Connection, request: Request) -> Query:
         """Take the question apart with the names and years that this index knows."""

@@ -44,6 +44,10 @@ _INTENTS: dict[str, tuple[str, ...]] = {
         """did, was, were, had, before, previously, previous, formerly, earlier, originally, at first, history, last time, in the
         past, back then, first, früher, vorher, war, hatte, antes, era, había"""
     ),
+    "passage": _phrases(
+        """summarise, summarize, summary, recap, overview, discuss, discussed, discussion, what order, which order, in order,
+        chronological, sequence, step by step, zusammenfassung, zusammenfassen, fasse, überblick, reihenfolge, resumen, resume, resumir"""
+    ),
     "changes": _phrases(
         """change, changed, changes, used to, over time, no longer, any more, anymore, geändert, verändert, cambió, cambiado"""
     ),

@@ -12,17 +12,17 @@ from functools import partial
 from math import log
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.memory import signals
 from homarus.memory.bank.claims import claims, replaced
-from homarus.memory.candidates import KEEP, LineCache, LineRow, Pool, Postings, gather, of_kind
+from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, of_kind
 from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
 from homarus.memory.results import parse_citation
 from homarus.memory.schema import LABELS, QUESTION
-from homarus.memory.terms import plain
+from homarus.memory.terms import match_expression, plain
 
 if TYPE_CHECKING:
     from homarus.memory.line_vectors import Vectors
@@ -261,6 +261,56 @@ def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
     texts.prefetch([ranked.rows[index].id for index in lead])
     value = {index: ranked.scores[index] - PRICE * log(cost(texts.get(ranked.rows[index].id))) for index in lead}
     return sorted(lead, key=lambda index: -value[index]) + order[VALUED:]
+
+
+def confidence(ranked: Ranked) -> float:
+    """Return how likely the question is answered: how much of it stands in lines of the one it is about.
+
+    The words of a question often stand somewhere, said of somebody else: so only lines that belong to whom it names count.
+    """
+    lead, columns = ranked.order[:10], ranked.columns
+    if not lead:
+        return 0.0
+    whose = "name" if ranked.query.names or ranked.query.subject else "mention" if ranked.query.called else ""
+    own = [at for at in lead if not whose or columns[whose][at] > 0]
+    best = columns["near"][lead[0]] if lead[0] in own else 0.0
+    meant = max([columns["cosine"][at] for at in own if "cosine" in columns and at == lead[0]], default=0.0)
+    return min(1.0, max(meant, 0.0) * 0.5 + (best + max([columns["covered"][at] for at in own], default=0.0)) / 2)
+
+
+PASSAGES, SHARE = 8, 0.7  # chunks that are looked at, and the share of the budget that goes to them
+
+
+def with_passages(
+    conn: sqlite3.Connection, ranked: Ranked, order: list[int], budget: int, filters: Filters
+) -> tuple[Ranked, list[int]]:
+    """Put whole passages before single lines: a summary, or an order of events, is in what stands between the best lines."""
+    expression = " OR ".join(f"({match_expression(term)})" for term in ranked.query.core)
+    found = conn.execute(
+        "SELECT f.id, c.start_line, c.end_line FROM chunks_fts JOIN chunks c ON c.rowid = chunks_fts.rowid"
+        " JOIN files f USING(source, path) WHERE chunks_fts MATCH ? ORDER BY rank LIMIT ?",
+        (expression, PASSAGES),
+    ).fetchall()
+    rows, at = list(ranked.rows), {row.id: index for index, row in enumerate(ranked.rows)}
+    lead: dict[int, None] = {}
+    spent = 0
+    for file, first, last in found:
+        lines = conn.execute(
+            f"SELECT {LINE_COLUMNS}, text FROM lines WHERE file = ? AND line BETWEEN ? AND ? ORDER BY id",  # noqa: S608
+            (file, first, last),
+        )
+        for *values, text in lines:
+            row = LineRow(*values)
+            spent += cost(text)
+            if spent <= SHARE * budget and row.kind not in {"heading", "path"} and filters.keeps(row):
+                if row.id not in at:
+                    at[row.id] = len(rows)
+                    rows.append(row)
+                lead[at[row.id]] = None
+    more = [0.0] * (len(rows) - len(ranked.rows))
+    columns = {name: [*column, *more] for name, column in ranked.columns.items()}
+    wide = structs.replace(ranked, rows=rows, columns=columns, scores=[*ranked.scores, *more])
+    return wide, [*lead, *(index for index in order if index not in lead)]
 
 
 def superseded_lines(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
