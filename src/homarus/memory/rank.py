@@ -273,9 +273,18 @@ def confidence(ranked: Ranked) -> float:
         return 0.0
     whose = "name" if ranked.query.names or ranked.query.subject else "mention" if ranked.query.called else ""
     own = [at for at in lead if not whose or columns[whose][at] > 0]
-    best = columns["near"][lead[0]] if lead[0] in own else 0.0
+    core = [posting for posting in ranked.pool.postings if posting.term in ranked.query.core]
+    total = sum(posting.idf for posting in core) + ranked.pool.absent or 1.0
+    # That the name itself stands there says nothing about what is asked of it.
+    share = sum(posting.idf for posting in core if whose and posting.term in ranked.query.called) / total
+
+    def beyond(covered: float) -> float:
+        return max(0.0, covered - share) / (1 - share) if share < 0.99 else covered
+
+    best = beyond(columns["near"][lead[0]]) if lead[0] in own else 0.0
     meant = max([columns["cosine"][at] for at in own if "cosine" in columns and at == lead[0]], default=0.0)
-    return min(1.0, max(meant, 0.0) * 0.5 + (best + max([columns["covered"][at] for at in own], default=0.0)) / 2)
+    said = max([beyond(columns["covered"][at]) for at in own], default=0.0)
+    return min(1.0, max(meant, 0.0) * 0.5 + (best + said) / 2)
 
 
 PASSAGES, SHARE = 8, 0.7  # chunks that are looked at, and the share of the budget that goes to them
