@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.core.origin import mark_origin, take_origin
 from homarus.memory import toolset
-from homarus.memory.bank.grammar import mark_origin, parse_bullet, take_origin
+from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.reflect import reflect
 from homarus.memory.settings import MemorySettings, PreReply, QuerySettings
 from homarus.memory.toolset import pre_reply

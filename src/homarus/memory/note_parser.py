@@ -10,8 +10,9 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from homarus.core.origin import take_origin
 from homarus.core.patterns import late
-from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet, take_origin
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, entities_in, parse_bullet
 from homarus.memory.schema import CODE, CONTINUED, FIRST, HEADING, NUMBER, PROPER, QUESTION, RETAIN, TIME
 from homarus.memory.terms import measure
 from homarus.memory.timex import Span, find_spans, has_time_word, iso_days, parse_time

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import StorageError
+from homarus.core.origin import take_origin
 from homarus.core.text import slug
-from homarus.memory.bank.grammar import take_origin
 from homarus.memory.files import NoteSet
 from homarus.memory.note_parser import decode, split_lines
 from homarus.memory.results import DEFAULT_LINES, Excerpt, Hit, Status, parse_citation

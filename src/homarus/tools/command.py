@@ -18,7 +18,7 @@ from homarus.sandbox.resolve import clean_environment, is_owners_variable
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.storage.beneath import real_path
 from homarus.tools import git
-from homarus.tools.protected import LOCKED, LOCKED_FOLDERS
+from homarus.tools.protected import LOCKED, LOCKED_FOLDERS, NOTES
 from homarus.tools.shell import Parsed, parse, quoted
 from homarus.tools.tool import ToolContext
 
@@ -124,7 +124,8 @@ def make_plan(context: ToolContext, arguments: Mapping[str, Any], outer: Mapping
     outside = "host" if context.wish.outside and context.sandbox.enforced else ""
     spec = _spec(context.sandbox, arguments.get("host", outside))
     if context.restricted:
-        spec = replace(spec, locked=tuple(sorted({*spec.locked, *LOCKED, *LOCKED_FOLDERS})))
+        # Into notes only the file tools write then: they say in each line whose words it may hold.
+        spec = replace(spec, locked=tuple(sorted({*spec.locked, *LOCKED, *LOCKED_FOLDERS, *NOTES})))
     cwd = _folder(context, arguments.get("workdir", ""), spec)
     extra = arguments.get("env") or {}
     for name, value in extra.items():
