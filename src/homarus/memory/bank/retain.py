@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet, mark_origin
+from homarus.core.origin import mark_origin
+from homarus.memory.bank.grammar import RETAIN_HEADING, Bullet, format_bullet
 from homarus.memory.bank.pages import change
 
 
