@@ -51,8 +51,8 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     from homarus.gateway.server import serve
     from homarus.runtime.runtime import Runtime
 
-    if not token:
-        _make_token(app)
+    if not token and (made := _make_token(app)):
+        app.out.line(made)
     if port == 0:
         import socket
 
@@ -61,7 +61,7 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
 
     def ready(gateway: Gateway) -> None:
         settings = gateway.live.settings
-        app.out.line(f"serving {app.paths.state_dir} on port {settings.port} ({settings.bind})")
+        app.out.line(f"serving {app.paths.state_dir} on port {gateway.port} ({settings.bind})")
         app.out.out.flush()
 
     async def main() -> bool:
@@ -81,8 +81,8 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     return 0
 
 
-def _make_token(app: App) -> None:
-    """Write a token into the configuration where there is no secret; nobody has to think of one."""
+def _make_token(app: App) -> str:
+    """Write a token into the configuration where there is no secret, and say so; nobody has to think of one."""
     import secrets
 
     from homarus.config.write import Operation, change
@@ -90,11 +90,11 @@ def _make_token(app: App) -> None:
 
     auth = app.config.block("gateway", GatewaySettings).auth
     if auth.mode == "trusted-proxy" or (auth.password if auth.mode == "password" else auth.token) not in (None, ""):
-        return
+        return ""
     name = "password" if auth.mode == "password" else "token"
     change(app.config, app.env, [Operation("set", ("gateway", "auth", name), secrets.token_urlsafe(32))])
     del app.config
-    app.out.line(f"made a {name} and wrote it to {app.paths.config_path} (gateway.auth.{name})")
+    return f"made a {name} and wrote it to {app.paths.config_path} (gateway.auth.{name})"
 
 
 def _holder(app: App) -> dict[str, Any]:
@@ -211,10 +211,10 @@ def install(app: App, no_start: bool, as_json: bool) -> int:
     """Let systemd or launchd start the gateway with this user's session, and keep it running."""
     from homarus.admin import service
 
-    _make_token(app)
+    made = _make_token(app)
     found = service.service_for(app.paths, app.env)
     taken = service.install(found, start=not no_start)
-    app.out.answer({"path": str(found.path), "taken": taken}, f"wrote {found.path}", as_json=as_json)
+    app.out.answer({"path": str(found.path), "taken": taken}, f"{made}\nwrote {found.path}".strip(), as_json=as_json)
     if not taken:
         app.out.problem(f"the supervisor did not take it: {' '.join(found.state)} says more")
     return 0 if taken else 1
@@ -259,6 +259,9 @@ def logs(app: App, follow: bool, limit: int, audit: bool, as_json: bool) -> None
 
     folder, path = app.paths.own_dir / LEDGER, app.paths.logs_dir / LOG
     rows, place = (read_ledger(folder, limit), 0) if audit else read_log(path, limit)
+    if as_json and not follow:
+        app.out.json(rows)
+        return
     _show(app, rows, as_json=as_json)
     seen = len(read_ledger(folder, 1_000_000)) if audit and follow else 0
     while follow:
