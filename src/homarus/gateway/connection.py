@@ -229,6 +229,8 @@ class Connection:
             call = Call(self.gateway, self.principal, request.method, self, request.id)
             self.answer(response(request.id, await dispatch(call, request.params)))
         except Refused as refused:
+            if refused.code is Code.FORBIDDEN:
+                self.gateway.ledger.called(self.principal, request.method, refused.code, self.peer.address)
             self.answer(failure(request.id, refused))
         except HomarusError as problem:
             self.answer(failure(request.id, Refused(str(problem))))

@@ -89,16 +89,11 @@ async def dispatch(call: Call, raw: msgspec.Raw) -> Any:
     method = table().get(call.method)
     if method is None:
         raise Refused(f"unknown method: {call.method}")
-    ledger = call.gateway.ledger
-    try:
-        require(call.principal, method.scope)
-        params = read_params(call.method, raw, method.params)
-        authorize(call.principal, method, params)
-    except Refused as refused:
-        ledger.called(call.principal, call.method, str(refused.code))
-        raise
+    require(call.principal, method.scope)
+    params = read_params(call.method, raw, method.params)
+    authorize(call.principal, method, params)
     if method.scope not in ("", READ):
-        ledger.called(call.principal, call.method, "allowed")
+        call.gateway.ledger.called(call.principal, call.method, "allowed")
     if method.write:
         call.gateway.writes.take(call.method, call.principal.device_id or call.principal.user or call.principal.method)
     return await method.run(call, params)
