@@ -44,6 +44,10 @@ COMMANDS: dict[str, Entry] = {
     "sandbox": Entry("Safety", "homarus.cli.sandbox", "see where commands run, and look from inside"),
     "skills": Entry("Look inside", "homarus.cli.skills", "show which skills an agent has, and why one is missing"),
     "doctor": Entry("Maintain", "homarus.cli.home:doctor", "look for what is wrong, and mend it"),
+    "backup": Entry("Maintain", "homarus.cli.keeping:backup", "a home in one file, and back"),
+    "security": Entry(
+        "Safety", "homarus.cli.keeping:security", "what in this home is open to others, and how to close it"
+    ),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
 }
 
