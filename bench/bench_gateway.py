@@ -104,7 +104,7 @@ class Served:
 
 
 async def _turns(served: Served) -> tuple[list[float], float]:
-    async with connect(served.url, max_size=None, proxy=None, compression=None) as raw:
+    async with connect(served.url, max_size=None, proxy=None, compression=None, ping_interval=None) as raw:
         client = Client(raw)
         await client.hello()
         taken = [await client.ask(1, f"note number {number}", "long") for number in range(TURNS)]
@@ -112,7 +112,7 @@ async def _turns(served: Served) -> tuple[list[float], float]:
 
 
 async def _at_once(served: Served, count: int, text: str, prefix: str) -> float:
-    async with connect(served.url, max_size=None, proxy=None, compression=None) as raw:
+    async with connect(served.url, max_size=None, proxy=None, compression=None, ping_interval=None) as raw:
         client = Client(raw)
         await client.hello()
         if count < 100:
@@ -124,7 +124,7 @@ async def _sockets(served: Served) -> float:
     before = served.memory()
     opened = []
     for _ in range(SOCKETS):
-        raw = await connect(served.url, max_size=None, proxy=None, compression=None)
+        raw = await connect(served.url, max_size=None, proxy=None, compression=None, ping_interval=None)
         await Client(raw).hello()
         opened.append(raw)
     await asyncio.sleep(1)

@@ -33,6 +33,7 @@ COMMANDS: dict[str, Entry] = {
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
+    "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
     "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.prompt:context", "show what fills the window, and what was cut"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import signal
 import socket
@@ -56,6 +57,7 @@ class Gateway:
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
+        self._intake = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._http = self._routes()
 
@@ -161,6 +163,11 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    async def turnstile(self) -> None:
+        """Let one message in at a time, and everybody else speak between two: taking one in writes to the disk."""
+        async with self._intake:
+            await asyncio.sleep(0)
+
     # Its life.
 
     async def start(self) -> None:
@@ -168,6 +175,7 @@ class Gateway:
         self.feed.start()
         self.spawn(self._tick())
         self.runtime.recover()
+        self.spawn(asyncio.to_thread(_preload))
 
     async def _tick(self) -> None:
         while True:
@@ -216,6 +224,15 @@ async def serve(runtime: Runtime, given: Given, *, ready: Callable[[Gateway], No
             await serving
             (own / SOCKET).unlink(missing_ok=True)
             await runtime.aclose()
+
+
+def _preload() -> None:
+    """Import what the first turn and the first request would: it then waits for nothing, and memory tells the truth."""
+    from homarus.gateway.methods import table
+
+    table()
+    for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
+        importlib.import_module(f"homarus.{name}")
 
 
 class _Held:

@@ -105,8 +105,13 @@ class Operations:
 
         return await asyncio.to_thread(read)
 
-    async def delete(self, session: SessionKey) -> str:
-        """Take a session away; its transcript becomes an archive, whose path is returned. What runs in it ends first."""
+    async def delete(self, session: SessionKey) -> str | None:
+        """Take a session away; its transcript becomes an archive, whose path is returned. What runs in it ends first.
+
+        The path is empty where nothing was said in it; None says that there was no such session.
+        """
+        if self.find(session) is None:
+            return None
         await self._runtime.stop(session, "the session is deleted")
         async with self._runtime.exclusively(session):
             self._home.sessions.forget(session)

@@ -85,6 +85,7 @@ async def ask(call: Call, params: AgentParams) -> dict[str, Any]:
 
 async def _run(call: Call, run: Run, text: str, options: RunOptions) -> None:
     gateway, fold = call.gateway, ReplyFold()
+    await gateway.turnstile()
     try:
         async for event in gateway.client.run(run.session, text, options):
             fold.take(event)

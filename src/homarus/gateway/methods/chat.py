@@ -112,6 +112,7 @@ async def hand_in(call: Call, key: SessionKey, text: str, ident: str, options: R
         return _again(known)
     run = gateway.runs.begin(ident, key, gateway.now_ms)
     gateway.feed.attend(key)
+    await gateway.turnstile()
     try:
         taken = await gateway.client.send(key, text, as_client(options, ident))
     except HomarusError:
