@@ -59,7 +59,11 @@ class Http(H11Protocol):
             if not _is_local(transport):
                 transport.abort()
             self.app_state = {**self.app_state, "local": True}
-        self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+        self._patience = self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._patience.cancel()  # it would keep this object, which the socket needs no more
+        super().handle_websocket_upgrade(event)
 
     def _give_up(self) -> None:
         asked: Any = self.scope  # None until the first request
