@@ -21,6 +21,8 @@ LIGHT = {"click", "msgspec", "pyjson5", "yaml"}
 AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources", "coverage", "pytest_cov"}
 # Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
+# The server, what its HTTP stands on, and two that starlette and uvicorn take where they are there.
+SERVER = frozenset({"starlette", "uvicorn", "websockets", "anyio", "h11", "idna", "python_multipart", "watchfiles"})
 
 
 class Row(NamedTuple):
@@ -104,6 +106,13 @@ ROWS = [
     Row("approvals allow a1", code=1),
     Row("approvals deny a1", code=1),
     Row("approvals revoke a1", code=1),
+    Row("devices list"),
+    Row("devices approve", code=1),
+    Row("devices reject r1", code=1),
+    Row("devices remove d1", code=1),
+    Row("devices rename d1 phone", code=1),
+    Row("devices revoke d1", code=1),
+    Row("gateway run --bind custom", SERVER, code=78),  # no address: it stops where it would begin to listen
     Row("sandbox explain"),
     Row("sandbox probe"),
     Row("skills list"),

@@ -98,6 +98,16 @@ async def test_history_goes_on_from_a_cursor(client: Wire) -> None:
     assert (len(short["messages"]), short["hasMore"], short["totalMessages"]) == (1, True, 4)
 
 
+async def test_words_can_be_put_into_a_transcript(home: Served, client: Wire) -> None:
+    done = await client.call("chat.inject", {"sessionKey": MAIN, "message": "the build is done", "label": "ci"})
+    [only] = (await client.call("chat.history", {"sessionKey": MAIN}))["messages"]
+    assert (only["role"], only["content"][0]["text"]) == ("assistant", "[ci]\n\nthe build is done")
+    assert only["__openclaw"]["id"] == done["messageId"]
+    [branch] = (await client.call("sessions.branches.list", {"sessionKey": MAIN}))["branches"]
+    assert (branch["leafEntryId"], branch["messageCount"], branch["active"]) == (done["messageId"], 1, True)
+    assert home.house.model.requests == []
+
+
 async def test_costs_are_counted_from_transcripts(client: Wire) -> None:
     await said(client, "one", "r1")
     used = await client.call("sessions.usage", {"range": "7d"})
