@@ -22,7 +22,9 @@ AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources
 # Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
 # The server, what its HTTP stands on, and two that starlette and uvicorn take where they are there.
-SERVER = frozenset({"starlette", "uvicorn", "websockets", "anyio", "h11", "idna", "python_multipart", "watchfiles"})
+SERVER = frozenset(
+    {"starlette", "uvicorn", "websockets", "anyio", "h11", "idna", "sniffio", "python_multipart", "watchfiles"}
+)
 
 
 class Row(NamedTuple):

@@ -46,7 +46,7 @@ class Gateway:
         home = runtime.home
         self.clock, self.ids = home.clock, home.ids
         self.version, self.host = __version__, single_line(socket.gethostname(), 80)
-        self.live = Live(lambda: home.config, dict(home.env), given)
+        self.live = Live(home.config, dict(home.env), given)
         self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
         self.door = Door(self.live, self.devices, home.clock, home.ids)
         self.hub = Hub(self)
