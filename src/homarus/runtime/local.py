@@ -98,7 +98,7 @@ class LocalClient:
             elsewhere = runtime.open_lane(session) is None
             if elsewhere:
                 yield Notice(f"another program has {session} open; the message is queued there", "queued")
-                answered = await self._answered_elsewhere(session, taken.item, options.seconds)
+                answered = await self.answered_elsewhere(session, taken.item, options.seconds)
                 if answered is not None:
                     for event in answered:
                         yield event
@@ -143,7 +143,7 @@ class LocalClient:
                 raise
             return self.runtime.leave_letter(key, inbound, overrides=overrides)
 
-    async def _answered_elsewhere(
+    async def answered_elsewhere(
         self, session: SessionKey, item: Queued, seconds: float | None
     ) -> tuple[RunEvent, ...] | None:
         """Wait until a message that was left for another process is answered there; None when this process took it over."""
@@ -153,7 +153,7 @@ class LocalClient:
             # A letter that lies where it was put has no answer, and while its session is held nobody can take it over.
             if not self.runtime.letters.lies(item) or not self._is_held(session):
                 ours = self._takes_over(session)
-                if (reply := await asyncio.to_thread(self._reply_in_log, session, item.key)) is not None:
+                if (reply := await asyncio.to_thread(self.reply_in_log, session, item.key)) is not None:
                     status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
                     took = clock.monotonic() - started
                     return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
@@ -176,7 +176,7 @@ class LocalClient:
             return False
         return True
 
-    def _reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
+    def reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
         """Return the answer to a message as the transcript has it, once its turn has said its last word."""
         info = self.home.store(session.agent_id).find(session)
         if info is None:

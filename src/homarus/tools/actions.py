@@ -45,12 +45,12 @@ CRON = ToolSpec(
     summary="manage reminders and jobs",
     description=(
         "Manage jobs and reminders. job: {name, schedule: {kind: at|every|cron, at|everyMs|expr, tz}, "
-        "payload: {kind: systemEvent|agentTurn, text|message}, sessionTarget: main|isolated}."
+        "payload: {kind: systemEvent|agentTurn, text|message}, sessionTarget: main|isolated}. wake: text."
     ),
     parameters={
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ["status", "list", "add", "update", "remove", "run", "runs"]},
+            "action": {"type": "string", "enum": ["status", "list", "add", "update", "remove", "run", "runs", "wake"]},
             "jobId": _TEXT,
             "job": {"type": "object"},
         },
@@ -104,6 +104,8 @@ def cron_tool(scheduler: Scheduler) -> Tool:
             raise ToolError(f"cron {action} needs jobId", cure="see the ids with action list")
         if action in {"add", "update"} and not job:
             raise ToolError(f"cron {action} needs job", cure="give job with schedule and payload")
+        if action == "wake" and not (job := {"text": arguments.get("text") or job.get("text")})["text"]:
+            raise ToolError("cron wake needs text", cure="say what happened")
         return _said(await scheduler.act(context, action, ident, job))
 
     return Tool(
@@ -111,6 +113,7 @@ def cron_tool(scheduler: Scheduler) -> Tool:
         risk=Risk.ADMIN,
         run=run,
         group="automation",
+        schema=allowing(CRON, text=_TEXT),
         aliases={"id": "jobId"},
         owner_only=True,
         children="none",
