@@ -145,7 +145,7 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
         "cron.webhook",
         "mcp.servers.x",
         "plugins.entries.x",
-        "gateway.port",
+        "gateway.tailscale",
         "hooks.gmail",
         "agents.defaults.sandbox.prune",
         "skills.load.watchDebounceMs",

@@ -274,3 +274,39 @@ async def test_what_strangers_may_have_said_does_not_begin_a_session(tmp_path: P
     settings = StartupContext(enabled=True, apply_on=("new",))
     notes = recent_notes(tmp_path, now=now, zone=UTC, settings=settings, occasion="new")
     assert "- ours\n- ours, too" in notes and "theirs" not in notes
+
+
+@pytest.mark.parametrize(
+    ("everyone", "own", "outside"),
+    [
+        ({}, {}, False),
+        ({}, {"workspaceOnly": False}, True),
+        ({"workspaceOnly": False}, {}, True),
+        ({"workspaceOnly": False}, {"workspaceOnly": True}, False),
+        ({"workspaceOnly": False}, {"workspaceOnly": "no"}, False),
+    ],
+)
+async def test_where_apply_patch_may_write_is_said_for_everyone_and_for_one_agent(
+    tmp_path: Path, everyone: Any, own: Any, outside: bool
+) -> None:
+    def tools(patch: Any) -> dict[str, Any]:
+        return {"exec": {"mode": "full", "applyPatch": patch}}
+
+    config = {
+        "tools": tools(everyone),
+        "agents": {**OFF["agents"], "entries": {"main": {"tools": tools(own)}}},
+    }
+    patch = f"*** Begin Patch\n*** Add File: {tmp_path}/made.txt\n+here\n*** End Patch"
+    house = House(tmp_path, Line(calls=(("apply_patch", {"input": patch}),)), "done", config=config)
+    async with house.agent() as agent:
+        await agent.ask("go")
+    assert (tmp_path / "made.txt").exists() is outside
+
+
+async def test_an_agent_has_its_own_time_for_commands(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"tools": {"exec": {"mode": "full", "timeoutSeconds": 60, "backgroundMs": 7}}}
+    config["agents"] = {"entries": {"main": {"tools": {"exec": {"timeoutSeconds": 5}}}, "b": {}}}
+    async with House(tmp_path, config=config).agent() as agent:
+        settings = agent.client.runtime.home.toolkit.processes.settings
+        assert (settings("main").timeout_seconds, settings("main").background_ms) == (5, 7)
+        assert (settings("b").timeout_seconds, settings("b").background_ms) == (60, 7)

@@ -244,3 +244,35 @@ async def test_the_owners_notes_beside_the_folder_are_closed_to_others(tmp_path:
         assert "private" not in text
         assert "MEMORY.md:" not in text
         assert text.startswith("Denied")
+
+
+@pytest.mark.parametrize(
+    "sandbox", [{"backend": "ssh"}, {"backend": "docker", "docker": {"binary": "/nonexistent/docker"}}]
+)
+async def test_without_the_sandbox_that_was_asked_for_nothing_runs_and_no_file_is_touched(
+    tmp_path: Path, sandbox: dict[str, Any]
+) -> None:
+    (tmp_path / ".openclaw/workspace").mkdir(parents=True)
+    (tmp_path / ".openclaw/workspace/f.txt").write_text("the words\n")
+    patch = "*** Begin Patch\n*** Add File: made.txt\n+x\n*** End Patch"
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("exec", {"command": "touch made.txt; cat f.txt"}),
+        ("read", {"path": "f.txt"}),
+        ("read", {"path": str(tmp_path / ".openclaw/openclaw.json")}),
+        ("write", {"path": "made.txt", "content": "x"}),
+        ("edit", {"path": "f.txt", "oldText": "words", "newText": "changed"}),
+        ("apply_patch", {"input": patch}),
+        ("ls", {"path": "."}),
+        ("grep", {"pattern": "words", "path": "."}),
+        ("find", {"pattern": "*.txt"}),
+    ]
+    config = {"agents": {"defaults": {"sandbox": sandbox}}, "tools": {"exec": {"mode": "full"}}}
+    house = House(tmp_path, Line(calls=tuple(calls)), "done", config=config)
+    async with house.agent() as agent:
+        await agent.ask("go")
+    results = [message for message in house.model.requests[-1].messages if isinstance(message, ToolResult)]
+    assert len(results) == len(calls)
+    for result in results:
+        assert result.is_error and "the words" not in result.text and "sandbox" in result.text, result.text
+    assert not (house.workspace / "made.txt").exists()
+    assert (house.workspace / "f.txt").read_text() == "the words\n"

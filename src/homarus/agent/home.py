@@ -20,12 +20,12 @@ from homarus.agent.hook_events import HookEvents, load_registry
 from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
 from homarus.agent.sandbox_for import SkillMounts, sandbox_for
 from homarus.agent.toolkit import Toolkit
-from homarus.config.keypath import parse_path
+from homarus.config.keypath import format_path, parse_path
 from homarus.config.load import remember_good
 from homarus.config.view import Config
 from homarus.context.engine_host import EngineHost
 from homarus.core.clock import Clock, Ids
-from homarus.core.errors import Denied
+from homarus.core.errors import ConfigError, Denied
 from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
@@ -102,7 +102,6 @@ class Home:
         return agent_id in self._memories
 
     def today(self, agent_id: str) -> date:
-        """Return the date where the user is."""
         return self.clock.now().astimezone(self.zone(agent_id)).date()
 
     def sandbox(
@@ -126,7 +125,6 @@ class Home:
         return spec
 
     def zone(self, agent_id: str) -> tzinfo:
-        """Return the time zone of an agent's user."""
         found, of = self._zones.get(agent_id, (UTC, None))
         if of is not self.config.document:
             named = self.config.agent(agent_id).block("", WorkspaceSettings).user_timezone
@@ -147,8 +145,18 @@ class Home:
 
     def override(self, values: Mapping[str, Any]) -> None:
         """Let these settings, and no others, hold in this process instead of those in the file."""
-        self.config.overlay({parse_path(path): value for path, value in values.items()})
-        self.overrides = dict(values)
+        from homarus.config.restrict import faults
+
+        before, self.overrides = self.overrides, dict(values)
+        self._overlay()
+        for severity, path, reason, cure in faults(self.config):
+            if severity == "error":  # as at the start: a restriction that cannot be read must not become none
+                self.overrides = before
+                self._overlay()
+                raise ConfigError(f"{format_path(path)} {reason}", cure=cure)
+
+    def _overlay(self) -> None:
+        self.config.overlay({parse_path(path): value for path, value in self.overrides.items()})
 
     async def aclose(self) -> None:
         for host in self._engines.values():

@@ -41,7 +41,7 @@ from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
 from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.paths import FsSettings
-from homarus.tools.policy import Who
+from homarus.tools.policy import PatchSwitch, Who
 from homarus.tools.tool import Taint, ToolContext
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills
     if bounds.env is not None:
         # Another agent's secrets are not for the child of one without them.
         env = {name: value for name, value in env.items() if name in bounds.env}
+    line = (turn.agent_id, *bounds.lineage)
     by_owner = turn.trust is Trust.OWNER and not (turn.taint or turn.provenance or bounds.depth)
     return ToolContext(
         agent_id=turn.agent_id,
@@ -155,8 +156,10 @@ def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills
         wish=bounds.wish or wish_of(home.config, turn, entry),
         # A child gets no further than those above it.
         workspace_only=any(
-            home.config.agent(agent_id).block("tools.fs", FsSettings).workspace_only
-            for agent_id in (turn.agent_id, *bounds.lineage)
+            home.config.agent(agent_id).block("tools.fs", FsSettings).workspace_only for agent_id in line
+        ),
+        patch_workspace_only=any(
+            home.toolkit.exec_rules(agent_id, PatchSwitch).settings.workspace_only for agent_id in line
         ),
     )
 

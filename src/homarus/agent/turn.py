@@ -46,8 +46,6 @@ Prepare = Callable[["Home", "Turn", SessionEntry], Awaitable[Prepared]]
 
 
 class Why(StrEnum):
-    """What made a turn happen."""
-
     PERSON = "person"
     PARENT = "parent"  # an agent that wants a task done
     SCHEDULE = "schedule"
@@ -315,4 +313,11 @@ def chain_model(live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -
         session_id=live.writer.session_id,
         params=prepared.params or None,
     )
-    return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.limit.moment)
+    return ChainModel(
+        prepared.client,
+        prepared.chain,
+        request,
+        pin=prepared.pin,
+        deadline=prepared.limit.moment,
+        tagged=prompt.request.provider.reasoning_tags,
+    )

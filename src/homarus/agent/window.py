@@ -73,7 +73,6 @@ class CompactionState:
 
     @property
     def flush_failures(self) -> int:
-        """Return how often saving memory failed in this cycle."""
         return self._live.flush_failures
 
     @flush_failures.setter
@@ -87,7 +86,6 @@ class CompactionState:
         self._guard.compacted()
 
     def flushed(self) -> None:
-        """Note that memory was saved in this cycle."""
         now = epoch_ms(self._live.store.clock.now())
         self._live.update(memory_flush_at=now, memory_flush_compaction_count=self.compactions)
 

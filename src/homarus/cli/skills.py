@@ -11,8 +11,8 @@ from homarus.cli.group import Group
 from homarus.cli.options import with_json
 from homarus.cli.output import clean
 from homarus.core.errors import HomarusError
-from homarus.skills.frontmatter import remarks
 from homarus.skills.gate import Gate, Verdict, judge
+from homarus.skills.header import remarks
 from homarus.skills.library import SkillLibrary, SkillSet, gate_of, machine_facts, roots_of, settings_of
 from homarus.skills.listing import why_unlisted
 from homarus.workspace.agents import resolve_workspace

@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
+    "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
     "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.prompt:context", "show what fills the window, and what was cut"),

@@ -117,7 +117,8 @@ def decide(failure: Failure, tried: Tried, left: Left) -> tuple[Step, Tried]:
     since = tried.outage_since if tried.outage_since is not None else left.now
     noted = replace(tried, failures=tried.failures + 1, outage_since=since)
     delay = _delay(failure, noted.failures, left.dice)
-    if _may_retry(failure, noted, left) and _fits(delay, left):
+    in_time = left.deadline is None or left.now + delay < left.deadline
+    if in_time and _may_retry(failure, noted, left):
         return Retry(delay), noted
     if left.credentials and not tried.rotations and kind is not F.UNKNOWN:
         return NextCredential(), Tried(rotations=1)
@@ -140,10 +141,6 @@ def _may_retry(failure: Failure, tried: Tried, left: Left) -> bool:
 def _delay(failure: Failure, failures: int, dice: float) -> float:
     backoff: float = min(BACKOFF_MOST, BACKOFF_FIRST * 2.0 ** min(failures - 1, 10))
     return max(min(BACKOFF_MOST, backoff * (1 + JITTER * dice)), failure.retry_after or 0.0)
-
-
-def _fits(delay: float, left: Left) -> bool:
-    return left.deadline is None or left.now + delay < left.deadline
 
 
 def _advance(left: Left) -> tuple[Step, Tried]:
@@ -197,7 +194,11 @@ class FailoverState:
     def _fitting(self) -> str:
         known = self._lookups.levels.get((self.key, self._wanted))
         if known is None:
-            known = _fitted(self._wanted, self._lookups.info(self.ref))
+            info = self._lookups.info(self.ref)
+            # Nobody knows what an undescribed model takes, so it gets what was asked for; a described one has no levels.
+            known = "" if info.known else self._wanted
+            if info.levels:
+                known = nearest(self._wanted, info.levels) if self._wanted else ""
             self._lookups.levels.put((self.key, self._wanted), known)
         return known
 
@@ -223,7 +224,8 @@ class FailoverState:
         """
         from homarus.models.errors import about_history
 
-        step = self._decide(error) if called else self._next_model()
+        skipped = NextModel() if self.models_left else GiveUp()
+        step = self._decide(error) if called else skipped
         if isinstance(step, LowerLevel) and not self.bare and about_history(error):
             self.bare, step = True, LowerLevel(self.level)
         notices = self._notices(step, error, shown=shown)
@@ -250,9 +252,6 @@ class FailoverState:
         )
         step, self._tried = decide(_failure(error), self._tried or Tried(), left)
         return step
-
-    def _next_model(self) -> Step:
-        return NextModel() if self.models_left else GiveUp()
 
     def _notices(self, step: Step, error: ModelError, *, shown: bool) -> list[Notice]:
         notices = []
@@ -284,21 +283,9 @@ class FailoverState:
         count, error = len(self._chain.models), stop.error
         if error is None or count == 1 or self.models_left or error.kind in FINAL:
             return stop
-        whole = ModelError(
-            error.kind,
-            f"all {count} models failed; the last one: {error.message}",
-            status=error.status,
-            retry_after=error.retry_after,
-            cure=error.cure,
-        )
+        said = f"all {count} models failed; the last one: {error.message}"
+        whole = ModelError(error.kind, said, status=error.status, retry_after=error.retry_after, cure=error.cure)
         return Stop(replace(stop.message, error=whole.message), whole)
-
-
-def _fitted(wanted: str, info: ModelInfo) -> str:
-    if not info.levels:
-        # Nobody knows what an undescribed model takes, so it gets what was asked for; a described one has no levels.
-        return "" if info.known else wanted
-    return nearest(wanted, info.levels) if wanted else ""
 
 
 def _failure(error: ModelError) -> Failure:

@@ -33,22 +33,18 @@ class Queued(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return what was written."""
         return self.inbound.text
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Return what came with it."""
         return self.inbound.images
 
     @property
     def trust(self) -> Trust:
-        """Return who wrote it."""
         return self.inbound.trust
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return what the program knows about it besides."""
         return self.inbound.facts or {}
 
     @property

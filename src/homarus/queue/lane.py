@@ -86,7 +86,6 @@ class SessionLane:
 
     @property
     def busy(self) -> bool:
-        """Say whether a turn runs or waits for its place."""
         return self.task is not None
 
     @property
@@ -96,7 +95,6 @@ class SessionLane:
 
     @property
     def idle_now(self) -> bool:
-        """Say whether nothing runs and nothing waits."""
         return not (self.busy or self._queue or self._begun or self._overflow.count)
 
     def release(self) -> None:
@@ -105,7 +103,6 @@ class SessionLane:
 
     @property
     def waiting(self) -> tuple[Queued, ...]:
-        """Return what waits for a later turn."""
         return self._queue
 
     def submit(self, item: Queued) -> Submitted:
@@ -121,12 +118,10 @@ class SessionLane:
 
     @property
     def reports(self) -> int:
-        """Return how many reports wait to be heard."""
         waiting = self._mailbox.waiting if self._mailbox is not None else ()
         return sum(item.kept for item in (*self._queue, *waiting))
 
     def knows(self, key: str) -> bool:
-        """Say whether a message with this key was accepted before."""
         return self._inbox.knows(key)
 
     def owes(self, key: str) -> bool:
@@ -175,7 +170,6 @@ class SessionLane:
         self._inbox.close()
 
     async def idle(self) -> None:
-        """Wait until nothing runs and nothing waits."""
         while task := self.task:
             await asyncio.wait([task])
 

@@ -46,7 +46,6 @@ class Overrides(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Say whether nothing was asked for."""
         return self == Overrides()
 
 
@@ -62,8 +61,6 @@ class Rules(Struct, frozen=True):
 
 
 class Action(StrEnum):
-    """What the lane does with a message."""
-
     RUN = "run"
     STEER = "steer"
     ENQUEUE = "enqueue"

@@ -25,6 +25,7 @@ from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:
     from homarus.commands.router import IntakeResult
+    from homarus.runtime.operations import Operations
     from homarus.sessions.search import Hit
     from homarus.sessions.store import SessionInfo
 
@@ -37,6 +38,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     thinking: str = ""
     seconds: float | None = None
     message_id: str = ""
+    run_id: str = ""
     channel: str = "terminal"
     trust: Trust = Trust.OWNER
     queue: Overrides | None = None
@@ -133,6 +135,11 @@ class Client(Protocol):
         ...
 
     async def vocabulary(self, session: SessionKey) -> Vocabulary: ...
+
+    @property
+    def operations(self) -> Operations:
+        """Return what else can be done with a home: its transcripts, models, configuration, questions, costs."""
+        ...
 
     def add_tool(self, tool: Tool) -> None:
         """Let agents call a function of this program; the home's policy holds for it as for every tool."""

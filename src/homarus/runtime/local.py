@@ -36,12 +36,10 @@ from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
 from homarus.runtime.client import RunOptions, SessionStatus, Vocabulary
 from homarus.runtime.events import EventFeed, Following, Listener
+from homarus.runtime.operations import Operations, reply_in_log
 from homarus.runtime.reply import REPLY
 from homarus.runtime.runtime import Runtime
-from homarus.sessions.codec import keys_of
-from homarus.sessions.entry import MessageEntry
-from homarus.sessions.log import load_tail
-from homarus.sessions.places import owner_of, visit
+from homarus.sessions.places import owner_of
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
@@ -77,6 +75,10 @@ class LocalClient:
         from homarus.commands.router import CommandRouter
 
         return CommandRouter(self)
+
+    @cached_property
+    def operations(self) -> Operations:
+        return Operations(self.runtime)
 
     def resolve(self, agent: str, session: str) -> SessionKey:
         return self.home.store(self.home.config.agent_named(agent).id).key(session)
@@ -119,6 +121,7 @@ class LocalClient:
             "model": options.model,
             "thinking": options.thinking,
             "seconds": options.seconds,
+            "runId": options.run_id,
             "instructions": options.instructions,
             "outputSchema": options.output_schema,
             "needs": list(options.needs),
@@ -153,7 +156,7 @@ class LocalClient:
             # A letter that lies where it was put has no answer, and while its session is held nobody can take it over.
             if not self.runtime.letters.lies(item) or not self._is_held(session):
                 ours = self._takes_over(session)
-                if (reply := await asyncio.to_thread(self.reply_in_log, session, item.key)) is not None:
+                if (reply := await asyncio.to_thread(reply_in_log, self.home, session, item.key)) is not None:
                     status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
                     took = clock.monotonic() - started
                     return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
@@ -175,23 +178,6 @@ class LocalClient:
         except Locked:
             return False
         return True
-
-    def reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
-        """Return the answer to a message as the transcript has it, once its turn has said its last word."""
-        info = self.home.store(session.agent_id).find(session)
-        if info is None:
-            return None
-        try:
-            with visit(info.place) as source:
-                entries = [entry for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
-        except OSError:
-            return None
-        begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
-        for entry in entries[begun + 1 :] if begun is not None else ():
-            message = entry.message
-            if isinstance(message, Assistant) and not message.calls:
-                return message
-        return None
 
     def steer(self, session: SessionKey, text: str) -> bool:
         if not self.runtime.lane(session).busy:

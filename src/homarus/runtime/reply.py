@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from homarus.agent.budget import add_usage
 from homarus.core.events import MessageEnded, Notice, RunEnded, RunEvent, RunStarted
 from homarus.core.messages import Usage
+from homarus.core.redact import redacted
 from homarus.delivery.markup import Directives
 from homarus.delivery.sanitize import shape
 
@@ -113,7 +114,7 @@ class ReplyFold:
             output=None,
             text="\n\n".join([*self._notices, *([shaped.text] if shaped.text else [])]),
             status=ended.status,
-            error=ended.error,
+            error=redacted(ended.error),  # it may repeat what a server or a file said
             raw=self._raw,
             texts=tuple(self._texts),
             media=tuple(self._media),

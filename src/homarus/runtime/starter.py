@@ -16,6 +16,7 @@ from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
 from homarus.runtime.events import EventFeed, Following
 from homarus.runtime.local import LocalClient
+from homarus.runtime.operations import reply_in_log
 from homarus.sessions.entry import MessageEntry
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class TurnStarter:
         """Return how a turn ended that another process, or this one some time ago, has run."""
         if refused:
             return Ran(status="error", error="the session takes no message now")
-        reply = LocalClient(self._runtime).reply_in_log(key, message)
+        reply = reply_in_log(self._home, key, message)
         info = self._home.store(key.agent_id).find(key)
         session_id = info.entry.session_id if info else ""
         if reply is None or reply.stop_reason is StopReason.ABORTED:

@@ -44,8 +44,6 @@ class Order(Struct, frozen=True):
 
 
 class Exit(Struct, frozen=True):
-    """How a command ended: its code, or the signal that ended it."""
-
     code: int | None
     signal: int | None = None
 

@@ -34,7 +34,6 @@ class Limits(Struct, frozen=True):
     disk_bytes: int = 10 << 30
 
     def narrow(self, other: Limits) -> Limits:
-        """Return the tighter of both in every respect."""
         return Limits(
             _tighter(self.cpu_seconds, other.cpu_seconds),
             _tighter(self.memory_bytes, other.memory_bytes),

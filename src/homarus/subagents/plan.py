@@ -54,7 +54,6 @@ class Planner:
         self._home = home
 
     def settings(self, agent_id: str) -> SubagentSettings:
-        """Return what the configuration says about an agent's children."""
         return self._home.config.agent(agent_id).block("subagents", SubagentSettings)
 
     async def model(self, context: ToolContext, order: dict[str, Any]) -> str:

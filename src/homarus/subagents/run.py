@@ -121,7 +121,6 @@ class Children:
 
     @cached_property
     def planner(self) -> Planner:
-        """Return what says what becomes of an order."""
         from homarus.subagents.plan import Planner
 
         return Planner(self._home)
@@ -275,7 +274,6 @@ class Children:
         return {"status": "accepted", "runId": plan.run_id, "childSessionKey": plan.child}
 
     async def manage(self, context: ToolContext, action: str, target: str, message: str) -> dict[str, Any]:
-        """List, cancel or look at the caller's own children."""
         from homarus.subagents.manage import manage  # what shows transcripts is loaded with the first look
 
         return await manage(self, self._home, context, action, target, message)

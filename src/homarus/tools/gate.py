@@ -65,7 +65,7 @@ class Case(Struct, frozen=True):
     trust: Trust
     tainted: bool
     sandbox: SandboxSpec
-    # Whether nothing but commands brought the taint in: who lets all of them run is not asked because of the one before.
+    # Whether nothing but commands brought the taint in: who lets a command run always is not asked because of the one before.
     by_commands: bool = False
     owner_only: bool = False
     # For exec: what would run. For file tools: which files. For egress: where to.
@@ -142,17 +142,15 @@ def _on_host(case: Case, known: Known) -> Objection | None:
         return None
     if case.mode == "deny":
         return Deny("commands on the host are switched off (tools.exec.mode)")
+    subject, lasting = rule_subject(plan), command.may_last(plan)
     free = case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full")
-    if case.tainted and not (free and case.by_commands):
-        return Ask("a command would run on the host after untrusted text was read")
-    if free:
+    chosen = free or (lasting and known("exec", subject))
+    if chosen and (case.by_commands or not case.tainted):
         return None
-    subject = rule_subject(plan)
-    lasting = command.may_last(plan)
-    if lasting and known("exec", subject):
-        return None
-    if case.mode == "allowlist":
+    if case.mode == "allowlist" and not chosen:
         return Deny("this command is not on the list of allowed commands (tools.exec.mode is allowlist)")
+    if case.tainted:
+        return Ask("a command would run on the host after untrusted text was read")
     why = f"a shell command ({plan.shell})" if plan.shell else "a command"
     return Ask(f"{why} would run on the host", "exec", subject, lasting)
 
@@ -246,7 +244,6 @@ class Granted:
         self._open[call_id] = (digest, held)
 
     def drop(self, call_id: str) -> None:
-        """Forget the grant of a call that will not run."""
         self._open.pop(call_id, ("", Claim()))[1].release()
 
     def take(self, call_id: str, digest: str) -> Claim:

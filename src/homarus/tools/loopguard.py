@@ -44,8 +44,6 @@ class LoopSettings(Struct, frozen=True, rename="camel"):
 
 
 class Level(StrEnum):
-    """How sure we are that the run goes in circles."""
-
     FINE = "fine"
     WARNING = "warning"
     CRITICAL = "critical"

@@ -8,14 +8,15 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import HomarusError, ToolError
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.edit import read_text
 from homarus.tools.paths import Reach, Spot, locate, opened, put, remove
 from homarus.tools.protected import with_origin
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 if TYPE_CHECKING:
     from homarus.tools.patchtext import Operation
@@ -23,17 +24,7 @@ if TYPE_CHECKING:
 MAX_FILES = 200
 MAX_DIFF_CHARS = 6_000
 
-PATCH = ToolSpec(
-    name="apply_patch",
-    order=40,
-    summary="change several files in one step",
-    description=(
-        "Apply a patch to several files, all or none: '*** Begin Patch', then sections '*** Add File: p' (+lines), "
-        "'*** Delete File: p', '*** Update File: p' (optional '*** Move to: p', '@@ context', then ' ', '-', '+' lines), "
-        "then '*** End Patch'."
-    ),
-    parameters={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
-)
+PATCH = spec("apply_patch")
 
 
 class Step(Struct, frozen=True):
@@ -52,8 +43,9 @@ def patch_tool(reach: Reach) -> Tool:
         operations = parse(arguments["input"])
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
+        near = replace(reach, workspace_only=reach.workspace_only or context.patch_workspace_only)
         # Large files take a second; nobody else waits for it.
-        steps = await asyncio.to_thread(plan, context, operations, reach)
+        steps = await asyncio.to_thread(plan, context, operations, near)
         carry_out(steps)
         return said(_report(operations, steps), files=len(operations))
 

@@ -7,7 +7,6 @@ turn's request are a prefix of the next one's, up to the bracket that closes the
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ import msgspec
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
 from homarus.core.patterns import late
 from homarus.core.prompt import SystemPrompt
-from homarus.core.tools import ToolSpec
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
 from homarus.models.wire import closing, encode, wrote
@@ -31,7 +29,12 @@ _PASSED = {
     "temperature": "temperature", "topP": "top_p", "seed": "seed", "provider": "provider",
     "frequencyPenalty": "frequency_penalty", "presencePenalty": "presence_penalty",
 }  # fmt: skip
-_ANY = late(r"[A-Za-z0-9_.:|-]{1,64}")
+# What an id may look like for a server, and how one is made that does.
+_ID_RULES = {
+    "any": (late(r"[A-Za-z0-9_.:|-]{1,64}"), "call_", 24),
+    "mistral": (late(r"[A-Za-z0-9]{9}"), "", 9),
+    "alnum": (late(r"[A-Za-z0-9]{1,40}"), "call", 24),
+}
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):
@@ -113,15 +116,11 @@ def _content(text: str, parts: tuple[Any, ...], *, sees: bool) -> str | list[dic
 
 def wire_id(call_id: str, rule: str) -> str:
     """Return a tool-call id in the form a server takes. Deterministic, so call and result still belong together."""
-    if rule == "any":
-        if _ANY.fullmatch(call_id):
-            return call_id
-        return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
-    if rule == "mistral" and not re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
-        return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
-    if rule == "alnum" and not re.fullmatch(r"[A-Za-z0-9]{1,40}", call_id):
-        return "call" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
-    return call_id
+    known = _ID_RULES.get(rule)
+    if known is None or known[0].fullmatch(call_id):
+        return call_id
+    _, prefix, length = known
+    return prefix + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:length]
 
 
 def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
@@ -169,7 +168,8 @@ def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str
     params = request.params or {}
     body |= {wire: params[name] for name, wire in _PASSED.items() if name in params}
     if request.tools and quirks.supports_tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        specs = ({"name": it.name, "description": it.description, "parameters": it.parameters} for it in request.tools)
+        body["tools"] = [{"type": "function", "function": spec} for spec in specs]
     return body
 
 
@@ -178,21 +178,13 @@ def tail(request: ModelRequest, quirks: Quirks, info: ModelInfo) -> dict[str, An
     body = thinking_fields(request.thinking, quirks, info)
     if tier := (request.params or {}).get("serviceTier"):
         body["service_tier"] = tier
-    if request.tools and quirks.supports_tools and request.tool_choice:
-        body["tool_choice"] = _choice(request.tool_choice)
+    if request.tools and quirks.supports_tools and (choice := request.tool_choice):
+        plain = choice in {"auto", "none", "required"}
+        body["tool_choice"] = choice if plain else {"type": "function", "function": {"name": choice}}
     if request.response_schema is not None:
         schema = {"name": "reply", "schema": request.response_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
-
-
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return {"type": "function", "function": function}
-
-
-def _choice(choice: str) -> Any:
-    return choice if choice in {"auto", "none", "required"} else {"type": "function", "function": {"name": choice}}
 
 
 def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, Any]:

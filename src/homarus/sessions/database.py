@@ -1,13 +1,15 @@
-"""Today's OpenClaw homes: sessions in one SQLite file per agent. Read-only; whatever cannot be read whole is an error."""
+"""Today's OpenClaw homes: sessions in one SQLite file per agent. Read-only; whatever cannot be read whole is an error.
+
+Most homes have no such file, and SQLite is not loaded for those.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
@@ -16,8 +18,12 @@ from homarus.core.patterns import late
 from homarus.sessions.codec import Json, to_ms
 from homarus.sessions.log import decompress_whole
 from homarus.storage.record import decode
-from homarus.storage.sqlite import open_readonly
 
+if TYPE_CHECKING:
+    import sqlite3
+
+# The database of one agent, in its folder.
+FILE = "openclaw-agent.sqlite"
 # The newest schema whose tables we know (2026.9.6). Columns are looked for, but a newer layout is not guessed at.
 NEWEST_SCHEMA = 23
 _COLD_NAME = late(r"[a-f0-9]{64}\.jsonl\.zst")
@@ -35,6 +41,10 @@ class AgentDatabase:
     """An open database of one agent. Everything comes from one moment, also while a gateway writes on."""
 
     def __init__(self, path: Path) -> None:
+        import sqlite3
+
+        from homarus.storage.sqlite import open_readonly
+
         self.path = path
         self._db = open_readonly(path)
         try:
@@ -59,9 +69,6 @@ class AgentDatabase:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._db.close()
 
     def last_event(self, session_id: str) -> int:
@@ -141,6 +148,8 @@ class AgentDatabase:
             raise StorageError(f"cannot unpack {what} in {self.path}: {error}", cure=cure) from error
 
     def _rows(self, query: str, *values: object) -> Iterator[tuple[object, ...]]:
+        import sqlite3
+
         try:
             with closing(self._db.execute(query, values)) as cursor:
                 yield from cursor
@@ -155,6 +164,46 @@ class AgentDatabase:
 
     def _trouble(self, error: sqlite3.Error) -> StorageError:
         return StorageError(f"cannot read {self.path}: {error}", cure="check it with 'openclaw doctor', or restore it")
+
+
+class Content(Struct, frozen=True):
+    """The sessions of a database, and the ids of the transcripts that they left behind."""
+
+    sessions: tuple[Foreign, ...] = ()
+    left_behind: tuple[str, ...] = ()
+
+
+class Snapshot:
+    """A database that may not exist, may be in use, and may be large: opening it for every question would take too long."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[tuple[int, ...], Content] | None = None
+
+    def content(self) -> Content:
+        """Return what is in it now; nothing for a file that is not there."""
+        stamp = _stamp(self.path)
+        if not stamp:
+            return Content()
+        if self._seen is None or self._seen[0] != stamp:
+            with AgentDatabase(self.path) as database:
+                sessions = tuple(database.sessions())
+                current = {one.session_id for one in sessions}
+                left_behind = tuple(ident for ident in database.windows() if ident not in current)
+            self._seen = (stamp, Content(sessions, left_behind))
+        return self._seen[1]
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes whenever a database does; nothing for one that is not there."""
+    found: list[int] = []
+    for name in (path, path.with_name(path.name + "-wal")):
+        try:
+            state = name.stat()
+        except OSError:
+            continue
+        found += [state.st_ino, state.st_size, state.st_mtime_ns]
+    return tuple(found) if path.is_file() else ()
 
 
 def _one_line(text: bytes) -> bytes:

@@ -10,8 +10,7 @@ from tests.fixtures.homes import snapshot, unpack
 from tests.sessions.lines import compress, header, says, user
 
 from homarus.core.errors import StorageError
-from homarus.sessions.importers import FILE
-from homarus.sessions.importers.sqlite import AgentDatabase
+from homarus.sessions.database import FILE, AgentDatabase
 
 EVENTS = [json.dumps(row) for row in (header(version=4), user("a", None), says("b", "a"), user("c", "b"))]
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homarus.hooks.manifest import Requires
-from homarus.skills.frontmatter import INVISIBLE, MAX_DESCRIPTION, read_header, remarks, visible
+from homarus.skills.header import INVISIBLE, MAX_DESCRIPTION, read_header, remarks, visible
 
 
 def header(text: str):
