@@ -4,11 +4,13 @@ import json
 from datetime import UTC
 from pathlib import Path
 
+import pytest
 from tests.automation.helpers import House, automation_of, in_, pass_time, stored_jobs, turn_job
 from tests.scenarios.script import Line
 
 from homarus.automation.jobs import ORIGIN, Job, new_job, patched
 from homarus.automation.scheduler import Automation
+from homarus.core.errors import ConfigError, Denied
 from homarus.core.messages import Trust
 from homarus.runtime.client import RunOptions
 
@@ -152,3 +154,24 @@ async def test_tools_that_a_job_allows_bound_it(tmp_path: Path) -> None:
         automation.add(turn_job() | {"payload": payload})
         await pass_time(home, automation, 3660)
     assert sorted(tool.name for tool in home.model.requests[0].tools) == ["ls", "read"]
+
+
+async def test_a_turn_reaches_no_job_of_another_agent(tmp_path: Path) -> None:
+    home = House(tmp_path, config={"agents": {"entries": {"main": {"default": True}, "other": {}}}})
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        theirs = automation.add(turn_job(agentId="other"))
+        mine = Context(automation)
+        assert (await automation.act(mine, "list", "", {}))["jobs"] == []  # type: ignore[arg-type]
+        for action, ident, job in [
+            ("add", "", turn_job(agentId="other")),
+            ("update", theirs["id"], {"payload": {"message": "x"}}),
+            ("remove", theirs["id"], {}),
+            ("run", theirs["id"], {}),
+            ("runs", theirs["id"], {}),
+        ]:
+            with pytest.raises(Denied):
+                await automation.act(mine, action, ident, job)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="another agent"):
+            await automation.act(mine, "add", "", turn_job(sessionTarget="session:agent:other:main"))  # type: ignore[arg-type]
+        assert [raw["payload"]["message"] for raw in stored_jobs(home)] == ["look at the mail"]

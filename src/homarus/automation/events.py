@@ -105,7 +105,7 @@ def told(events: Iterable[Queued], zone: tzinfo, nonce: str) -> str:
         when = datetime.fromtimestamp(item.inbound.timestamp / 1000, zone)
         text = item.text
         if item.trust is not Trust.OWNER:
-            text = wrapped(text, str(item.facts.get("source") or "event"), nonce)
+            text = wrapped(text, next(iter(item.taint), "event"), nonce)
         elif "\n" not in text:
             text = single_line(text, MAX_CHARS)
         lines.append(f"- [{when:%Y-%m-%d %H:%M %Z}] {text}")

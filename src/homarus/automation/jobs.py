@@ -149,7 +149,10 @@ class Job(Struct, frozen=True, dict=True):
         if where == "main":
             return main_session(self.agent_id, main_key)
         if where.startswith("session:"):
-            return SessionKey.parse(where[8:], default_agent=self.agent_id, main_key=main_key)
+            key = SessionKey.parse(where[8:], default_agent=self.agent_id, main_key=main_key)
+            if key.agent_id != self.agent_id:
+                raise ConfigError(f"{key} belongs to another agent", cure="give that agent a job of its own: agentId")
+            return key
         return named_session(self.agent_id, SessionKind.CRON, self.id, run=run_id)
 
     def check(self) -> None:

@@ -27,7 +27,7 @@ from homarus.automation.settings import HeartbeatSettings, ReflectSettings
 from homarus.automation.starter import Ran, Starter
 from homarus.automation.webhooks import HookOrder
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import ConfigError, HomarusError, Locked, ToolError
+from homarus.core.errors import ConfigError, Denied, HomarusError, Locked, ToolError
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import SessionKey, SessionKind, main_session, named_session
 from homarus.core.text import single_line
@@ -48,7 +48,7 @@ Listener = Callable[[str, Json], None]
 class Reflect(Protocol):
     """Goes through an agent's notes and writes down what it learned; returns one line about it."""
 
-    async def __call__(self, agent_id: str) -> str: ...
+    def __call__(self, agent_id: str, /) -> Awaitable[str]: ...
 
 
 class Automation:
@@ -439,9 +439,15 @@ class Automation:
         if action == "status":
             return self.status()
         if action == "list":
-            return {"jobs": self.jobs()}
+            return {"jobs": [raw for raw in self.jobs() if Job(raw).agent_id == context.agent_id]}
+        others = {
+            job.get("agentId") or context.agent_id,
+            Job(self.job(job_id)).agent_id if job_id else context.agent_id,
+        }
+        if others != {context.agent_id}:
+            raise Denied("jobs of another agent are that agent's, or a person's", cure="a person can: homarus cron")
         if action == "runs":
-            return {"entries": self.runs(job_id)}
+            return {"entries": [row for row in self.runs(job_id) if job_id or self._is_of(context.agent_id, row)]}
         if action == "wake":
             return {"ok": self.wake(str(job.get("text") or ""), agent_id=context.agent_id, taint=context.taint.sources)}
         if context.restricted and action == "run":
@@ -451,6 +457,9 @@ class Automation:
         if action == "remove":
             return {"ok": True, "removed": self.remove(job_id)["id"]}
         return self._made(context, action, job_id, job)
+
+    def _is_of(self, agent_id: str, row: Json) -> bool:
+        return str(row.get("sessionKey") or "").startswith(f"agent:{agent_id}:")
 
     def _made(self, context: ToolContext, action: str, job_id: str, job: Json) -> Json:
         origin: Json = {"trust": context.trust.value, "taint": list(context.taint.sources)}

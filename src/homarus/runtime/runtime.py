@@ -91,9 +91,9 @@ class Runtime:
     def automation(self) -> Automation:
         """Return the jobs, heartbeats and events of this home. They run by themselves once it was started."""
         from homarus.automation.scheduler import Automation
-        from homarus.runtime.starter import TurnStarter
+        from homarus.runtime.starter import TurnStarter, reflector
 
-        return Automation(self.home, TurnStarter(self))
+        return Automation(self.home, TurnStarter(self), reflector(self.home))
 
     # Messages and lanes.
 

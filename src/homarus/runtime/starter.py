@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from homarus.agent.home import Home
 from homarus.automation.starter import Ran
 from homarus.core.errors import Locked
 from homarus.core.events import ModelCalled, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
@@ -180,6 +182,18 @@ class TurnStarter:
             await lane.idle()
         self._runtime.drop_lane(key)
         self._home.sessions.forget(key)
+
+
+def reflector(home: Home) -> Callable[[str], Awaitable[str]]:
+    """Return what goes through an agent's notes, as `homarus memory reflect` does."""
+
+    async def reflect_on(agent_id: str) -> str:
+        from homarus.memory.bank.reflect import reflect
+
+        pages = await asyncio.to_thread(reflect, home.memory(agent_id))
+        return f"{sum(page.changed for page in pages)} of {len(pages)} pages written"
+
+    return reflect_on
 
 
 class _Watch:
