@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -297,3 +298,25 @@ async def test_an_idle_home_looks_around_once_a_minute_and_asks_nobody(tmp_path:
             await asyncio.sleep(0)
         assert automation.wakeups <= 62
     assert not home.model.requests
+
+
+async def test_an_agent_that_keeps_waking_itself_is_stopped_by_the_days_budget(tmp_path: Path) -> None:
+    home = House(tmp_path, config={"agents": {"defaults": {"heartbeat": {"every": "0m", "budget": {"calls": 5}}}}})
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        for number in range(60):
+            automation.wake(f"again {number}")
+            await pass_time(home, automation, 60, step=20)
+        assert len(home.model.requests) == 5
+        assert automation.last_heartbeat()["reason"].startswith("budget")
+        assert automation.events.waiting(MAIN)  # they are heard when somebody talks to the agent
+
+
+async def test_a_list_that_is_no_file_does_not_hold_the_program_up(tmp_path: Path) -> None:
+    home = house(tmp_path, tasks=None)
+    os.mkfifo(home.workspace / "HEARTBEAT.md")
+    async with home.agent() as agent:
+        automation = automation_of(agent)
+        automation.tick()
+        await pass_time(home, automation, 1800)
+    assert len(home.model.requests) == 1

@@ -69,7 +69,7 @@ class CronRunner:
     def take_up(self) -> int:
         """Go on with the runs that an earlier process began; return how many."""
         found = 0
-        for job in self.book.jobs():
+        for job in self.book.jobs() if self.settings.enabled else ():
             log = self.log(job.id)
             claims = log.open_runs()
             for claim in claims:

@@ -22,7 +22,7 @@ from homarus.automation.schedule import hours_begin, in_hours
 from homarus.automation.settings import HeartbeatSettings
 from homarus.config.view import Config
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import HomarusError
+from homarus.core.errors import HomarusError, StorageError
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.core.text import single_line
@@ -31,6 +31,7 @@ from homarus.prompt.gather import find_zone
 from homarus.prompt.sections.conversation import HEARTBEAT_PROMPT
 from homarus.queue.collect import message_key
 from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
+from homarus.storage.boundary import Root
 from homarus.workspace import names
 from homarus.workspace.inject import effectively_empty
 
@@ -42,6 +43,7 @@ EVENT_PROMPT = (
     "Something happened: see System Events. Do what it asks of you, or tell the user what matters in your own words. "
     "Leave old tasks of this chat alone. If there is nothing to do or to tell, answer HEARTBEAT_OK."
 )
+MAX_LIST = 100_000
 SAME_MS = 86_400_000  # how long the same words are not said again
 CHANNEL = "heartbeat"
 COALESCE_MS, WAKE_APART_MS = 250, 30_000
@@ -145,11 +147,16 @@ def skip_reason(settings: HeartbeatSettings, pulse: Pulse, *, now: datetime, zon
                 return "quiet-hours"
         except HomarusError as problem:
             return f"quiet-hours: {problem}"  # hours that nobody understands allow none
-    if over := exceeded(pulse.spent, settings.budget, whose="today's") if pulse.day == _day(now, zone) else None:
-        return f"budget: {over.text}"
+    if over := over_budget(settings, pulse, now, zone):
+        return f"budget: {over}"
     if nothing_to_do(workspace):
         return "empty-heartbeat-file"
     return ""
+
+
+def over_budget(settings: HeartbeatSettings, pulse: Pulse, now: datetime, zone: tzinfo) -> str:
+    over = exceeded(pulse.spent, settings.budget, whose="today's") if pulse.day == _day(now, zone) else None
+    return over.text if over else ""
 
 
 def resumes(settings: HeartbeatSettings, now: datetime, zone: tzinfo) -> int | None:
@@ -167,9 +174,11 @@ def resumes(settings: HeartbeatSettings, now: datetime, zone: tzinfo) -> int | N
 def nothing_to_do(workspace: Path) -> bool:
     """Say whether HEARTBEAT.md is there and holds no task. Without one the agent is asked."""
     try:
-        return effectively_empty((workspace / names.HEARTBEAT).read_text(encoding="utf-8", errors="replace"))
-    except OSError:
+        with Root(workspace) as root:
+            found = root.read(names.HEARTBEAT, max_bytes=MAX_LIST)
+    except StorageError:
         return False
+    return found.kind == "ok" and effectively_empty(found.data.decode("utf-8", "replace"))
 
 
 def prompt_for(settings: HeartbeatSettings) -> str:
@@ -252,6 +261,9 @@ class Heartbeats:
             else:
                 del self._wakes[session]
                 self._woken[session] = now
+                if over := self._over_budget(session.agent_id):  # they wait for a turn that somebody asks for
+                    self._note(session.agent_id, self.pulse(session.agent_id), "skipped", f"budget: {over}")
+                    continue
                 self._do(("wake", session), self.event_turn(session, self._home.ids.uuid()))
         if not self.pulses.enabled:
             return min(times, default=None)
@@ -264,6 +276,10 @@ class Heartbeats:
             if not pulse.stopped:
                 times.append(due)
         return min(times, default=None)
+
+    def _over_budget(self, agent_id: str) -> str:
+        settings = self._home.config.agent(agent_id).block("heartbeat", HeartbeatSettings)
+        return over_budget(settings, self.pulse(agent_id), self._home.clock.now(), self._home.zone(agent_id))
 
     def _poll(self, agent_id: str, settings: HeartbeatSettings, pulse: Pulse, now: int) -> int:
         """Begin a poll, or write down why not; return when the next one is due."""

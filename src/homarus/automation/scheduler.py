@@ -69,7 +69,8 @@ class Automation:
         self._listeners: list[Listener] = []
         self._loop: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[Any]] = set()
-        self._tidied = 0
+        # Not before the program has been up for a while: it has better things to do then.
+        self._tidied = epoch_ms(home.clock.now()) - TIDY_MS + 600_000
         self._reflect_next: int | None = None
         self.wakeups = 0  # how often the timer looked around
 
