@@ -66,7 +66,7 @@ def test_the_life_of_a_job(home: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "nextRunAtMs" in made(capsys, "cron", "enable", job["id"][:6])["state"]
     assert run(["cron", "list"]) == 0
     shown = capsys.readouterr()
-    assert "every 120 min" in shown.out
+    assert "every 2 h" in shown.out
     assert "no gateway runs" in shown.err
     assert made(capsys, "cron", "rm", "mail")["removed"] == job["id"]
     assert made(capsys, "cron", "status")["jobs"] == 0

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 EVENT_PROMPT = (
-    "Something happened: see System Events. Do what it asks of you, or tell the user what matters in your own words. "
+    "Something happened: see System Events. Do what it asks of you, or tell the user what matters in your own words; "
+    "a reminder is always passed on. "
     "Leave old tasks of this chat alone. If there is nothing to do or to tell, answer HEARTBEAT_OK."
 )
 MAX_LIST = 100_000
@@ -346,7 +347,7 @@ class Heartbeats:
         text = answer(ran.text, settings)
         pulse.preview = single_line(text, 200)
         if not text:
-            if not ran.acted and not ran.joined and where == main:
+            if poll and not ran.acted and not ran.joined and where == main:  # an event stays in view
                 await self._starter.take_back(where, inbound)
             self._note(agent_id, pulse, "ok", "")
         elif ran.joined or ran.sent or settings.target == "none":

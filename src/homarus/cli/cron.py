@@ -241,7 +241,7 @@ def status(app: App, as_json: bool) -> None:
     )
     for agent_id, beat in found["heartbeats"]["agents"].items():
         last, spent = beat["last"], beat["spentToday"]
-        words = [f"every {beat['everyMs'] / 60_000:g} min"]
+        words = [f"every {_length(beat['everyMs'])}"]
         words += [f"stopped: {beat['stopped']}"] if beat["stopped"] else []
         words += [] if found["heartbeats"]["enabled"] else ["switched off"]
         words += [f"last {last['status']} {last.get('reason', '')}".strip()] if last.get("status") else []
@@ -388,11 +388,18 @@ def _shown(app: App, job: Job) -> tuple[str, ...]:
     schedule = raw if isinstance(raw, dict) else {}
     when = str(schedule.get("expr") or schedule.get("at") or "")
     if schedule.get("everyMs"):
-        when = f"every {int(schedule['everyMs']) / 60_000:g} min"
+        when = f"every {_length(int(schedule['everyMs']))}"
     last = _colored(app, str(state["lastStatus"])) if state.get("lastStatus") else ""
     last = "running" if state.get("runningAtMs") else last
     coming = _when(app, job.next_ms) if job.enabled else "off"
     return job.id[:8], clean(job.name, 40), clean(when, 40), coming, last, clean(job.target, 30)
+
+
+def _length(ms: int) -> str:
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if ms % size == 0:
+            return f"{ms // size} {unit}"
+    return f"{ms / 1000:g} s"
 
 
 def _colored(app: App, word: str) -> str:
