@@ -142,11 +142,11 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
     "key",
     [
         "channels.telegram.botToken",
-        "cron.enabled",
+        "cron.webhook",
         "mcp.servers.x",
         "plugins.entries.x",
         "gateway.tailscale",
-        "hooks.token",
+        "hooks.gmail",
         "agents.defaults.sandbox.prune",
         "skills.load.watchDebounceMs",
         "tools.exec.safeBins",

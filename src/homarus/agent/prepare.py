@@ -203,6 +203,7 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
             sandbox=sandbox,
             depth=depth,
             max_depth=most,
+            tools=turn.tools,
         )
     given = turn.bounds
     for source in turn.taint:
@@ -278,6 +279,7 @@ def compose_turn(
             trust=prepared.context.trust,
             chat_type=turn.chat_type,
             heartbeat=turn.heartbeat,
+            light=turn.light,
             interactive=turn.interactive,
             after_compaction=after_compaction,
             session_id=live.writer.session_id,

@@ -41,6 +41,8 @@ COMMANDS: dict[str, Entry] = {
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),
     "approvals": Entry("Safety", "homarus.cli.approvals", "answer what the agent asks, and see what may always run"),
     "sandbox": Entry("Safety", "homarus.cli.sandbox", "see where commands run, and look from inside"),
+    "cron": Entry("Automate", "homarus.cli.cron", "jobs and reminders: what runs when, and what became of it"),
+    "system": Entry("Automate", "homarus.cli.cron:system", "tell the agent of an event; its heartbeats"),
     "skills": Entry("Look inside", "homarus.cli.skills", "show which skills an agent has, and why one is missing"),
     "doctor": Entry("Maintain", "homarus.cli.home:doctor", "look for what is wrong, and mend it"),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),

@@ -171,10 +171,14 @@ class Gateway:
     # Its life.
 
     async def start(self) -> None:
-        """Listen to the sessions, take up what an earlier process left, and begin to tick."""
+        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
         self.feed.start()
         self.spawn(self._tick())
         self.runtime.recover()
+        automation = self.runtime.automation
+        automation.listen(self.hub.tell)
+        automation.start()
+        self.spawn(automation.boot())
         self.spawn(asyncio.to_thread(_preload))
 
     async def _tick(self) -> None:

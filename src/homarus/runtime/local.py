@@ -100,7 +100,7 @@ class LocalClient:
             elsewhere = runtime.open_lane(session) is None
             if elsewhere:
                 yield Notice(f"another program has {session} open; the message is queued there", "queued")
-                answered = await self._answered_elsewhere(session, taken.item, options.seconds)
+                answered = await self.answered_elsewhere(session, taken.item, options.seconds)
                 if answered is not None:
                     for event in answered:
                         yield event
@@ -146,7 +146,7 @@ class LocalClient:
                 raise
             return self.runtime.leave_letter(key, inbound, overrides=overrides)
 
-    async def _answered_elsewhere(
+    async def answered_elsewhere(
         self, session: SessionKey, item: Queued, seconds: float | None
     ) -> tuple[RunEvent, ...] | None:
         """Wait until a message that was left for another process is answered there; None when this process took it over."""
