@@ -21,6 +21,29 @@ LIGHT = {"click", "msgspec", "pyjson5", "yaml"}
 AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources", "coverage", "pytest_cov"}
 # Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
+# The library that speaks to MCP servers, and what it brings along.
+MCP = frozenset(
+    [
+        "_cffi_backend",
+        "annotated_types",
+        "anyio",
+        "backports",
+        "cryptography",
+        "httpx2",
+        "idna",
+        "mcp",
+        "mcp_types",
+        "opentelemetry",
+        "pydantic",
+        "pydantic_core",
+        "python_multipart",
+        "sse_starlette",
+        "starlette",
+        "typing_inspection",
+        "uvicorn",
+        "watchfiles",
+    ]
+)
 
 
 class Row(NamedTuple):
@@ -60,6 +83,13 @@ ROWS = [
     Row("hooks info session-memory"),
     Row("hooks enable session-memory"),
     Row("hooks disable session-memory"),
+    Row("mcp add small false"),
+    Row("mcp list"),
+    Row("mcp show small"),
+    Row("mcp probe small", MCP, code=1),
+    Row("mcp logout small"),
+    Row("mcp login small", code=78),
+    Row("mcp remove small"),
     Row("models list"),
     Row("models status"),
     Row("models set builtin/notebook"),

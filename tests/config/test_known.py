@@ -143,7 +143,7 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
     [
         "channels.telegram.botToken",
         "cron.enabled",
-        "mcp.servers.x",
+        "mcp.servers.x.codex",
         "plugins.entries.x",
         "gateway.port",
         "hooks.token",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from homarus.core.clock import Clock
     from homarus.core.routes import SessionKey
     from homarus.subagents.child import ChildRun
+    from homarus.tools.tool import Tool
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,7 +81,8 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         app.out.warn(str(problem))
     window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
     child = _child(config, app.clock, session)
-    specs = in_order(tool_specs(config, session.agent_id, depth=child.depth if child else int(session.is_subagent)))
+    depth = child.depth if child else int(session.is_subagent)
+    specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config)))
     if child is not None:
         specs = tuple(spec for spec in specs if spec.name in child.tools)
         sandbox = child.sandbox.narrow(sandbox) if sandbox is not None else child.sandbox
@@ -100,6 +102,14 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)
+
+
+def _of_servers(config: Config) -> tuple[Tool, ...]:
+    if not config.get("mcp.servers"):
+        return ()
+    from homarus.plugins.mcp.servers import known_tools
+
+    return known_tools(config)
 
 
 def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None:

@@ -31,6 +31,7 @@ COMMANDS: dict[str, Entry] = {
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
+    "mcp": Entry("Set up", "homarus.cli.mcp", "servers whose tools your agents may use, and this home as one"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
     "status": Entry("Look inside", "homarus.cli.status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),

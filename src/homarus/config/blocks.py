@@ -25,6 +25,7 @@ _CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
+    "mcp": "homarus.plugins.mcp.settings:McpSettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",

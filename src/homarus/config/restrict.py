@@ -52,6 +52,7 @@ RESTRICTIVE = (
     "commands",
     "skills",
     "hooks.internal",
+    "mcp",
     "agents.defaults.sandbox",
     "agents.defaults.modelPolicy",
 )

@@ -69,6 +69,11 @@ class Runtime:
         self._places = Places({name: count for name, count in places.items() if count})
         self._backends = ToolBackends(self)
         home.toolkit.connect(self._backends.services)
+        if home.config.get("mcp.servers"):
+            from homarus.plugins.mcp.servers import McpServers
+
+            workspace, before = home.workspace(home.config.default_agent.id), home.toolkit.orphans.mark
+            home.toolkit.join(McpServers(home.config, home.env, clock=home.clock, workspace=workspace, before=before))
 
     @classmethod
     def open(
