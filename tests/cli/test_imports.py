@@ -23,27 +23,12 @@ AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
 # The library that speaks to MCP servers, and what it brings along.
 MCP = frozenset(
-    [
-        "_cffi_backend",
-        "annotated_types",
-        "anyio",
-        "backports",
-        "cryptography",
-        "httpx2",
-        "idna",
-        "mcp",
-        "mcp_types",
-        "opentelemetry",
-        "pydantic",
-        "pydantic_core",
-        "python_multipart",
-        "sse_starlette",
-        "starlette",
-        "typing_inspection",
-        "uvicorn",
-        "watchfiles",
-    ]
-)
+    {
+        "_cffi_backend", "annotated_types", "anyio", "backports", "cryptography", "httpx2", "idna", "mcp", "mcp_types",
+        "opentelemetry", "pydantic", "pydantic_core", "python_multipart", "sniffio", "sse_starlette", "starlette",
+        "typing_inspection", "uvicorn", "watchfiles",
+    }
+)  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -90,6 +75,8 @@ ROWS = [
     Row("mcp logout small"),
     Row("mcp login small", code=78),
     Row("mcp remove small"),
+    Row("mcp serve", MCP | {"rich"}),
+    Row("acp", code=1),
     Row("models list"),
     Row("models status"),
     Row("models set builtin/notebook"),

@@ -48,3 +48,13 @@ async def test_a_real_server_in_a_turn(name: str, tmp_path: Path) -> None:
         assert (await agent.ask("go")).text == "done"
     (result,) = (message for message in home.model.requests[-1].messages if isinstance(message, ToolResult))
     assert expected in result.text, result.text
+
+
+def test_the_official_inspector_sees_this_home_as_a_server(tmp_path: Path) -> None:
+    inspector = shutil.which("mcp-inspector", path=PLACES)
+    if inspector is None:
+        pytest.skip("needs @modelcontextprotocol/inspector (npm)")
+    env = {"HOME": str(tmp_path), "PATH": PLACES, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [inspector, "--cli", sys.executable, "-m", "homarus", "mcp", "serve", "--method", "tools/list"]
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert "conversations_list" in done.stdout, done.stderr

@@ -221,6 +221,36 @@ def logout(app: App, name: str, as_json: bool) -> None:
     app.out.json({"name": name, "removed": there}) if as_json else app.out.line(words)
 
 
+@command.command("serve")
+@click.option("--agent", "agent_id", default="", help="whose conversations and notes; the default agent")
+@click.option(
+    "--owner", is_flag=True, help="what this program says counts as yours, and it may answer questions for you"
+)
+@pass_app
+def serve_home(app: App, agent_id: str, owner: bool) -> None:
+    """Serve this home's conversations and notes to a program that speaks MCP, on standard input and output.
+
+    The program starts this command itself: name `homarus` with the arguments `mcp serve` in its list of servers.
+    """
+    import asyncio
+
+    from homarus.cli.agent import open_agent
+    from homarus.plugins.mcp.servers import require
+
+    require("mcp")
+
+    async def serving() -> None:
+        from homarus.bridges.mcp import serve
+
+        agent = open_agent(app, agent_id, "main")
+        try:
+            await serve(agent.client, agent_id, owner=owner)  # type: ignore[arg-type] # opened here, so it is a local one
+        finally:
+            await agent.aclose()
+
+    asyncio.run(serving())
+
+
 def _servers(app: App) -> dict[str, ServerSettings]:
     from homarus.plugins.mcp.settings import McpSettings
 

@@ -23,6 +23,7 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "agent": Entry("Talk", "homarus.cli.agent", "say one thing and print the answer"),
+    "acp": Entry("Talk", "homarus.cli.acp", "let an editor drive your agent (Agent Client Protocol)"),
     "chat": Entry("Talk", "homarus.cli.chat", "talk with your agent in this terminal"),
     "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
     "onboard": Entry("Set up", "homarus.cli.onboard", "a home in a minute: two questions"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -279,20 +280,20 @@ class LocalClient:
 
     def _reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
         """Return the answer to a message as the transcript has it, once its turn has said its last word."""
-        info = self.home.store(session.agent_id).find(session)
-        if info is None:
-            return None
-        try:
-            with visit(info.place) as source:
-                entries = [entry for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
-        except OSError:
-            return None
+        entries = self._in_log(session)
         begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
         for entry in entries[begun + 1 :] if begun is not None else ():
             message = entry.message
             if isinstance(message, Assistant) and not message.calls:
                 return message
         return None
+
+    def _in_log(self, session: SessionKey) -> list[MessageEntry]:
+        """Return the messages of a session that another process may have open."""
+        info = self.home.store(session.agent_id).find(session)
+        with suppress(OSError), visit(info.place) if info else nullcontext() as source:
+            return [each for each in load_tail(source).entries if isinstance(each, MessageEntry)] if source else []
+        return []
 
     def steer(self, session: SessionKey, text: str) -> bool:
         if not self.runtime.lane(session).busy:
@@ -362,8 +363,12 @@ class LocalClient:
         return models[0].key if models else ""
 
     async def history(self, session: SessionKey, limit: int) -> Sequence[Message]:
-        with self.home.opened(session) as live:
-            return live.writer.history()[-limit:]
+        try:
+            with self.home.opened(session) as live:
+                return live.writer.history()[-limit:]
+        except Locked:
+            read = await asyncio.to_thread(self._in_log, session)
+            return [each.message for each in read if each.message][-limit:]
 
     async def sessions(self, agent: str) -> Sequence[SessionInfo]:
         return self.home.store(self.home.config.agent_named(agent).id).list()

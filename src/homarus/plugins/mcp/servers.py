@@ -89,8 +89,7 @@ class McpServers:
 
     async def ask(self, name: str) -> Listing:
         """Ask a server what it offers, and keep that. Raises `HomarusError` when it cannot be asked."""
-        if find_spec("mcp") is None:
-            raise ConfigError("the package 'mcp' is missing", cure=INSTALL)
+        require("mcp")
         settings = server_named(self._config, name)
         connection = self._connection(name, settings, None)
         seconds = WAIT_SECONDS if name in self.signing_in else settings.connect_seconds
@@ -197,6 +196,12 @@ class McpServers:
             return await asyncio.to_thread(self._config.resolve, value)
         except HomarusError as problem:
             raise ConfigError(f"mcp.servers.{name}.{key}: {problem.message}", cure=problem.cure) from None
+
+
+def require(extra: str, module: str = "") -> None:
+    """Say which extra to install where what it brings is missing."""
+    if find_spec(module or extra) is None:
+        raise ConfigError(f"the package '{module or extra}' is missing", cure=f"pip install 'homarus[{extra}]'")
 
 
 def catalog_folder(config: Config) -> Path:
