@@ -144,7 +144,7 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
         "channels.telegram.botToken",
         "cron.enabled",
         "mcp.servers.x.codex",
-        "plugins.entries.x",
+        "plugins.slots.memory",
         "gateway.port",
         "hooks.token",
         "agents.defaults.sandbox.prune",

@@ -34,6 +34,7 @@ COMMANDS: dict[str, Entry] = {
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
     "mcp": Entry("Set up", "homarus.cli.mcp", "servers whose tools your agents may use, and this home as one"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
+    "plugins": Entry("Set up", "homarus.cli.plugins", "list, install, enable and write plugins"),
     "status": Entry("Look inside", "homarus.cli.status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),

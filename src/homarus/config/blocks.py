@@ -26,6 +26,7 @@ BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
     "mcp": "homarus.plugins.mcp.settings:McpSettings",
+    "plugins": "homarus.plugins.manifest:PluginSettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",

@@ -53,6 +53,7 @@ RESTRICTIVE = (
     "skills",
     "hooks.internal",
     "mcp",
+    "plugins",
     "agents.defaults.sandbox",
     "agents.defaults.modelPolicy",
 )

@@ -69,6 +69,10 @@ class Runtime:
         self._places = Places({name: count for name, count in places.items() if count})
         self._backends = ToolBackends(self)
         home.toolkit.connect(self._backends.services)
+        if home.config.get("plugins.entries"):
+            from homarus.plugins.host import Plugins
+
+            home.toolkit.join(Plugins(home.config, home.models.registry))
         if home.config.get("mcp.servers"):
             from homarus.plugins.mcp.servers import McpServers
 

@@ -209,14 +209,14 @@ def _tool(name: str, offer: Offer, run: RunTool, *, alone: bool) -> Tool:
         risk=offer.risk,
         run=run,
         group="mcp",
-        schema=_checked(parameters),
+        schema=checked(parameters),
         sequential=alone,
         taints=True,
         foreign=True,
     )
 
 
-def _checked(schema: Mapping[str, Any]) -> dict[str, Any]:
+def checked(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return what we check ourselves: kinds that are plain, and what must be there. The rest is the server's business."""
     known = schema.get("properties")
     parts = known if isinstance(known, dict) else {}
