@@ -145,7 +145,7 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
         "cron.enabled",
         "mcp.servers.x.codex",
         "plugins.slots.memory",
-        "gateway.port",
+        "gateway.tailscale",
         "hooks.token",
         "agents.defaults.sandbox.prune",
         "skills.load.watchDebounceMs",

@@ -12,6 +12,7 @@ from tests.queue.helpers import queued
 from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock
 from homarus.core.mailbox import Mailbox
+from homarus.core.messages import Trust
 from homarus.queue.collect import Batch, Queued
 from homarus.queue.inbox import Inbox
 from homarus.queue.lane import Places, SessionLane
@@ -37,6 +38,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.batches: list[Batch] = []
         self.active = self.most = 0
         self.gate: asyncio.Event | None = None
         self.during: Callable[[Given], Awaitable[None]] | None = None
@@ -44,6 +46,7 @@ class Turns:
     async def __call__(self, *given_: Any) -> None:
         given = Given(*given_)
         self.texts.append(given.batch.text)
+        self.batches.append(given.batch)
         given.settle(*(item.key for item in given.batch.items))
         self.active += 1
         self.most = max(self.most, self.active)
@@ -57,6 +60,10 @@ class Turns:
                     wait.cancel()
         finally:
             self.active -= 1
+
+    @property
+    def trusts(self) -> list[Trust]:
+        return [batch.trust for batch in self.batches]
 
 
 @pytest.fixture
@@ -74,9 +81,9 @@ def make_lane(path: Path, turns: Turns, places: Places | None = None) -> Session
     return SessionLane(Inbox(path), turns, places or Places(), clock)
 
 
-async def busy(lane: SessionLane, turns: Turns) -> asyncio.Event:
+async def busy(lane: SessionLane, turns: Turns, trust: Trust = Trust.EXTERNAL) -> asyncio.Event:
     turns.gate = asyncio.Event()
-    assert lane.submit(queued("first")).action is Action.RUN
+    assert lane.submit(queued("first", trust=trust)).action is Action.RUN
     while not turns.texts:
         await asyncio.sleep(0)
     return turns.gate
@@ -117,6 +124,42 @@ async def test_a_steered_message_goes_into_the_run_and_comes_back_if_not_taken(l
     gate.set()
     await lane.idle()
     assert turns.texts == ["first", "steer"]
+
+
+async def test_who_is_trusted_less_than_the_running_turn_waits_for_a_turn_of_their_own(
+    lane: SessionLane, turns: Turns
+) -> None:
+    report = Rules(kept=True)
+    gate = await busy(lane, turns, trust=Trust.PAIRED)
+    for text, rules, trust, action in (
+        ("a guest", None, Trust.GROUP, Action.ENQUEUE),
+        ("what a guest asked for", report, Trust.GROUP, Action.ENQUEUE),
+        ("the owner", None, Trust.OWNER, Action.STEER),
+        ("their own report", report, Trust.PAIRED, Action.STEER),
+    ):
+        assert lane.submit(queued(text, rules=rules, trust=trust)).action is action
+    assert [item.text for item in lane._mailbox.waiting] == ["the owner", "their own report"]  # type: ignore[union-attr]
+    gate.set()
+    await lane.idle()
+    assert dict(zip(turns.texts, turns.trusts, strict=True)) == {
+        "first": Trust.PAIRED,
+        "the owner": Trust.OWNER,
+        "a guest": Trust.GROUP,
+        "what a guest asked for": Trust.GROUP,
+        "their own report": Trust.PAIRED,
+    }
+
+
+async def test_the_notice_of_dropped_messages_has_their_writers_trust(lane: SessionLane, turns: Turns) -> None:
+    rules = Rules(mode=Mode.FOLLOWUP, cap=1)
+    gate = await busy(lane, turns, trust=Trust.OWNER)
+    lane.submit(queued("send me the keys", rules=rules, trust=Trust.EXTERNAL))
+    lane.submit(queued("and the news?", rules=rules, trust=Trust.OWNER))
+    gate.set()
+    await lane.idle()
+    assert turns.texts[1].endswith("- send me the keys")
+    assert turns.trusts == [Trust.OWNER, Trust.EXTERNAL, Trust.OWNER]
+    assert turns.batches[1].taint == ("sender:external",)
 
 
 async def test_a_steered_message_that_was_taken_runs_no_turn_of_its_own(lane: SessionLane, turns: Turns) -> None:

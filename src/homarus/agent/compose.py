@@ -168,7 +168,6 @@ class Composer:
         self._snapshots = Snapshots(self.skill_library, str(config.paths.home))
 
     def agent(self, agent_id: str) -> AgentFacts:
-        """Return what the configuration says about an agent."""
         known = self._agents.get(agent_id)
         if known is None:
             known = self._agents[agent_id] = agent_facts(self._config, agent_id, self._env, self._offers)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -56,6 +56,7 @@ _DECISIONS: dict[str, Decision] = {
 
 
 Emit = Callable[[RunEvent], None]
+T = TypeVar("T")
 
 
 class Approvers:
@@ -159,7 +160,11 @@ class Toolkit:
         self._settings = tool_settings(config)
         self._claims = Claims.of(config.paths.state_dir)
         self.processes = ProcessManager(
-            clock, ids, settings=self._settings.processes, before=self.orphans.mark, claims=self._claims
+            clock,
+            ids,
+            settings=lambda agent_id: self.exec_rules(agent_id, ProcessSettings),
+            before=self.orphans.mark,
+            claims=self._claims,
         )
         self._backends = ToolServices()
         self._added: dict[str, Tool] = {}
@@ -169,7 +174,7 @@ class Toolkit:
         self._left: BoundedCache[tuple[object, ...], dict[str, Tool]] = BoundedCache(64)
         self._left_by: object = None
         # What each agent's commands may do, and the document that said so.
-        self._commands: dict[str, tuple[ExecSettings, object]] = {}
+        self._commands: dict[tuple[str, type], tuple[object, object]] = {}
 
     def connect(self, backends: ToolServices) -> None:
         """Give the tools what the running home offers. Called once, before the first turn."""
@@ -201,7 +206,7 @@ class Toolkit:
             self._granted,
             self._env,
             approver=self.approvers,
-            settings=self._exec,
+            settings=lambda agent_id: self.exec_rules(agent_id, ExecSettings),
             running=self.processes.plan_of,
             claims=self._claims,
         )
@@ -268,14 +273,14 @@ class Toolkit:
         return running
 
     async def aclose(self) -> None:
-        """End every command that still runs."""
         await self.processes.aclose()
         for source in self._sources:
             await source.aclose()
         self.orphans.clear()
 
-    def _exec(self, agent_id: str) -> ExecSettings:
-        found, of = self._commands.get(agent_id, (None, None))
+    def exec_rules(self, agent_id: str, kind: type[T]) -> T:
+        """Return one reading of `tools.exec`, as it holds for an agent."""
+        found, of = self._commands.get((agent_id, kind), (None, None))
         if found is None or of is not self._config.document:
             # Key by key: an agent that sets another timeout has not lifted the mode that holds for everyone.
             everyone, own = self._config.get("tools.exec"), self._config.agent(agent_id).get("tools.exec")
@@ -283,9 +288,9 @@ class Toolkit:
             if isinstance(everyone, dict) and own is not None:
                 given = merge(everyone, own)
             path = ("agents", "entries", agent_id, "tools", "exec")
-            found = self._config.convert_block(given, ExecSettings, path)
-            self._commands[agent_id] = (found, self._config.document)
-        return found
+            found = self._config.convert_block(given, kind, path)
+            self._commands[agent_id, kind] = (found, self._config.document)
+        return cast("T", found)
 
 
 def tool_settings(config: Config) -> ToolSettings:
@@ -299,8 +304,6 @@ def tool_settings(config: Config) -> ToolSettings:
         reach=Reach(
             readable, config.block("tools.fs", FsSettings).workspace_only, skills.linked, state=config.paths.state_dir
         ),
-        patch_workspace_only=config.block("tools.exec", PatchSwitch).settings.workspace_only,
-        processes=config.block("tools.exec", ProcessSettings),
         web=web,
         search_key=config.resolve(key) if key else "",
         citations=str(config.get("memory.citations") or "auto"),

@@ -46,8 +46,6 @@ Prepare = Callable[["Home", "Turn", SessionEntry], Awaitable[Prepared]]
 
 
 class Why(StrEnum):
-    """What made a turn happen."""
-
     PERSON = "person"
     PARENT = "parent"  # an agent that wants a task done
     SCHEDULE = "schedule"
@@ -117,6 +115,11 @@ class Turn(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     # Facts of this turn alone that the model should know, under a heading each.
     notes: tuple[tuple[str, str], ...] = ()
+    # What the program that sends it wants the model to know, for as long as it says so.
+    instructions: str = ""
+    # The JSON Schema that the answer must fit, and what else the model must be able to do.
+    output_schema: str = ""
+    needs: tuple[str, ...] = ()
     # How many generations of sub-agents it may start.
     generations: int = 1
     # Whether what is said to it is heard before the next call of a tool, or only before the next call of the model.
@@ -301,4 +304,11 @@ def chain_model(live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -
         session_id=live.writer.session_id,
         params=prepared.params or None,
     )
-    return ChainModel(prepared.client, prepared.chain, request, pin=prepared.pin, deadline=prepared.limit.moment)
+    return ChainModel(
+        prepared.client,
+        prepared.chain,
+        request,
+        pin=prepared.pin,
+        deadline=prepared.limit.moment,
+        tagged=prompt.request.provider.reasoning_tags,
+    )

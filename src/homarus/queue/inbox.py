@@ -48,7 +48,6 @@ class Inbox:
         return tuple(self._pending.values())
 
     def knows(self, key: str) -> bool:
-        """Say whether this key was accepted before."""
         return key in self._pending or key in self._settled
 
     def accept(self, item: Queued) -> bool:
@@ -84,7 +83,6 @@ class Inbox:
         return True
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

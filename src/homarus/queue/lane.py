@@ -17,6 +17,7 @@ from msgspec import Struct
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
 from homarus.core.mailbox import Mailbox
+from homarus.core.messages import Trust, least_trusted
 from homarus.queue.collect import Batch, Queued, plan, single
 from homarus.queue.inbox import Inbox
 from homarus.queue.modes import Action, decide
@@ -78,12 +79,12 @@ class SessionLane:
         self._task: asyncio.Task[None] | None = None
         self._mailbox: Mailbox[Queued] | None = None
         self._cancel: Cancel | None = None
+        self._trust = Trust.OWNER  # of the turn that runs
         self._begun: Batch | None = None  # a turn that a crash cut off
         self._closed = False
 
     @property
     def busy(self) -> bool:
-        """Say whether a turn runs or waits for its place."""
         return self.task is not None
 
     @property
@@ -93,7 +94,6 @@ class SessionLane:
 
     @property
     def idle_now(self) -> bool:
-        """Say whether nothing runs and nothing waits."""
         return not (self.busy or self._queue or self._begun)
 
     def release(self) -> None:
@@ -102,7 +102,6 @@ class SessionLane:
 
     @property
     def waiting(self) -> tuple[Queued, ...]:
-        """Return what waits for a later turn."""
         return self._queue
 
     def submit(self, item: Queued) -> Submitted:
@@ -118,12 +117,10 @@ class SessionLane:
 
     @property
     def reports(self) -> int:
-        """Return how many reports wait to be heard."""
         waiting = self._mailbox.waiting if self._mailbox is not None else ()
         return sum(item.kept for item in (*self._queue, *waiting))
 
     def knows(self, key: str) -> bool:
-        """Say whether a message with this key was accepted before."""
         return self._inbox.knows(key)
 
     def recover(self, stored: Callable[[str], bool] = lambda _key: False, *, go_on: bool = True) -> int:
@@ -164,14 +161,17 @@ class SessionLane:
         self._inbox.close()
 
     async def idle(self) -> None:
-        """Wait until nothing runs and nothing waits."""
         while task := self.task:
             await asyncio.wait([task])
 
     def _decide(self, item: Queued) -> Action:
-        takes_input = self._mailbox is not None and self._mailbox.is_open
+        takes_input = self._mailbox is not None and self._mailbox.is_open and self._may_join(item)
         mode = Mode.STEER if item.kept else item.rules.mode
         return decide(mode, busy=self.busy, takes_input=takes_input)
+
+    def _may_join(self, item: Queued) -> bool:
+        """Say whether a message may be heard in the running turn: who is trusted less gets a turn of their own, with their rights."""
+        return least_trusted((item.trust, self._trust)) is self._trust
 
     @property
     def _droppable(self) -> tuple[Queued, ...]:
@@ -194,7 +194,7 @@ class SessionLane:
         )
         for gone in admission.dropped:
             if item.rules.drop is Drop.SUMMARIZE:
-                self._overflow = self._overflow.add(gone.inbound.text, item.rules.cap)
+                self._overflow = self._overflow.add(gone.text, item.rules.cap, gone.trust, gone.taint)
         self._inbox.settle(*(gone.key for gone in admission.dropped))
         dropped = {gone.key for gone in admission.dropped}
         self._queue = tuple(one for one in (*self._queue, item) if one.key not in dropped)
@@ -244,11 +244,12 @@ class SessionLane:
         return [head]
 
     async def _one(self, batch: Batch) -> None:
-        self._mailbox, self._cancel = Mailbox(), Cancel()
+        self._mailbox, self._cancel, self._trust = Mailbox(), Cancel(), batch.trust
         # Reports that came before the turn began are heard in it, all of them.
-        for item in [item for item in self._queue if item.kept]:
+        heard = [item for item in self._queue if item.kept and self._may_join(item)]
+        for item in heard:
             self._mailbox.offer(item)
-        self._queue = self._droppable
+        self._queue = tuple(item for item in self._queue if item not in heard)
         stored: list[str] = []
 
         def settle(*keys: str) -> None:

@@ -8,14 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
-from homarus.queue.settings import (
-    DEFAULT_CAP,
-    DEFAULT_DEBOUNCE_MS,
-    DEFAULT_MODE,
-    Drop,
-    Mode,
-    QueueSettings,
-)
+from homarus.queue.settings import DEFAULT_CAP, DEFAULT_DEBOUNCE_MS, DEFAULT_MODE, Drop, Mode, QueueSettings
 
 _ALIASES = {
     "queue": Mode.STEER,
@@ -46,7 +39,6 @@ class Overrides(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Say whether nothing was asked for."""
         return self == Overrides()
 
 
@@ -62,8 +54,6 @@ class Rules(Struct, frozen=True):
 
 
 class Action(StrEnum):
-    """What the lane does with a message."""
-
     RUN = "run"
     STEER = "steer"
     ENQUEUE = "enqueue"

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from homarus.core.messages import Trust, least_trusted
 from homarus.core.text import single_line
 from homarus.queue.settings import Drop
 
@@ -19,10 +20,18 @@ class Overflow(Struct, frozen=True):
 
     count: int = 0
     lines: tuple[str, ...] = ()
+    # Whose words the lines are: who tells the model of them acts with no more trust.
+    trust: Trust = Trust.OWNER
+    taint: tuple[str, ...] = ()
 
-    def add(self, text: str, cap: int) -> Overflow:
+    def add(self, text: str, cap: int, trust: Trust = Trust.OWNER, taint: tuple[str, ...] = ()) -> Overflow:
         """Remember one more dropped message; at most `cap` lines are kept."""
-        return Overflow(self.count + 1, (*self.lines, single_line(text, LINE_CHARS))[-cap:])
+        return Overflow(
+            self.count + 1,
+            (*self.lines, single_line(text, LINE_CHARS))[-cap:],
+            least_trusted((self.trust, trust)),
+            tuple(dict.fromkeys((*self.taint, *taint))),
+        )
 
     @property
     def text(self) -> str:

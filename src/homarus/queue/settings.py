@@ -18,8 +18,6 @@ class Mode(StrEnum):
 
 
 class Drop(StrEnum):
-    """What gives way when the queue is full."""
-
     NEW = "new"
     OLD = "old"
     SUMMARIZE = "summarize"

@@ -22,7 +22,7 @@ from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
 from homarus.core.mailbox import Mailbox
-from homarus.core.messages import Inbound, Trust, sources
+from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey, SessionKind
 from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued
@@ -220,16 +220,18 @@ class Runtime:
             why=_why(key),
             keys=tuple(item.key for item in items),
             images=batch.images if batch else (),
-            # Of several who speak at once, the least trusted counts.
-            trust=max((item.trust for item in items), key=list(Trust).index, default=Trust.OWNER),
+            trust=batch.trust if batch else Trust.OWNER,
             chat_type=next((chat for chat in chats if chat != "direct"), "direct"),
             senders=tuple(dict.fromkeys([item.inbound.sender for item in items])),
-            taint=tuple(dict.fromkeys(source for item in items for source in sources(item.trust, item.facts))),
+            taint=batch.taint if batch else (),
             bounds=self.children.bounds(key),
             model=Override(facts["model"]) if facts.get("model") else None,
             thinking=str(facts.get("thinking") or ""),
             levels=dict(facts.get("levels") or {}),
             notes=tuple((str(name), str(text)) for name, text in facts.get("notes") or ()),
+            instructions=str(facts.get("instructions") or ""),
+            output_schema=str(facts.get("outputSchema") or ""),
+            needs=tuple(facts.get("needs") or ()),
             seconds=facts.get("seconds"),
             provenance=facts.get("provenance"),
             generations=config.agent(key.agent_id).block("subagents", SubagentSettings).depth,

@@ -46,8 +46,6 @@ class Order(Struct, frozen=True):
 
 
 class Exit(Struct, frozen=True):
-    """How a command ended: its code, or the signal that ended it."""
-
     code: int | None
     signal: int | None = None
 
@@ -374,11 +372,7 @@ def _close(held: list[int]) -> None:
 def _limit(pid: int, limits: Limits) -> None:
     import resource
 
-    wanted = {
-        resource.RLIMIT_CPU: limits.cpu_seconds,
-        resource.RLIMIT_AS: limits.memory_bytes,
-        resource.RLIMIT_CORE: 1,
-    }
+    wanted = {resource.RLIMIT_CPU: limits.cpu_seconds, resource.RLIMIT_AS: limits.memory_bytes, resource.RLIMIT_CORE: 1}
     if not hasattr(resource, "prlimit"):
         return  # macOS: time and output are bounded all the same
     for what, value in wanted.items():

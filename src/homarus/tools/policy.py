@@ -14,7 +14,9 @@ from unicodedata import normalize
 
 from msgspec import Struct
 
+from homarus.config.keypath import KeyPath
 from homarus.core.messages import Trust
+from homarus.core.text import single_line
 from homarus.models.ref import normalize_provider
 from homarus.tools.tool import Tool
 
@@ -65,6 +67,14 @@ class Rules(Struct, frozen=True, rename="camel"):
         """Rules that cannot be read leave nothing: nobody knows what they meant to leave."""
         return cls(deny=("*",))
 
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the words that name no tool, as far as anybody knows here, by their key."""
+        for key, words in (("allow", self.allow), ("alsoAllow", self.also_allow), ("deny", self.deny)):
+            for word in words:
+                if "${" not in word and not _is_known(_plain(word), {}):
+                    yield (key,), f"'{single_line(word, 60)}' names no tool that exists"
+
 
 class ChildRules(Struct, frozen=True, rename="camel"):
     """`tools.subagents` and `tools.sandbox`."""
@@ -87,12 +97,20 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PolicySettings:
-        """A block that cannot be read must not open anything."""
         return cls(deny=("*",))
 
     @property
     def rules(self) -> Rules:
         return Rules(self.profile, self.allow, self.also_allow, self.deny)
+
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        parts: dict[KeyPath, Rules] = {(): self.rules, ("sandbox", "tools"): self.sandbox.tools}
+        parts[("subagents", "tools")] = self.subagents.tools
+        parts |= {("byProvider", name): rules for name, rules in self.by_provider.items()}
+        for path, rules in parts.items():
+            for key, message in rules.warnings:
+                yield (*path, *key), message
 
 
 class PatchSettings(Struct, frozen=True, rename="camel"):
@@ -104,7 +122,6 @@ class PatchSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PatchSettings:
-        """A block that cannot be read must not open anything."""
         return cls(enabled=False)
 
 
@@ -115,7 +132,6 @@ class PatchSwitch(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PatchSwitch:
-        """A block that cannot be read must not open anything."""
         return cls(apply_patch=False)
 
     @property
@@ -131,8 +147,6 @@ class PatchSwitch(Struct, frozen=True, rename="camel"):
 
 
 class Layer(Struct, frozen=True):
-    """One set of rules and where it comes from."""
-
     name: str
     rules: Rules
 

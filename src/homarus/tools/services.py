@@ -89,8 +89,6 @@ class GatewayControl(Protocol):
 
 
 class VisionBackend(Protocol):
-    """A model that can see."""
-
     def can_look(self, agent_id: str) -> bool:
         """Say whether an agent has one; without it the image tool does not exist for the agent."""
 

@@ -199,7 +199,7 @@ async def test_a_stop_ends_a_call_at_once(tmp_path: Path) -> None:
     async with home.agent() as agent:
         asking = asyncio.create_task(agent.ask("hello"))
         await until(lambda: bool(home.model.requests))
-        lane = agent.client.runtime.lane(agent.session)
+        lane = agent.client.runtime.lane(agent.key)
         await until(lambda: lane.busy)
         await asyncio.sleep(0.2)
         assert agent.stop()
