@@ -143,8 +143,8 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
     [
         "channels.telegram.botToken",
         "cron.webhook",
-        "mcp.servers.x",
-        "plugins.entries.x",
+        "mcp.servers.x.codex",
+        "plugins.slots.memory",
         "gateway.tailscale",
         "hooks.gmail",
         "agents.defaults.sandbox.prune",

@@ -79,6 +79,15 @@ class Runtime:
         home.toolkit.connect(self._backends.services)
         home.toolkit.processes.tell(self._command_ended)
         self._closing = False
+        if home.config.get("plugins.entries"):
+            from homarus.plugins.host import Plugins
+
+            home.toolkit.join(Plugins(home.config, home.models.registry))
+        if home.config.get("mcp.servers"):
+            from homarus.plugins.mcp.servers import McpServers
+
+            workspace, before = home.workspace(home.config.default_agent.id), home.toolkit.orphans.mark
+            home.toolkit.join(McpServers(home.config, home.env, clock=home.clock, workspace=workspace, before=before))
 
     @classmethod
     def open(
