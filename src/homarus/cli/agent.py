@@ -74,8 +74,6 @@ def command(
     What comes through a pipe goes along: cat notes.txt | homarus agent "summarise this". Commands such as /status work
     here as in a chat. Ctrl-C stops the turn and keeps what was said so far.
     """
-    del local  # a turn always runs in this process as long as nothing else serves this home
-
     if text and message:
         raise click.UsageError("say it once: TEXT or -m TEXT")
     said = attach("" if message == "-" else text or message or "", files, piped_text())
@@ -84,7 +82,7 @@ def command(
     options = RunOptions(images=said.images, model=model, thinking=_level(thinking), seconds=timeout, children="all")
 
     async def turn() -> int:
-        async with open_agent(app, agent_id, session) as agent:
+        async with await open_agent(app, agent_id, session, local=local) as agent:
             row = await agent.client.row(agent.key)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
@@ -154,8 +152,13 @@ def _as_line(app: App, event: RunEvent) -> None:
     app.out.out.flush()
 
 
-def open_agent(app: App, agent_id: str, session: str) -> Agent:
-    """Open an agent of this home in one of its sessions."""
+async def open_agent(app: App, agent_id: str, session: str, *, local: bool = False) -> Agent:
+    """Return an agent of this home in one of its sessions: that of the gateway that serves the home, else in this process."""
+    if not local and (app.paths.own_dir / "gateway.sock").exists():
+        from homarus.gateway.remote import running
+
+        if (remote := await running(app.paths)) is not None:
+            return Agent(remote, remote.resolve(agent_id, session))
     client = LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
     return Agent(client, client.resolve(agent_id, session))
 

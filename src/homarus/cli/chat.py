@@ -139,8 +139,9 @@ HISTORY = "chat-history"
 @click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
 @click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
 @click.option("--plain", is_flag=True, help="Line by line, as through a pipe: one message in, one answer out.")
+@click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
 @pass_app
-def command(app: App, agent_id: str, session: str, plain: bool) -> int:
+def command(app: App, agent_id: str, session: str, plain: bool, local: bool) -> int:
     """Talk with an agent.
 
     Type while it works to steer it; Esc stops it. Ctrl-O opens the last tool call, Ctrl-J makes a new line, Tab completes
@@ -148,7 +149,7 @@ def command(app: App, agent_id: str, session: str, plain: bool) -> int:
     """
 
     async def talk() -> int:
-        async with open_agent(app, agent_id, session) as agent:
+        async with await open_agent(app, agent_id, session, local=local) as agent:
             if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err)
             return await _on_screen(app, agent)

@@ -37,6 +37,8 @@ COMMANDS: dict[str, Entry] = {
     "plugins": Entry("Set up", "homarus.cli.plugins", "list, install, enable and write plugins"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
     "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
+    "health": Entry("Serve", "homarus.cli.gateway:health", "ask the running gateway how it is"),
+    "logs": Entry("Serve", "homarus.cli.gateway:logs", "what the gateway wrote down, and who did what"),
     "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.prompt:context", "show what fills the window, and what was cut"),

@@ -1,7 +1,7 @@
 """What a person's program can do with a home: send, run, listen, answer a question, stop, list, patch, search.
 
 `Client` is the contract. Chat, `homarus agent`, `homarus.Agent` and the slash commands stand on it and reach nothing
-behind it, so each operation on sessions exists once. `runtime.local` fills it in this process.
+behind it, so each operation on sessions exists once. `runtime.local` fills it in this process, `gateway.remote` over a socket.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from homarus.core.messages import (
     Trust,
 )
 from homarus.core.routes import SessionKey
+from homarus.core.tools import ToolSpec
 from homarus.queue.modes import Overrides
 from homarus.runtime.events import Listener
 from homarus.sessions.row import SessionEntry
@@ -25,7 +26,6 @@ from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:
     from homarus.commands.router import IntakeResult
-    from homarus.runtime.operations import Operations
     from homarus.sessions.search import Hit
     from homarus.sessions.store import SessionInfo
 
@@ -46,6 +46,12 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     instructions: str = ""
     output_schema: str = ""
     needs: tuple[str, ...] = ()
+    # Functions of whoever sends it: a call of one ends the turn, and its result is the sender's next message. `tool_choice`
+    # is empty, "none", "required" or the name of one of them; where a call is demanded, there are no other tools.
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = ""
+    # Whose untrusted words the text holds.
+    taint: tuple[str, ...] = ()
     # A turn that waits for its sub-agents is not the answer: the events go on with the turns that their reports start.
     # With `all` they also do for sub-agents that no turn waits for; a program that ends after this wants that.
     children: Literal["waited", "all"] = "waited"
@@ -135,11 +141,6 @@ class Client(Protocol):
         ...
 
     async def vocabulary(self, session: SessionKey) -> Vocabulary: ...
-
-    @property
-    def operations(self) -> Operations:
-        """Return what else can be done with a home: its transcripts, models, configuration, questions, costs."""
-        ...
 
     def add_tool(self, tool: Tool) -> None:
         """Let agents call a function of this program; the home's policy holds for it as for every tool."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from homarus.agent.home import Home
@@ -65,6 +66,8 @@ class LocalClient:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.home: Home = runtime.home
+        # What a gateway puts here to be started anew.
+        self.restarter: Callable[[], str] | None = None
 
     @property
     def children(self) -> Children:
@@ -125,8 +128,11 @@ class LocalClient:
             "instructions": options.instructions,
             "outputSchema": options.output_schema,
             "needs": list(options.needs),
+            "callerTools": to_builtins(options.tools),
+            "toolChoice": options.tool_choice,
+            "taint": list(options.taint),
         }
-        given = {key: value for key, value in facts.items() if value not in ("", None, [])}
+        given = {key: value for key, value in facts.items() if value not in ("", None, [], ())}
         return Inbound(
             id=options.message_id or self.home.ids.uuid(),
             channel=options.channel,
@@ -376,7 +382,9 @@ class LocalClient:
         self.home.toolkit.add(tool)
 
     async def restart(self) -> str:
-        """Say that there is nothing to restart: a terminal is a program of its own, and no gateway serves this home."""
+        """Start the gateway anew that serves this home; a terminal is a program of its own."""
+        if self.restarter is not None:
+            return self.restarter()
         return "No gateway runs this session. Leave with /quit and start again."
 
     async def aclose(self) -> None:
