@@ -18,9 +18,11 @@ from tests.scenarios.family import Family, Scene, spawn
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
-from homarus.cli.chat import MAX_LINES, ChatHistory, Words, suggest, talk_in_lines
+from homarus.cli.chat import talk_in_lines
+from homarus.cli.chat_input import MAX_LINES, ChatHistory, Words, suggest
+from homarus.cli.chat_paint import Painter
 from homarus.cli.chat_screen import Screen
-from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown, Painter
+from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown
 from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Text, ToolResult
 
@@ -170,6 +172,7 @@ class Terminal:
         self.house = house
         self.pace = pace  # how fast the clock of the view goes
         self.history = ChatHistory(tmp_path / "chat-history")
+        self.words = Words(folder=str(tmp_path))
         self.printed: list[Block] = []
 
     async def play(self, steps: Any) -> None:
@@ -177,8 +180,8 @@ class Terminal:
             with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
                 clock = asyncio.get_running_loop().time
                 view = ChatView(lambda: self.pace * clock())
-                screen = Screen(agent, view, Words(), self.history, color=False)
-                painter = screen._painter
+                painter = Painter(color=False)
+                screen = Screen(agent, view, self.words, self.history, painter)
                 plain = painter.paint
 
                 def remember(block: Block, width: int) -> str:
@@ -186,7 +189,7 @@ class Terminal:
                     return plain(block, width)
 
                 painter.paint = remember  # type: ignore[method-assign]
-                chat = asyncio.ensure_future(screen.run("hello"))
+                chat = asyncio.ensure_future(screen.run())
                 try:
                     await steps(keys.send_text, view, self)
                     keys.send_text("\x04")

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from homarus.cli.app import App
-from homarus.cli.chat_view import ChatView, Painter
+from homarus.cli.chat_paint import Painter
+from homarus.cli.chat_view import ChatView
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, RunEnded, RunEvent
 from homarus.core.text import printable, single_line

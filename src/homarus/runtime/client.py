@@ -18,6 +18,7 @@ from homarus.core.messages import (
     Trust,
 )
 from homarus.core.routes import SessionKey
+from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
 from homarus.runtime.events import Listener
 from homarus.sessions.row import SessionEntry
@@ -34,6 +35,11 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """How one message is sent. What is set here holds for this message alone; the session keeps its own choices."""
 
     images: tuple[Image, ...] = ()
+    # Texts that go along. They are never read for commands and directives: files are no orders to the program.
+    attached: str = ""
+    # Folders that the turn may read and change beside the workspace, and the one in which it works. The owner's word alone.
+    folders: tuple[str, ...] = ()
+    cwd: str = ""
     model: str = ""
     thinking: str = ""
     seconds: float | None = None
@@ -56,6 +62,8 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
 
     row: SessionEntry = SessionEntry()
     messages: int = 0
+    # In dollars, since the last compaction.
+    cost: float = 0.0
     model: str = ""
     window: int = 0
     used: int = 0
@@ -102,6 +110,18 @@ class Client(Protocol):
 
     def listen(self, session: SessionKey, listener: Listener) -> Callable[[], None]:
         """Tell a listener everything that happens in a session; returns what takes it off again."""
+        ...
+
+    async def follow(self, session: SessionKey) -> None:
+        """While another process has a session open, tell those who `listen` what is said there; returns when it is ours."""
+        ...
+
+    def is_elsewhere(self, session: SessionKey) -> bool:
+        """Say whether another process has a session open."""
+        ...
+
+    def unheard(self, session: SessionKey) -> Sequence[Queued]:
+        """Return what was sent here and is in no turn yet; `abort` forgets it."""
         ...
 
     def attend(self, session: SessionKey) -> Callable[[], None]:
