@@ -115,7 +115,7 @@ def command(
             reply = fold.reply()
         if as_json and not stream:
             app.out.json(reply.to_json(str(agent.key)))
-        elif not (as_json or stream or _watched(app)):
+        elif not (as_json or stream or (_watched(app) and app.out.err.isatty())):
             for each in reply.texts:
                 app.out.line(each)
         return _code(app, reply, stopped=interrupts.heard)
@@ -155,17 +155,24 @@ def _shown(
     app: App, agent: Agent, row: SessionEntry, *, as_json: bool, stream: bool
 ) -> Iterator[Callable[[RunEvent], None]]:
     """Yield what shows events while they come: lines for a program, text for a pipe, everything for a person."""
-    if as_json and stream:
-        yield partial(_as_line, app)
-    elif stream:
-        yield TextStream(app.out.out, row.response_usage, row.verbose_level).take
-    elif as_json or not _watched(app):
-        yield _show_nothing
-    else:
-        from homarus.cli.one_shot import LiveAnswer
+    writing = _show_nothing
+    if stream:
+        writing = (
+            partial(_as_line, app) if as_json else TextStream(app.out.out, row.response_usage, row.verbose_level).take
+        )
+    if not app.out.err.isatty() or (stream and _watched(app)):
+        yield writing
+        return
+    from homarus.cli.one_shot import LiveAnswer
 
-        with LiveAnswer(app, agent, row) as live:
-            yield live.take
+    with LiveAnswer(app, agent, row, answer=_watched(app) and not as_json) as live:
+
+        def both(event: RunEvent) -> None:
+            live.take(event)
+            if stream:
+                writing(event)
+
+        yield both
 
 
 def _show_nothing(event: RunEvent) -> None:

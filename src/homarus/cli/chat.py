@@ -102,6 +102,8 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
         try:
             row = await agent.client.row(agent.key)
             shown = TextStream(out, row.response_usage, row.verbose_level)
+            if err.isatty():
+                print("…", file=err)  # whoever waits at a terminal sees that it was heard
             async for event in agent.run(line.rstrip("\n"), options=RunOptions(children="all")):
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":

@@ -15,7 +15,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.styles import Style
 
 from homarus.cli.chat_view import without_files
-from homarus.cli.output import age
+from homarus.cli.output import age, width
 from homarus.core.errors import HomarusError
 from homarus.core.messages import User
 from homarus.core.text import single_line
@@ -31,17 +31,17 @@ class Choice(Struct, frozen=True):
     """One session as the list shows it: when it was used, what it is called, what was said last."""
 
     key: str
+    name: str
     when: str
-    title: str
     said: str
 
     def fits(self, wanted: str) -> bool:
-        text = f"{self.key} {self.title} {self.said}".casefold()
+        text = f"{self.name} {self.said}".casefold()
         return all(word in text for word in wanted.casefold().split())
 
 
-async def choices_of(agent: Agent, now: float) -> list[Choice]:
-    """Return the sessions that a person can go on with, the newest first."""
+async def choices_of(agent: Agent, now: float, *, here: bool = False) -> list[Choice]:
+    """Return the sessions that a person can go on with, the newest first; with `here` not the one they are in."""
     found = []
     for info in list(await agent.client.sessions(agent.key.agent_id))[:MAX_SESSIONS]:
         try:
@@ -49,11 +49,12 @@ async def choices_of(agent: Agent, now: float) -> list[Choice]:
         except HomarusError:
             continue  # a key that nobody can read is not one to talk in
         said = [each.message for each in lines if isinstance(each.message, User) and not each.message.provenance]
-        if not lines and not info.title:
+        if (here and info.key == agent.key) or not (lines or info.title):
             continue
         newest = without_files(said[-1].text) if said else ""
         when = age(now - info.entry.updated_at / 1000) if info.entry.updated_at else ""
-        found.append(Choice(info.name, when, info.title, newest))
+        name = info.title or str(info.key).removeprefix(f"agent:{agent.key.agent_id}:")
+        found.append(Choice(info.name, name, when, newest))
     return found
 
 
@@ -86,8 +87,9 @@ class Picker:
         first = max(0, min(self._at - ROWS // 2, len(found) - ROWS))
         parts: StyleAndTextTuples = [("bold", "Go on with which session?"), ("", f" {self._wanted}\n")]
         for number, choice in enumerate(found[first : first + ROWS], first):
-            words = " · ".join(part for part in (choice.title, choice.said) if part)
-            line = single_line(f"{choice.when:>10}  {choice.key}  {words}", max(20, columns - 3))
+            name = single_line(choice.name, 24)
+            start = f"{choice.when:>10}  {name}{' ' * (24 - width(name))}  "
+            line = start + single_line(choice.said, max(10, columns - width(start) - 2))
             parts.append(("class:chosen" if number == self._at else "", f" {line}\n"))
         if not found:
             parts.append(("", " nothing fits\n"))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
+PATIENCE_SECONDS = 0.7  # after which something that was sent counts as going on
 KEPT_BLOCKS = 200  # for drawing the screen anew
 LEAVING = frozenset({LEAVE, "/quit", "/bye"})
 _ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
@@ -100,7 +101,7 @@ class Screen:
         self._printing: asyncio.Queue[Block | None] = asyncio.Queue()
         self._printed: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._size: object = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: dict[asyncio.Task[None], float] = {}  # and since when
         self._typed: dict[str, str] = {}  # by the key of a message, what was typed for it
         self._following: asyncio.Task[None] | None = None
         self._leave: Callable[[], None] | None = None
@@ -148,7 +149,7 @@ class Screen:
                         self._submit(text)
         finally:
             self._exit()
-            for task in self._sending:
+            for task in list(self._sending):
                 task.cancel()
             printer.cancel()
 
@@ -165,6 +166,7 @@ class Screen:
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
         self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
         self._follow()
+        await self._printing.join()  # before the line is there: it need not be drawn over
 
     def _exit(self) -> None:
         for leave in (self._leave, self._unlisten):
@@ -194,9 +196,12 @@ class Screen:
 
     async def _choose(self) -> None:
         """Go on with another session."""
-        choices = await choices_of(self._agent, time.time())
+        choices = await choices_of(self._agent, time.time(), here=True)
+        if not choices:
+            self._say(Block("note", "there is no other session yet; homarus chat --session NAME starts one"))
+            return
         chosen = await Picker(choices, color=self._painter.color).run()
-        if chosen is None or chosen.key == str(self._agent.key):
+        if chosen is None:
             return
         if self._view.running:
             self._say(Block("note", f"what runs in {self._agent.key} goes on; its answer will be there"))
@@ -219,14 +224,14 @@ class Screen:
 
     def _interrupted(self) -> bool:
         """Handle Ctrl-C on an empty line: stop what runs, else leave. Returns whether the chat goes on."""
-        if not self._view.running:
+        if not self._busy:
             return False
         self._stop()
         return True
 
     def _stop(self) -> None:
         """End the turn. What was said to it and not heard goes back into the line, to be changed or sent again."""
-        if self._elsewhere:
+        if self._elsewhere or not self._view.running:
             self._do(self._send("/stop"))
             return
         unheard = [
@@ -247,8 +252,8 @@ class Screen:
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self._sending[task] = asyncio.get_running_loop().time()
+        task.add_done_callback(lambda done: self._sending.pop(done, None))
 
     async def _send(self, text: str) -> None:
         agent = self._agent
@@ -318,6 +323,8 @@ class Screen:
                 self.session.app.output.flush()
 
             await run_in_terminal(anew if None in blocks else show)
+            for _ in blocks:
+                self._printing.task_done()
 
     def _last(self, rows: int, columns: int) -> str:
         """Return the newest blocks that fit on the screen, in its present width."""
@@ -343,12 +350,22 @@ class Screen:
         asked = next(iter(self._view.approvals.values()), None)
         if asked is not None:
             parts.append(("class:ask", f"allow “{single_line(asked.title, 60)}”?  y once · a always · n no\n"))
-        elif self._view.running:
-            elapsed = asyncio.get_running_loop().time() - self._view.started
+        elif self._busy:
+            running = self._view.running
+            elapsed = asyncio.get_running_loop().time() - (self._view.started if running else self._waiting_since)
             mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
-            doing = single_line(self._view.doing, max(10, size.columns - 30))
+            doing = single_line(self._view.doing if running else "working", max(10, size.columns - 30))
             parts.append(("class:doing", f"{mark} {doing} · {elapsed:.0f} s · esc stops\n"))
         return [*parts, ("class:prompt", "› ")]
+
+    @property
+    def _waiting_since(self) -> float:
+        """Return when the oldest thing was sent that has not come back, such as a compaction."""
+        return min(self._sending.values(), default=asyncio.get_running_loop().time())
+
+    @property
+    def _busy(self) -> bool:
+        return self._view.running or asyncio.get_running_loop().time() - self._waiting_since > PATIENCE_SECONDS
 
     def _toolbar(self) -> str:
         """Return the status line: model, window, cost, session."""
@@ -368,7 +385,7 @@ class Screen:
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        running = Condition(lambda: self._view.running)
+        running = Condition(lambda: self._busy)
         empty = Condition(lambda: not self.session.default_buffer.text)
         asked = Condition(lambda: self._view.answerable)
 

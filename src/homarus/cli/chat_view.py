@@ -39,7 +39,7 @@ from homarus.core.redact import redacted
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
-from homarus.runtime.reply import footer
+from homarus.runtime.reply import REPLY, footer
 
 MAX_TOOLS = 100
 DIFF_LINES = 12  # of a change that are shown before somebody asks for more
@@ -247,7 +247,8 @@ class ChatView:
             case ChildEnded():
                 return [Block("note", f"⤶ sub-agent {event.status}: {event.name}")]
             case Notice():
-                return [Block("warning" if event.kind == "warning" else "note", event.text)]
+                kinds: dict[str, Kind] = {"warning": "warning", REPLY: "detail"}
+                return [Block(kinds.get(event.kind, "note"), event.text)]
             case RunEnded():
                 return self._ended(event)
         return []
@@ -322,7 +323,7 @@ class ChatView:
 def difference(arguments: dict[str, Any], result: ToolResult) -> str:
     """Return what a call changed in files, as a diff; nothing for one that changed none."""
     if result.tool_name == "edit":
-        return result.text.partition("\n")[2].strip("\n")
+        return result.text.partition("\n")[2].strip("\n").removesuffix("\n ")
     if result.tool_name == "apply_patch":
         lines = str(arguments.get("input") or arguments.get("patch") or "").strip().split("\n")
         return "\n".join(line for line in lines if not line.startswith(("*** Begin", "*** End")))
