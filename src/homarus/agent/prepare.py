@@ -238,12 +238,7 @@ def _who(bounds: Bounds, model: str) -> Who:
     """Return whose turn it is, in the words of policy."""
     provider, _, name = model.partition("/")
     return Who(
-        bounds.trust,
-        provider,
-        name,
-        sandboxed=bounds.sandbox.enforced,
-        depth=bounds.depth,
-        max_depth=bounds.max_depth,
+        bounds.trust, provider, name, sandboxed=bounds.sandbox.enforced, depth=bounds.depth, max_depth=bounds.max_depth
     )
 
 

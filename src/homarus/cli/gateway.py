@@ -45,7 +45,7 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
 
     def ready(gateway: Gateway) -> None:
         settings = gateway.live.settings
-        app.out.line(f"serving {app.paths.state_dir} on port {settings.port} ({settings.bind})")
+        app.out.line(f"serving {app.paths.state_dir} on port {gateway.port} ({settings.bind})")
         app.out.out.flush()
 
     async def main() -> None:

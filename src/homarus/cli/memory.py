@@ -382,6 +382,8 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "degraded": answer.degraded,
         "stale": answer.stale,
         "tokens": answer.tokens,
+        "confidence": answer.confidence,
+        "verdict": answer.verdict,
         "searchMs": round(answer.searched_ms, 2),
     }
 
@@ -396,10 +398,14 @@ def print_answer(out: Output, query: str, answer: Answer, problems: Sequence[str
             out.line("  " + marked(out, line, terms))
         if hit.also:
             out.line(out.style(f"  also: {', '.join(hit.also)}", "dim"))
+        if hit.superseded_by:
+            out.line(out.style(f"  replaced by {hit.superseded_by}", "dim"))
         if hit.origin:
             out.line(out.style(f"  from: {printable(', '.join(hit.origin))}", "dim"))
         if why:
             out.line(out.style(f"  why: {'; '.join(hit.why)}", "dim"))
+    if answer and answer.verdict == "unknown":
+        out.line(out.style("the notes probably do not say; this is what stands nearest", "yellow"))
     if not answer:
         out.line("nothing found")
         for problem in problems:

@@ -52,8 +52,9 @@ class Gateway:
         self.runs = Runs()
         self.feed = Feed(self)
         self.writes = Writes(home.clock.monotonic)
-        self.stopping = ""
+        self.stopping, self.port = "", 0
         self._began = home.clock.monotonic()
+        self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._http = self._routes()
@@ -74,7 +75,7 @@ class Gateway:
     async def _socket(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         peer = peer_of(scope, self.live.settings)
         waiting = self._strangers.get(peer.address, 0)
-        if waiting >= MAX_STRANGERS_EACH or sum(self._strangers.values()) >= MAX_STRANGERS or self.stopping:
+        if waiting >= self.max_strangers_each or sum(self._strangers.values()) >= MAX_STRANGERS or self.stopping:
             await send({"type": "websocket.http.response.start", "status": 503, "headers": [(b"retry-after", b"5")]})
             await send({"type": "websocket.http.response.body", "body": b""})
             return
@@ -196,6 +197,7 @@ async def serve(runtime: Runtime, given: Given, *, ready: Callable[[Gateway], No
     with contextlib.ExitStack() as held:
         held.enter_context(contextlib.closing(_Held(own / LOCK, runtime, settings.port)))
         port = wire.open_port(settings)
+        gateway.port = port[0].getsockname()[1]
         unix = wire.open_unix(own / SOCKET)
         server = wire.server(gateway, settings, unix)
         loop, stop = asyncio.get_running_loop(), asyncio.Event()

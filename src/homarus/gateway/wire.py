@@ -33,6 +33,19 @@ class Sockets(WebSocketsSansIOProtocol):
         self.app_state = {**self.app_state, "raise_limit": self._raise_limit, "local": _is_local(self.transport)}
         super().handle_connect(event)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated and self.conn.handshake_exc is not None:
+            self.transport.abort()  # a request that cannot be read gets no answer from below, and would stay open
+
+    def _give_up(self) -> None:
+        if not self.handshake_complete:
+            self.transport.abort()
+
     def _raise_limit(self) -> None:
         self.conn.max_message_size = MAX_PAYLOAD
 
@@ -80,7 +93,8 @@ class Server(uvicorn.Server):
 
 def server(app: Callable[..., Any], settings: GatewaySettings, unix: socket.socket | None) -> Server:
     tls = settings.tls
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # below that it would log what strangers ask for
+    for name in ("uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # below that they log what strangers ask for
     config = uvicorn.Config(
         app,
         http=Http,
@@ -93,6 +107,7 @@ def server(app: Callable[..., Any], settings: GatewaySettings, unix: socket.sock
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # it would believe anybody on this machine; see `peer`
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=5,
         ssl_certfile=tls.cert_path if tls.enabled else None,

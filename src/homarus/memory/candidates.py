@@ -14,11 +14,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from homarus.memory.bank.categories import members
 from homarus.memory.query import Query
 from homarus.memory.terms import match_expression, stem
 from homarus.storage.cache import BoundedCache
 
-_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
+LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
 _STEP = 500
 KEPT = 20_000  # lines in memory, and files; about 9 MB
 KEPT_CHARS = 4_000_000  # of their texts
@@ -74,7 +75,7 @@ class LineCache:
             kept.clear()
             missing = list(ids)
         kept.update(dict.fromkeys(missing))
-        find = f"SELECT {_COLUMNS} FROM lines WHERE id IN ({{}})"  # noqa: S608 - constants
+        find = f"SELECT {LINE_COLUMNS} FROM lines WHERE id IN ({{}})"  # noqa: S608 - constants
         kept.update((row[0], LineRow(*row)) for row in select(conn, find, missing))
         return [row for number in ids if (row := kept[number]) is not None]
 
@@ -271,6 +272,12 @@ class Pool(Struct):
     postings: list[Posting]
     sets: list[frozenset[int]]  # per posting: lines that hold it, complete around every candidate
     absent: float = 0.0  # weight of the words that stand in no line at all
+
+
+def of_kind(conn: sqlite3.Connection, postings: Postings, query: Query) -> frozenset[int]:
+    """Return the lines that hold a thing of the kind asked for: "tea" for a question about drinks."""
+    found = postings.look_up(conn, members(query.category)) if query.category else []
+    return frozenset().union(*(posting.ids for posting in found if posting.ids and not posting.weak))
 
 
 def gather(

@@ -20,6 +20,7 @@ from homarus.memory.rank import (
     Texts,
     about,
     by_value,
+    confidence,
     entities_of,
     known_names,
     quota,
@@ -27,6 +28,7 @@ from homarus.memory.rank import (
     speaking,
     superseded_lines,
     timestamp_of,
+    with_passages,
 )
 from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
@@ -59,6 +61,7 @@ LABELS = {
     "own": "speaks of themselves",
     "number": "holds a number",
     "proper": "holds a name",
+    "kind": "holds a thing of the kind asked for",
     "soft": "related words in the line or beside it",
     "vector": "meaning of the line",
     "vectors": "meaning of the lines around",
@@ -174,6 +177,10 @@ class Engine:
         order = self._admitted(ranked, request, strength, files, texts)
         if request.budget is not None:
             order = by_value(ranked, order, texts)
+            if ranked.query.has("passage") and not (request.kinds or request.entities):
+                ranked, order = with_passages(conn, ranked, order, request.budget, self._filters(request))
+                files = self.known.lines.files(conn, {row.file for row in ranked.rows})
+                strength += [0.0] * (len(ranked.rows) - len(strength))
         else:
             order = order[: 2 * request.limit]  # only lines that compete for a place may join a range
             texts.prefetch([ranked.rows[index].id for index in order])
@@ -183,9 +190,12 @@ class Engine:
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
         hits = (self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
-        return self._told(conn, hits, "hybrid" if self._vectors else "lexical", packer.spent)
+        mode = "hybrid" if self._vectors else "lexical"
+        return self._told(conn, hits, mode, packer.spent, confidence(ranked))
 
-    def _told(self, conn: sqlite3.Connection, hits: Iterable[Hit], mode: str, tokens: int = 0) -> Answer:
+    def _told(
+        self, conn: sqlite3.Connection, hits: Iterable[Hit], mode: str, tokens: int = 0, sure: float = 1.0
+    ) -> Answer:
         provider, model = self.identity
         return Answer(
             hits=with_facts(conn, hits),
@@ -195,6 +205,7 @@ class Engine:
             fallback=self.choice.fallback,
             tokens=tokens,
             degraded=self.degraded(conn),
+            confidence=round(sure, 3),
         )
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
@@ -233,20 +244,17 @@ class Engine:
 
     def rank(self, conn: sqlite3.Connection, request: Request) -> Ranked:
         """Return every candidate of a question with its signals."""
-        query = self.analyse(conn, request)
-        filters = Filters(
-            since=request.since,
-            until=request.until,
-            as_of=request.as_of,
-            kinds=kind_names(request.kinds),
-            superseded=self._superseded,
-        )
+        query, filters = self.analyse(conn, request), self._filters(request)
         choice = self.choice
         try:
             return rank(conn, self.known, query, filters, vectors=self._vectors, keep=request.depth)
         except EmbedError as problem:
             self._give_up(choice, problem)
             return rank(conn, self.known, query, filters, keep=request.depth)
+
+    def _filters(self, request: Request) -> Filters:
+        limits = {"since": request.since, "until": request.until, "as_of": request.as_of}
+        return Filters(**limits, kinds=kind_names(request.kinds), superseded=self._superseded)
 
     def analyse(self, conn: sqlite3.Connection, request: Request) -> Query:
         """Take the question apart with the names and years that this index knows."""
@@ -310,9 +318,10 @@ class Engine:
         file = files[best.file]
         shown = [excerpt(texts.get(row.id), ranked.query.terms) for row in rows]
         why = tuple(f"{LABELS.get(name, name)} {value:+.2f}" for name, value in ranked.reasons(group.best)[:6])
-        also = tuple(
-            cite(files[row.file].path, row.line, row.line) for row in (ranked.rows[index] for index in group.also)
-        )
+
+        def place(index: int) -> str:
+            return cite(files[ranked.rows[index].file].path, ranked.rows[index].line, ranked.rows[index].line)
+
         return Hit(
             path=file.path,
             start_line=min(row.line for row in rows),
@@ -326,7 +335,8 @@ class Engine:
             source=file.source,
             text_score=round(ranked.columns["near"][group.best], 4),
             vector_score=round(ranked.columns["cosine"][group.best], 4) if "cosine" in ranked.columns else None,
-            also=also,
+            also=tuple(map(place, group.also)),
+            superseded_by=place(ranked.replaced[group.best]) if group.best in ranked.replaced else "",
         )
 
     def explain(self, conn: sqlite3.Connection, request: Request, citation: str) -> Explanation:

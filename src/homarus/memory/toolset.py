@@ -134,6 +134,8 @@ def search(
         **({"stale": True, "warning": answer.stale} if answer.stale else {}),
         **({"degraded": answer.degraded} if answer.degraded else {}),
         **({"partial": True} if len(results) < len(found) else {}),
+        "confidence": answer.confidence,
+        "verdict": answer.verdict,
         "debug": {"searchMs": round(answer.searched_ms, 1)},
     }
 
@@ -225,6 +227,8 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
         "items": [as_json(hit) for hit in answer],
         "tokens": answer.tokens,
         "mode": answer.mode,
+        "confidence": answer.confidence,
+        "verdict": answer.verdict,
         **({"stale": answer.stale} if answer.stale else {}),
         **({"degraded": answer.degraded} if answer.degraded else {}),
     }

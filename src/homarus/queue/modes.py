@@ -8,14 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
-from homarus.queue.settings import (
-    DEFAULT_CAP,
-    DEFAULT_DEBOUNCE_MS,
-    DEFAULT_MODE,
-    Drop,
-    Mode,
-    QueueSettings,
-)
+from homarus.queue.settings import DEFAULT_CAP, DEFAULT_DEBOUNCE_MS, DEFAULT_MODE, Drop, Mode, QueueSettings
 
 _ALIASES = {
     "queue": Mode.STEER,

@@ -367,11 +367,7 @@ def _close(held: list[int]) -> None:
 def _limit(pid: int, limits: Limits) -> None:
     import resource
 
-    wanted = {
-        resource.RLIMIT_CPU: limits.cpu_seconds,
-        resource.RLIMIT_AS: limits.memory_bytes,
-        resource.RLIMIT_CORE: 1,
-    }
+    wanted = {resource.RLIMIT_CPU: limits.cpu_seconds, resource.RLIMIT_AS: limits.memory_bytes, resource.RLIMIT_CORE: 1}
     if not hasattr(resource, "prlimit"):
         return  # macOS: time and output are bounded all the same
     for what, value in wanted.items():

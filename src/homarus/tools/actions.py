@@ -115,13 +115,7 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool, trust: Trust =
 
     aliases = {"path": "image", "url": "image", "question": "prompt", "file": "image"}
     return Tool(
-        spec=IMAGE,
-        risk=Risk.READ,
-        run=run,
-        group="media",
-        aliases=aliases,
-        taints=True,
-        exists_for=vision.can_look,
+        spec=IMAGE, risk=Risk.READ, run=run, group="media", aliases=aliases, taints=True, exists_for=vision.can_look
     )
 
 
