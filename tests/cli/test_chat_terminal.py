@@ -134,6 +134,25 @@ async def test_named_files_go_along_from_both_folders_and_a_dropped_picture_too(
     assert "</file>" not in house.said[2]
 
 
+async def test_the_picture_on_the_clipboard_is_pasted_with_ctrl_v(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "wl-paste"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nprintf '\\211PNG\\r\\n\\032\\nrest'\n")
+    program.chmod(0o755)
+    async with home(tmp_path) as house:
+        house.describe(input=["text", "image"])
+        house.env["PATH"] = f"{program.parent}:{house.env['PATH']}"
+        async with house.chat(size=(160, 24)) as screen:
+            await screen.until("a new session", STATUS)
+            screen.type("what is \x16")
+            await screen.until("homarus/pasted/")
+            screen.type("?\r")
+            await screen.until("↑", "answer to what is")
+    assert "image_url" in house.said[0]
+    (kept,) = (tmp_path / ".openclaw/homarus/pasted").iterdir()
+    assert kept.read_bytes() == PNG
+
+
 async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
     async with home(tmp_path) as house, house.chat() as first:
         await first.until("a new session", STATUS)

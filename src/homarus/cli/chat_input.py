@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -166,6 +168,46 @@ def _is_sendable(path: Path) -> bool:
     except OSError:
         return False
     return bool(picture(head)) or b"\0" not in head
+
+
+# Programs that give out the picture on the clipboard, under Wayland, X and macOS.
+_CLIPBOARDS = (
+    ("wl-paste", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),
+    ("pngpaste", "-"),
+)
+CLIPBOARD_SECONDS = 3.0
+MAX_PASTED = 20
+
+
+async def clipboard_picture() -> bytes:
+    """Return the picture on the clipboard, or nothing where there is none or no program to ask."""
+    from homarus.cli.agent import picture
+
+    for line in _CLIPBOARDS:
+        if not shutil.which(line[0]):
+            continue
+        process = await asyncio.create_subprocess_exec(
+            *line, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            data, _ = await asyncio.wait_for(process.communicate(), CLIPBOARD_SECONDS)
+        except TimeoutError:
+            process.kill()
+            continue
+        if picture(data):
+            return data
+    return b""
+
+
+def keep_picture(folder: Path, name: str, data: bytes) -> Path:
+    """Put a pasted picture into a file, so that it can be named; only the newest ones stay."""
+    ensure_dir(folder)
+    for old in sorted(folder.glob("*.png"))[: -MAX_PASTED + 1]:
+        old.unlink(missing_ok=True)
+    path = folder / f"{name}.png"
+    write_atomic(path, data)
+    return path
 
 
 MAX_LINES = 2_000

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, is_searching
@@ -26,7 +27,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from homarus.cli.agent import attach
-from homarus.cli.chat_input import ChatHistory, Words, dropped, referenced, suggest
+from homarus.cli.chat_input import ChatHistory, Words, clipboard_picture, dropped, keep_picture, referenced, suggest
 from homarus.cli.chat_paint import Painter, wrapped
 from homarus.cli.chat_picker import Picker, choices_of
 from homarus.cli.chat_view import Block, ChatView, past
@@ -101,6 +102,7 @@ class Screen:
         self._printing: asyncio.Queue[Block | None] = asyncio.Queue()
         self._printed: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._size: object = None
+        self._pasted = history.path.parent / "pasted"
         self._sending: dict[asyncio.Task[None], float] = {}  # and since when
         self._typed: dict[str, str] = {}  # by the key of a message, what was typed for it
         self._following: asyncio.Task[None] | None = None
@@ -412,6 +414,10 @@ class Screen:
         def _paste(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text(dropped(event.data, self._words))
 
+        @keys.add("c-v")
+        def _picture(event: KeyPressEvent) -> None:
+            self._do(self._paste_picture(event.current_buffer))
+
         @keys.add("c-j")
         @keys.add("escape", "enter")
         def _newline(event: KeyPressEvent) -> None:
@@ -420,6 +426,20 @@ class Screen:
         for letter, decision in _ANSWERS.items():
             keys.add(letter, filter=asked & empty)(self._answerer(decision))
         return keys
+
+    async def _paste_picture(self, buffer: Buffer) -> None:
+        data = await clipboard_picture()
+        if not data:
+            self._say(
+                Block("note", "there is no picture on the clipboard, or no wl-paste, xclip or pngpaste to ask for it")
+            )
+            return
+        try:
+            path = keep_picture(self._pasted, time.strftime("%Y%m%d-%H%M%S"), data)
+        except HomarusError as problem:
+            self._say(Block("error", f"✗ {problem}"))
+            return
+        buffer.insert_text(dropped(f"'{path}'", self._words))
 
     def _answerer(self, decision: str) -> Callable[[KeyPressEvent], None]:
         def answer(_event: KeyPressEvent) -> None:
