@@ -218,7 +218,7 @@ def _lent(home: Home, turn: Turn, sandbox: SandboxSpec, workspace: Path) -> tupl
     """Return the sandbox with the folders that the owner lends to this turn, and where it works."""
     if not (turn.folders or turn.cwd) or turn.trust is not Trust.OWNER or sandbox.refused:
         return sandbox, workspace
-    mounts, own = {mount.path: mount for mount in sandbox.mounts}, workspace.resolve()
+    lent, own = dict[str, Mount](), workspace.resolve()
     for folder in filter(None, (*turn.folders, turn.cwd)):
         real = Path(folder).resolve()
         if not real.is_dir():
@@ -230,8 +230,10 @@ def _lent(home: Home, turn: Turn, sandbox: SandboxSpec, workspace: Path) -> tupl
                 f"{folder} holds keys, a whole home, or what controls this machine",
                 cure="name the one folder inside it that is needed",
             )
-        mounts[str(real)] = Mount(str(real), writable=True)
-    return replace(sandbox, mounts=tuple(mounts.values())), Path(turn.cwd).resolve() if turn.cwd else workspace
+        lent[str(real)] = Mount(str(real), writable=True)
+    mounts = tuple(lent.values())
+    opened = replace(sandbox, mounts=sandbox.with_lent(mounts), lent=mounts)
+    return opened, Path(turn.cwd).resolve() if turn.cwd else workspace
 
 
 def _who(bounds: Bounds, model: str) -> Who:

@@ -42,6 +42,10 @@ INTERRUPTED = 130
 
 
 _folder = click.Path(exists=True, file_okay=False, resolve_path=True)
+add_dir = click.option(
+    "--add-dir", "folders", multiple=True, type=_folder, help="A folder that this run may read and change, too."
+)
+workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this folder for this run, for example '.'.")
 
 
 @click.command("agent")
@@ -53,10 +57,8 @@ _folder = click.Path(exists=True, file_okay=False, resolve_path=True)
 @click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
 @click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
 @click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
-@click.option(
-    "--add-dir", "folders", multiple=True, type=_folder, help="A folder that this run may read and change, too."
-)
-@click.option("--workspace", "cwd", type=_folder, help="Work in this folder for this run, for example '.'.")
+@add_dir
+@workspace
 @click.option("--model", default="", help="A model for this message alone.")
 @click.option("--thinking", metavar="LEVEL", default="", help="How hard to think about this message: off … max.")
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
+from msgspec.structs import replace
 
-from homarus.cli.agent import TextStream, open_agent
+from homarus.cli.agent import TextStream, add_dir, open_agent, workspace
 from homarus.cli.app import App
 from homarus.cli.chat_input import ChatHistory, Words
 from homarus.cli.options import pass_app
 from homarus.cli.output import problem_line
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
+from homarus.queue.modes import Overrides
 from homarus.runtime.client import RunOptions
 from homarus.workspace.agents import resolve_workspace
 
@@ -31,9 +33,20 @@ HISTORY = "chat-history"
 @click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
 @click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
 @click.option("-r", "--resume", is_flag=True, help="Choose the session from a list.")
+@add_dir
+@workspace
 @click.option("--plain", is_flag=True, help="Line by line, as through a pipe: one message in, one answer out.")
 @pass_app
-def command(app: App, agent_id: str, session: str, newest: bool, resume: bool, plain: bool) -> int:
+def command(
+    app: App,
+    agent_id: str,
+    session: str,
+    newest: bool,
+    resume: bool,
+    folders: tuple[str, ...],
+    cwd: str | None,
+    plain: bool,
+) -> int:
     """Talk with an agent.
 
     Type while it works to steer it; Esc stops it. Ctrl-O opens the last tool call, Ctrl-J makes a new line, Tab completes
@@ -45,14 +58,16 @@ def command(app: App, agent_id: str, session: str, newest: bool, resume: bool, p
 
     async def talk() -> int:
         async with open_agent(app, agent_id, session, newest=newest) as agent:
+            # Every message has the same rights, so what is typed while a turn runs can join it.
+            options = RunOptions(folders=folders, cwd=cwd or "", queue=Overrides())
             if not on_screen:
-                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err)
-            return await _on_screen(app, agent, resume=resume)
+                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options)
+            return await _on_screen(app, agent, options, resume=resume)
 
     return asyncio.run(talk())
 
 
-async def _on_screen(app: App, agent: Agent, *, resume: bool) -> int:
+async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool) -> int:
     from homarus.cli.chat_paint import Painter, ask_background, is_light
     from homarus.cli.chat_picker import Picker, choices_of
     from homarus.cli.chat_screen import Screen
@@ -67,7 +82,7 @@ async def _on_screen(app: App, agent: Agent, *, resume: bool) -> int:
     view = ChatView(asyncio.get_running_loop().time)
     history = ChatHistory(app.paths.own_dir / HISTORY)
     painter = Painter(color=app.out.color, light=is_light(app.env, answer))
-    screen = Screen(agent, view, await words_of(app, agent), history, painter)
+    screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
     await screen.run(typed)
     return 0
 
@@ -89,9 +104,11 @@ async def words_of(app: App, agent: Agent) -> Words:
 LEAVING = frozenset({"/exit", "/quit", "/bye"})
 
 
-async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -> int:
+async def talk_in_lines(
+    agent: Agent, lines: TextIO, out: TextIO, err: TextIO, options: RunOptions | None = None
+) -> int:
     """Answer line after line until there are no more; 1 when a turn failed."""
-    failed = False
+    failed, options = False, replace(options or RunOptions(), children="all")
     while True:
         # A thread reads, so that a slow writer at the other end of the pipe does not hold up the loop.
         line = await asyncio.to_thread(lines.readline)
@@ -104,7 +121,7 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
             shown = TextStream(out, row.response_usage, row.verbose_level)
             if err.isatty():
                 print("…", file=err)  # whoever waits at a terminal sees that it was heard
-            async for event in agent.run(line.rstrip("\n"), options=RunOptions(children="all")):
+            async for event in agent.run(line.rstrip("\n"), options=options):
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":
                     failed = True

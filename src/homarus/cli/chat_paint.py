@@ -85,8 +85,8 @@ def wrapped(line: str, width: int) -> list[str]:
     rows, row, used = [], "", 0
     for piece in re.findall(r"\s+|\S+", line):
         size = cells(piece)
-        if used + size > width and row.strip():
-            rows.append(row.rstrip())
+        if used + size > width and (row.strip() or size <= width):
+            rows += [row.rstrip()] if row.strip() else []  # of a mere indent nothing is left
             row, used = "", 0
             if piece.isspace():
                 continue
@@ -118,8 +118,11 @@ def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
     import time
     import tty
 
-    before = termios.tcgetattr(fd)
     heard = b""
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:  # it went away
+        return "", ""
     try:
         tty.setraw(fd, termios.TCSANOW)
         os.write(fd, b"\x1b]11;?\x07\x1b[c")

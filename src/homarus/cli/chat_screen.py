@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
@@ -32,7 +33,7 @@ from homarus.cli.chat_paint import Painter, wrapped
 from homarus.cli.chat_picker import Picker, choices_of
 from homarus.cli.chat_view import Block, ChatView, past
 from homarus.core.errors import HomarusError
-from homarus.core.events import RunEnded, RunEvent, RunStarted
+from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.text import human_bytes, printable, single_line
 from homarus.runtime.client import RunOptions
 
@@ -94,8 +95,17 @@ class Remembered(History):
 class Screen:
     """One chat. `run` returns when the person leaves."""
 
-    def __init__(self, agent: Agent, view: ChatView, words: Words, history: ChatHistory, painter: Painter) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        view: ChatView,
+        words: Words,
+        history: ChatHistory,
+        painter: Painter,
+        options: RunOptions | None = None,
+    ) -> None:
         self._agent = agent
+        self._options = options or RunOptions()
         self._view = view
         self._words = words
         self._painter = painter
@@ -264,7 +274,7 @@ class Screen:
             said = attach(text, files)
             for path in files:
                 self._say(Block("note", f"↑ {path} ({_size_of(path)})"))
-            options = RunOptions(images=said.images, attached=said.files)
+            options = replace(self._options, images=said.images, attached=said.files)
             handled = await agent.send(said.words, options=options)
         except HomarusError as problem:
             self._say(Block("error", f"✗ {problem}"))
@@ -286,8 +296,8 @@ class Screen:
     def _heard(self, event: RunEvent) -> None:
         if isinstance(event, RunStarted | RunEnded):
             self._do(self._refresh())
-        if isinstance(event, RunEnded):
-            self._typed.clear()
+        if isinstance(event, UserAccepted):
+            self._typed.pop(event.message.idempotency_key, None)
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()
@@ -296,7 +306,7 @@ class Screen:
         """Take up what a command or another program may have changed in the session: model, levels, what waits."""
         status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
-        view.used, view.cost = status.used or view.used, status.cost
+        view.used, view.cost = (status.used or view.used, view.cost) if status.messages else (0, 0.0)
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
         view.usage = status.row.response_usage
 

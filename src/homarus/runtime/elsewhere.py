@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from homarus.agent.budget import add_usage
 from homarus.core.errors import HomarusError, Locked
 from homarus.core.events import (
     MessageEnded,
@@ -23,7 +24,7 @@ from homarus.core.events import (
     ToolStarted,
     UserAccepted,
 )
-from homarus.core.messages import Assistant, Inbound, StopReason, ToolResult, User
+from homarus.core.messages import Assistant, Inbound, StopReason, ToolResult, Usage, User
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.queue.collect import Queued
@@ -155,6 +156,7 @@ class Tail:
         if self._path is not None and self._path.exists():
             self._at = self._path.stat().st_size
         self.running = False
+        self._usage = Usage()
 
     def _place(self) -> Path | None:
         info = self._store.find(self._session)
@@ -188,12 +190,13 @@ class Tail:
                 begun: list[RunEvent] = [] if steered else [RunStarted("", str(self._session), "", "")]
                 return [*begun, UserAccepted(message, steered=steered)]
             case Assistant():
+                self._usage = add_usage(self._usage, message.usage)
                 told: list[RunEvent] = [MessageEnded(message)]
                 told += [ToolStarted(call.id, call.name, call.arguments) for call in message.calls]
                 if not message.calls:
-                    self.running = False
+                    usage, self._usage, self.running = self._usage, Usage(), False
                     status = _STATUS.get(message.stop_reason, "ok")
-                    told.append(RunEnded("", status, message.text, message.error, message.usage))
+                    told.append(RunEnded("", status, message.text, message.error, usage))
                 return told
             case ToolResult():
                 return [ToolEnded(message)]
