@@ -153,6 +153,16 @@ async def test_the_picture_on_the_clipboard_is_pasted_with_ctrl_v(tmp_path: Path
     assert kept.read_bytes() == PNG
 
 
+async def test_what_is_typed_early_is_not_lost(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        screen.type("early bird")  # long before there is a line
+        await screen.until("a new session")
+        screen.type(" sings\r")  # perhaps between two lines
+        await screen.until("answer to early bird sings")
+        screen.type("/exit\r")
+        assert await screen.ended() == 0
+
+
 async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
     async with home(tmp_path) as house, house.chat() as first:
         await first.until("a new session", STATUS)

@@ -68,7 +68,7 @@ def command(
 
 
 async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool) -> int:
-    from homarus.cli.chat_paint import Painter, ask_background, is_light
+    from homarus.cli.chat_paint import Painter, ask_background, is_light, keys_as_typed
     from homarus.cli.chat_picker import Picker, choices_of
     from homarus.cli.chat_screen import Screen
     from homarus.cli.chat_view import ChatView
@@ -78,12 +78,13 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
         if chosen is None:
             return 0
         agent = agent.session(chosen.key)
-    answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
-    view = ChatView(asyncio.get_running_loop().time)
-    history = ChatHistory(app.paths.own_dir / HISTORY)
-    painter = Painter(color=app.out.color, light=is_light(app.env, answer))
-    screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
-    await screen.run(typed)
+    with keys_as_typed(sys.stdin.fileno()):
+        answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
+        view = ChatView(asyncio.get_running_loop().time)
+        history = ChatHistory(app.paths.own_dir / HISTORY)
+        painter = Painter(color=app.out.color, light=is_light(app.env, answer))
+        screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
+        await screen.run(typed)
     return 0
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -106,6 +107,26 @@ def is_light(env: Mapping[str, str], answer: str = "") -> bool:
         return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
     background = env.get("COLORFGBG", "").rpartition(";")[2]
     return background in {"7", "15"}
+
+
+@contextmanager
+def keys_as_typed(fd: int) -> Iterator[None]:
+    """Keep what is typed before the line is there, or between two lines, for the line: not echoed, and Enter as Enter."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:  # it went away
+        yield
+        return
+    quiet = [*before]
+    quiet[0] &= ~termios.ICRNL
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(fd, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
