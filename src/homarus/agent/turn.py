@@ -130,6 +130,9 @@ class Turn(Struct, frozen=True, kw_only=True):
     # Functions of whoever sent the message: see `RunOptions.tools`.
     caller_tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = ""
+    # Folders that the owner lends to this turn, to read and to change, and the one in which it works.
+    folders: tuple[str, ...] = ()
+    cwd: str = ""
     # How many generations of sub-agents it may start.
     generations: int = 1
     # Whether what is said to it is heard before the next call of a tool, or only before the next call of the model.

@@ -320,6 +320,15 @@ class RemoteClient:
 
         return leave
 
+    async def follow(self, session: SessionKey) -> None:
+        """Return at once: whatever happens in a session of the gateway is told to those who listen."""
+
+    def is_elsewhere(self, session: SessionKey) -> bool:
+        return False
+
+    def unheard(self, session: SessionKey) -> Sequence[Queued]:
+        return ()  # what was sent is the gateway's; it is not taken back
+
     async def answer(self, approval_id: str, decision: str) -> str:
         return await self._value(str, "home.answer", approval=approval_id, decision=decision)
 
