@@ -31,6 +31,7 @@ from homarus.core.messages import Message
 from homarus.core.routes import SessionKey
 from homarus.gateway.protocol import MAX_PAYLOAD, PROTOCOL
 from homarus.gateway.scopes import ADMIN, APPROVALS, READ, WRITE
+from homarus.queue.collect import Queued
 from homarus.runtime.client import RunOptions, SessionStatus, Vocabulary
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.search import Hit
