@@ -157,7 +157,10 @@ def _as_line(app: App, event: RunEvent) -> None:
 def open_agent(app: App, agent_id: str, session: str) -> Agent:
     """Open an agent of this home in one of its sessions."""
     client = LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
-    return Agent(client, client.resolve(agent_id, session))
+    key = client.resolve(agent_id, session)
+    if not key.is_main and client.operations.find(key) is None:
+        say(f"new session {key}")
+    return Agent(client, key)
 
 
 class _Interrupts:

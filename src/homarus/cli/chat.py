@@ -147,13 +147,15 @@ def command(app: App, agent_id: str, session: str, plain: bool) -> int:
     commands, $skills and @files, Ctrl-D leaves. /help says more.
     """
 
-    async def talk() -> int:
-        async with open_agent(app, agent_id, session) as agent:
-            if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err)
-            return await _on_screen(app, agent)
+    return asyncio.run(talk_with(app, agent_id, session, plain=plain))
 
-    return asyncio.run(talk())
+
+async def talk_with(app: App, agent_id: str, session: str, *, plain: bool = False) -> int:
+    """Talk with an agent in a session until the person leaves."""
+    async with open_agent(app, agent_id, session) as agent:
+        if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err)
+        return await _on_screen(app, agent)
 
 
 async def _on_screen(app: App, agent: Agent) -> int:
