@@ -7,7 +7,7 @@ import click
 from homarus.cli.main import cli
 
 # What prints no data: a conversation, a show, an editor, a script for a shell.
-WITHOUT_JSON = {("chat",), ("demo",), ("config", "edit"), ("completion",)}
+WITHOUT_JSON = {("chat",), ("demo",), ("gateway", "run"), ("config", "edit"), ("completion",)}
 
 
 def every_command(
