@@ -283,6 +283,7 @@ class TurnRunner:
             "output_tokens": entry.output_tokens + usage.output,
             "cache_read": entry.cache_read + usage.cache_read,
             "cache_write": entry.cache_write + usage.cache_write,
+            "estimated_cost_usd": round(entry.estimated_cost_usd + usage.cost.total, 8),
             "context_tokens": prepared.window_tokens,
             "model_provider": ref.provider,
             "model": ref.model,

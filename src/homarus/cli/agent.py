@@ -34,9 +34,9 @@ from homarus.runtime.library import Agent
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold, footer
 from homarus.runtime.runtime import Runtime
+from homarus.sessions.row import SessionEntry
 
 if TYPE_CHECKING:
-    from homarus.sessions.row import SessionEntry
 
 
 INTERRUPTED = 130
@@ -201,7 +201,10 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
     client = client or LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
     if newest:
         session = str(await newest_session(client, agent_id))
-    return Agent(client, client.resolve(agent_id, session))
+    key = client.resolve(agent_id, session)
+    if not key.is_main and await client.row(key) == SessionEntry():
+        say(f"new session {key}")
+    return Agent(client, key)
 
 
 class _Interrupts:

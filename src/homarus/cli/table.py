@@ -26,8 +26,10 @@ COMMANDS: dict[str, Entry] = {
     "acp": Entry("Talk", "homarus.cli.acp", "let an editor drive your agent (Agent Client Protocol)"),
     "chat": Entry("Talk", "homarus.cli.chat", "talk with your agent in this terminal"),
     "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
-    "onboard": Entry("Set up", "homarus.cli.home:onboard", "a home in a minute: two questions"),
-    "configure": Entry("Set up", "homarus.cli.home:configure", "the same questions for a home that exists"),
+    "onboard": Entry("Set up", "homarus.cli.onboard:onboard", "a home in a minute: a few questions"),
+    "configure": Entry(
+        "Set up", "homarus.cli.onboard:configure", "workspace, model, keys, channels or sandbox of a home that exists"
+    ),
     "setup": Entry("Set up", "homarus.cli.home:setup", "create what is missing: folder, configuration, workspace"),
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),

@@ -94,7 +94,10 @@ class Client(Protocol):
     """A home, as a person's program sees it. A method that names a session opens it if need be."""
 
     def resolve(self, agent: str, session: str) -> SessionKey:
-        """Return the key of a session of an agent, given as a key or a name."""
+        """Return the key of the session that a key, an id, its first eight characters or a name means, else of a new one.
+
+        Without an agent every agent's sessions count. Raises Unknown, with the candidates, where several are meant.
+        """
         ...
 
     def run(self, session: SessionKey, text: str, options: RunOptions) -> AsyncIterator[RunEvent]:

@@ -42,6 +42,7 @@ from homarus.runtime.events import EventFeed, Following, Listener
 from homarus.runtime.operations import Operations
 from homarus.runtime.reply import REPLY
 from homarus.runtime.runtime import Runtime
+from homarus.sessions.home import SessionHome
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
@@ -84,7 +85,8 @@ class LocalClient:
         return Operations(self.runtime)
 
     def resolve(self, agent: str, session: str) -> SessionKey:
-        return self.home.store(self.home.config.agent_named(agent).id).key(session)
+        chosen = self.home.config.agent_named(agent).id if agent else ""
+        return SessionHome.of(self.home.config, clock=self.home.clock, ids=self.home.ids).key(session, chosen)
 
     # Messages.
 
