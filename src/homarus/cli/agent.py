@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import Self, TextIO
 
 import click
 import msgspec
@@ -35,9 +35,6 @@ from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold, footer
 from homarus.runtime.runtime import Runtime
 from homarus.sessions.row import SessionEntry
-
-if TYPE_CHECKING:
-
 
 INTERRUPTED = 130
 
