@@ -11,6 +11,7 @@ import click
 from homarus.agent.memories import open_memory
 from homarus.cli.app import App
 from homarus.cli.options import with_json
+from homarus.core.errors import ToolError
 from homarus.memory.memory import Memory
 from homarus.memory.settings import MemorySettings
 
@@ -86,10 +87,13 @@ def retain(app: App, /, text: tuple[str, ...], as_json: bool, agent: str | None,
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--since", metavar="DAY", help="Only whom facts from this day on are about: YYYY-MM-DD, or 7d.")
+@click.option("--model", metavar="REF", help="Let this model propose what belongs together; each proposal is checked.")
 @click.option("--diff", is_flag=True, help="Show the changes line by line (always with --dry-run).")
 @place_options
 @with_json
-def reflect(app: App, /, dry_run: bool, since: str | None, diff: bool, as_json: bool, **place: Any) -> None:
+def reflect(
+    app: App, /, dry_run: bool, since: str | None, model: str | None, diff: bool, as_json: bool, **place: Any
+) -> None:
     """Bring bank/ in line with the notes: facts, opinions with their evidence, a page for everybody spoken of.
 
     Text that people wrote stays as it is, and so does a generated region that somebody edited. 'homarus memory undo' takes it back.
@@ -101,7 +105,9 @@ def reflect(app: App, /, dry_run: bool, since: str | None, diff: bool, as_json: 
 
     with opened(app, **place) as memory:
         try:
-            report = run(memory, dry_run=dry_run, since=since)
+            report = run(
+                memory, dry_run=dry_run, since=since, ask=_asker(app, place["agent"], model) if model else None
+            )
         except NoDay as problem:
             raise click.UsageError(str(problem)) from problem
     if as_json:
@@ -113,6 +119,10 @@ def reflect(app: App, /, dry_run: bool, since: str | None, diff: bool, as_json: 
         app.out.line(f"{page.path}: {page.facts} facts, {state}{kept}")
     if report.diff and (diff or dry_run):
         app.out.line(report.diff.rstrip("\n"))
+    for line in report.assisted.accepted:
+        app.out.line(f"{model}: {line}")
+    for line in report.assisted.refused:
+        app.out.warn(f"{model}, refused: {line}")
     for line in report.unclear[:20]:
         app.out.warn(f"may speak for or against an opinion: {line}")
     if not report.pages:
@@ -215,6 +225,34 @@ def undo(app: App, /, run: str, show: bool, as_json: bool, **place: Any) -> None
     app.out.line(f"{name}: {len(done)} pages are as they were before")
     for path in left:
         app.out.warn(f"{path} was changed since and stays as it is")
+
+
+def _asker(app: App, agent: str | None, model: str) -> Callable[[str], str]:
+    """Return what asks one model one thing; a failure of it is an error, because somebody named that model."""
+    import asyncio
+
+    from homarus.core.cancel import Cancel
+    from homarus.core.messages import Text, User
+    from homarus.core.prompt import SystemPrompt
+    from homarus.models.access import Models
+    from homarus.models.provider import ModelRequest, Stop
+    from homarus.models.select import Override
+
+    async def ask(text: str) -> str:
+        models = Models(app.config, app.env, clock=app.clock)
+        chosen = app.config.agent_named(agent)
+        chain = await models.chain(chosen, override=Override(model))
+        request = ModelRequest("", SystemPrompt("You put notes in order."), (User((Text(text),)),), max_tokens=2_000)
+        stop: Stop | None = None
+        deadline = models.registry.clock.monotonic() + 120
+        async for event in models.client(chosen).stream(request, chain, cancel=Cancel(), deadline=deadline):
+            stop = event if isinstance(event, Stop) else stop
+        await models.aclose()
+        if stop is None or stop.error is not None:
+            raise stop.error if stop and stop.error else ToolError(f"{model} gave no answer")
+        return stop.message.text
+
+    return lambda text: asyncio.run(ask(text))
 
 
 def _mark(app: App, fact: str, name: str, as_json: bool, place: dict[str, Any]) -> None:

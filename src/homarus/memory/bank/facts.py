@@ -95,12 +95,10 @@ def _settled(facts: Sequence[Fact]) -> list[Fact]:
         by_id.setdefault(fact.id, []).append(at)
         by_place[fact.path, fact.line] = at
     for at, fact in enumerate(facts):
-        if fact.supersedes.startswith("^"):
-            later.update({older: at for older in by_id.get(fact.supersedes[1:], ()) if older != at})
-        elif fact.supersedes:
-            path, line, _ = parse_citation(fact.supersedes)
-            older = by_place.get((path, line or 0))
-            later.update({older: at} if older is not None and older != at else {})
+        for reference in filter(None, fact.supersedes.split("+")):
+            path, line, _ = parse_citation(reference)
+            named = by_id.get(reference[1:], ()) if reference[0] == "^" else [by_place.get((path, line or 0), at)]
+            later.update({older: at for older in named if older != at})
     return [
         replace(fact, replaced_by=facts[later[at]].citation if at in later else "") for at, fact in enumerate(facts)
     ]
@@ -156,6 +154,7 @@ def _retained(conn: sqlite3.Connection, aliases: dict[str, str]) -> tuple[list[F
                 confidence=sure,
                 supersedes=reference,
                 entities=linked,
+                agent=kind == "observation",
                 origin=() if origin == "owner" else tuple(origin.split(", ")),
                 claims=_about(claims(text, [name.replace("-", " ") for name in linked]), aliases),
             )

@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from homarus.core.errors import StorageError
 from homarus.core.origin import mark_origin
 from homarus.core.text import single_line, slug
+from homarus.memory.bank.assist import Ask, Assisted, assist
 from homarus.memory.bank.facts import Fact, Knowledge, conflicts
 from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.opinions import Opinion, evolve
@@ -57,6 +58,7 @@ class Report(Struct):
     diff: str = ""
     run: str = ""
     unclear: list[str] = field(default_factory=list)  # facts that may speak for or against an opinion
+    assisted: Assisted = field(default_factory=Assisted)  # what a model proposed, where one was asked
 
     @property
     def changed(self) -> bool:
@@ -72,12 +74,16 @@ class Draft(Struct):
     facts: int = 0
 
 
-def reflect(memory: Memory, *, dry_run: bool = False, since: date | str | None = None) -> Report:
+def reflect(
+    memory: Memory, *, dry_run: bool = False, since: date | str | None = None, ask: Ask | None = None
+) -> Report:
     """Bring the bank in line with the notes; with `dry_run` only say what would change, as a diff.
 
-    With `since` only the pages of those whom newer facts are about; each page still holds all that is known.
+    With `since` only the pages of those whom newer facts are about; each page still holds all that is known. `ask` reaches a model that
+    may propose what belongs together; what the facts bear out is written to today's note first.
     """
     first = memory.day(since)
+    assisted = assist(memory.workspace, memory.knowledge(), ask, memory.today(), dry_run=dry_run) if ask else Assisted()
     known, pages = memory.knowledge(), memory.entity_pages()
     by_hand = _edited(memory.workspace, pages.values())
     if by_hand:
@@ -86,7 +92,8 @@ def reflect(memory: Memory, *, dry_run: bool = False, since: date | str | None =
         ours = {line for draft in drafts for body in draft.regions.values() for line in body.splitlines()}
         known.facts = [*(fact for line, fact in by_hand if line not in ours), *known.facts]
     opinions, unclear = evolve(known.facts)
-    report = Report([], len(known.facts), unclear=[f"{fact.citation}: {fact.text}" for fact in unclear])
+    told = [f"{fact.citation}: {fact.text}" for fact in unclear]
+    report = Report([], len(known.facts), unclear=told, assisted=assisted)
     before: dict[str, str] = {}
     for draft in _drafts(known, opinions, pages, first):
         _apply(memory.workspace, draft, report, before, dry_run=dry_run)
