@@ -31,10 +31,10 @@ from homarus.models.rotation import Pin
 from homarus.models.select import Chain
 from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections.conversation import output_form, standing_instructions
+from homarus.prompt.sections.conversation import lent_folders, output_form, standing_instructions
 from homarus.prompt.sections.tooling import told_to
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
-from homarus.sandbox.spec import SandboxSpec
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, may_lend
+from homarus.sandbox.spec import Mount, SandboxSpec
 from homarus.sessions.row import SessionEntry
 from homarus.skills.library import settings_of
 from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
@@ -92,6 +92,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
     layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
+    await home.toolkit.refresh()
     box = _with_caller(turn, home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers))
     limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)
     skills = home.composer.skills_for(turn.agent_id, entry.skills_snapshot)
@@ -223,14 +224,16 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
         workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
+        sandbox, cwd = _lent(home, turn, sandbox, workspace)
         return Bounds(
             trust=turn.trust,
             taint=Taint(turn.taint),
             workspace=workspace,
-            cwd=workspace,
+            cwd=cwd,
             sandbox=sandbox,
             depth=depth,
             max_depth=most,
+            tools=turn.tools,
         )
     given = turn.bounds
     for source in turn.taint:
@@ -239,6 +242,28 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     held = given.sandbox
     sandbox = home.sandbox(turn.agent_id, turn.session, always=held.enforced, most=held.most)
     return replace(given, trust=trust, sandbox=held.narrow(sandbox))
+
+
+def _lent(home: Home, turn: Turn, sandbox: SandboxSpec, workspace: Path) -> tuple[SandboxSpec, Path]:
+    """Return the sandbox with the folders that the owner lends to this turn, and where it works."""
+    if not (turn.folders or turn.cwd) or turn.trust is not Trust.OWNER or sandbox.refused:
+        return sandbox, workspace
+    lent, own = dict[str, Mount](), workspace.resolve()
+    for folder in filter(None, (*turn.folders, turn.cwd)):
+        real = Path(folder).resolve()
+        if not real.is_dir():
+            raise HomarusError(f"{folder} is no folder", cure="name one that exists")
+        if real.is_relative_to(own):
+            continue
+        if not may_lend(real, home.config.paths.home, home.config.paths.state_dir):
+            raise HomarusError(
+                f"{folder} holds keys, a whole home, or what controls this machine",
+                cure="name the one folder inside it that is needed",
+            )
+        lent[str(real)] = Mount(str(real), writable=True)
+    mounts = tuple(lent.values())
+    opened = replace(sandbox, mounts=sandbox.with_lent(mounts), lent=mounts)
+    return opened, Path(turn.cwd).resolve() if turn.cwd else workspace
 
 
 def _who(bounds: Bounds, model: str) -> Who:
@@ -270,6 +295,8 @@ def compose_turn(
 ) -> ComposedPrompt:
     """Make the prompt of a turn, as its session stands now."""
     extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in turn.notes)
+    if turn.folders or turn.cwd:
+        extras += (lent_folders(prepared.context.cwd if turn.cwd else None, turn.folders),)
     lead = ""
     if prepared.recalled:
         from homarus.memory.toolset import LEAD
@@ -306,6 +333,7 @@ def compose_turn(
             trust=prepared.context.trust,
             chat_type=turn.chat_type,
             heartbeat=turn.heartbeat,
+            light=turn.light,
             interactive=turn.interactive,
             after_compaction=after_compaction,
             session_id=live.writer.session_id,

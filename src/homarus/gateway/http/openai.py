@@ -22,7 +22,6 @@ from homarus.core.events import MessageEnded, ModelCalled, Notice, TextDelta
 from homarus.core.messages import ToolCall, Usage
 from homarus.core.routes import SessionKey
 from homarus.delivery.stream import StreamFilter
-from homarus.gateway.connection import where
 from homarus.gateway.http.openai_input import (
     Conversation,
     Problem,
@@ -35,7 +34,7 @@ from homarus.gateway.http.openai_input import (
 from homarus.gateway.http.page import unauthorized
 from homarus.gateway.methods import passed
 from homarus.gateway.methods.chat import command_scope
-from homarus.gateway.protocol import Code, Refused
+from homarus.gateway.protocol import Code, Refused, where
 from homarus.gateway.scopes import READ, WRITE, Principal, require
 from homarus.runtime.client import RunOptions
 from homarus.runtime.reply import Reply, ReplyFold

@@ -68,8 +68,10 @@ def _key(call: Call, session: str) -> SessionKey:
 
 
 def _options(call: Call, given: RunOptions) -> RunOptions:
-    channel = "terminal" if call.principal.method == "local" else CHANNEL
-    return replace(given, trust=Trust.OWNER, channel=channel)
+    if call.principal.method == "local":
+        return replace(given, trust=Trust.OWNER, channel="terminal")
+    # Folders of this machine are lent by those who sit at it.
+    return replace(given, trust=Trust.OWNER, channel=CHANNEL, folders=(), cwd="")
 
 
 def _wire(value: Any) -> dict[str, Any]:
