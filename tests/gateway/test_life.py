@@ -207,3 +207,42 @@ def test_one_process_serves_a_home_starts_anew_and_stops(tmp_path: Path) -> None
         if server.poll() is None:
             server.send_signal(signal.SIGKILL)
         server.communicate()
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from tests.gateway.served import served
+from tests.scenarios.home import House
+
+async def main() -> None:
+    house = House(Path(sys.argv[1]))
+    house.model.hold()
+    async with served(house) as home, home.client() as client:
+        await client.call("chat.send", {"sessionKey": "main", "message": "are you there?", "idempotencyKey": "r1"})
+        await house.model.entered.wait()
+        print("held", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_kill_left_unanswered_is_answered_by_the_next_start(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    first = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, str(tmp_path), env=env, stdout=asyncio.subprocess.PIPE
+    )
+    assert first.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            assert (await first.stdout.readline()).strip() == b"held"
+    finally:
+        first.kill()
+        await first.wait()
+    async with served(House(tmp_path)) as home, home.client() as client:
+        await until(lambda: len(home.house.model.requests) == 1, 30)
+        assert home.house.model.prompts == ["are you there?"]
+        await until(lambda: not home.gateway.runtime.lanes.busy, 30)
+        seen = (await client.call("chat.history", {"sessionKey": "main"}))["messages"]
+        assert [message["role"] for message in seen] == ["user", "assistant"], "it is there once, with its answer"

@@ -31,7 +31,7 @@ from homarus.gateway.http.openai_input import (
     output_schema,
     tool_choice,
 )
-from homarus.gateway.http.page import unauthorized
+from homarus.gateway.http.page import posted, unauthorized
 from homarus.gateway.methods import passed
 from homarus.gateway.methods.chat import command_scope
 from homarus.gateway.protocol import Code, Refused, where
@@ -333,7 +333,7 @@ def routes(gateway: Gateway) -> list[Route]:
 
     answer = endpoint(gateway, WRITE, completions, "chatCompletions")
     return [
-        Route("/v1/chat/completions", answer, methods=["POST"]),
+        *posted("/v1/chat/completions", answer),
         Route("/v1/models", endpoint(gateway, READ, models), methods=["GET"]),
         Route("/v1/models/{name:path}", endpoint(gateway, READ, model), methods=["GET"]),
     ]

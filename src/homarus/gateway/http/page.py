@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,15 @@ def routes(gateway: Gateway) -> list[Route]:
         Route("/__openclaw__/control-ui-config.json", config, methods=["GET"]),
         Route("/{path:path}", page, methods=["GET"]),
     ]
+
+
+def posted(path: str, answer: Callable[[Request], Awaitable[Response]]) -> list[Route]:
+    """Return the routes of an address to which one can only post: whoever gets it is told so, and not shown the page."""
+
+    async def refused(_request: Request) -> Response:
+        return PlainTextResponse("Method Not Allowed", 405, headers={"Allow": "POST"})
+
+    return [Route(path, answer, methods=["POST"]), Route(path, refused, methods=["GET", "PUT", "PATCH", "DELETE"])]
 
 
 def unauthorized(refused: Refused) -> Response:

@@ -17,6 +17,7 @@ from homarus.core.messages import ToolCall, Usage
 from homarus.core.routes import SessionKey
 from homarus.gateway.http.openai import Answering, Asked, Json, asked, beating, endpoint, streamed, told, whole
 from homarus.gateway.http.openai_input import Problem, Said, conversation, response_items
+from homarus.gateway.http.page import posted
 from homarus.gateway.scopes import WRITE, Principal
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def routes(gateway: Gateway) -> list[Route]:
         items = [*([made.message(text)] if text else []), *map(made.call, answering.calls)]
         return JSONResponse(made.response("completed", items, answering.reply.usage), 200, told(want))
 
-    return [Route("/v1/responses", endpoint(gateway, WRITE, responses, "responses"), methods=["POST"])]
+    return posted("/v1/responses", endpoint(gateway, WRITE, responses, "responses"))
 
 
 class _Made:

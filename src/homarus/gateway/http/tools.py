@@ -14,6 +14,7 @@ from starlette.routing import Route
 from homarus.core.messages import Image, Text, Trust
 from homarus.gateway.http.openai import Json, agent_of, endpoint
 from homarus.gateway.http.openai_input import Problem
+from homarus.gateway.http.page import posted
 from homarus.gateway.methods import passed
 from homarus.gateway.scopes import READ, WRITE, Principal
 
@@ -70,8 +71,8 @@ def routes(gateway: Gateway) -> list[Route]:
         return JSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
 
     return [
-        Route("/tools/invoke", endpoint(gateway, WRITE, invoke), methods=["POST"]),
-        Route("/v1/embeddings", endpoint(gateway, READ, embeddings, "either"), methods=["POST"]),
+        *posted("/tools/invoke", endpoint(gateway, WRITE, invoke)),
+        *posted("/v1/embeddings", endpoint(gateway, READ, embeddings, "either")),
     ]
 
 
