@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,15 @@ async def test_commands_use_the_gateway_that_owns_the_home(tmp_path: Path) -> No
             assert (await agent.ask("hello")).text == "answer 1"
         async with await open_agent(app, "", "main", local=True) as agent:
             assert isinstance(agent.client, LocalClient)
+    (tmp_path / "far").mkdir()
+    far = House(tmp_path / "far", config={"gateway": {"mode": "remote"}})
+    async with served(house) as home:
+        with pytest.raises(ConfigError, match="url"):
+            await open_agent(App(env=far.env), "", "main")
+        rules = {"mode": "remote", "remote": {"url": f"ws://127.0.0.1:{home.port}", "token": TOKEN}}
+        (far.state / "openclaw.json").write_text(json.dumps({"gateway": rules}))
+        async with await open_agent(App(env=far.env), "", "main") as agent:
+            assert (await agent.ask("from afar")).text == "answer 2"
     left = app.paths.own_dir / "gateway.sock"
     assert left.exists(), "as after a kill"
     async with await open_agent(app, "", "main") as agent:

@@ -195,6 +195,10 @@ async def open_agent(app: App, agent_id: str, session: str, *, local: bool = Fal
         from homarus.gateway.remote import running
 
         client = await running(app.paths)
+    if client is None and not local and app.config.get("gateway.mode") == "remote":
+        from homarus.gateway.remote import elsewhere
+
+        client = await elsewhere(app.config, app.env)
     client = client or LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
     if newest:
         session = str(await newest_session(client, agent_id))

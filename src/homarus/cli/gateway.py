@@ -17,7 +17,7 @@ import click
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import pass_app, with_json
-from homarus.core.errors import HomarusError, Locked
+from homarus.core.errors import ConfigError, HomarusError, Locked
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
@@ -51,6 +51,10 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     from homarus.gateway.server import serve
     from homarus.runtime.runtime import Runtime
 
+    if app.config.get("gateway.mode") == "remote":
+        raise ConfigError(
+            "gateway.mode is 'remote': this home talks to another machine's gateway", cure="set it to 'local'"
+        )
     if not token and (made := _make_token(app)):
         app.out.line(made)
     if port == 0:
@@ -255,9 +259,9 @@ def health(app: App, as_json: bool) -> int:
 @with_json
 def logs(app: App, follow: bool, limit: int, audit: bool, as_json: bool) -> None:
     """Show the gateway's log. It needs no running gateway."""
-    from homarus.gateway.logs import LEDGER, LOG, read_ledger, read_log
+    from homarus.gateway.logs import LEDGER, log_path, read_ledger, read_log
 
-    folder, path = app.paths.own_dir / LEDGER, app.paths.logs_dir / LOG
+    folder, path = app.paths.own_dir / LEDGER, log_path(app.config)
     rows, place = (read_ledger(folder, limit), 0) if audit else read_log(path, limit)
     if as_json and not follow:
         app.out.json(rows)

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from homarus.config.paths import expand
+from homarus.config.view import Config
 from homarus.core.clock import Clock, iso_ms
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted, ToolEnded
 from homarus.core.redact import redacted
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
+from homarus.gateway.settings import LogSettings
 from homarus.storage.atomic import ensure_dir
 
 if TYPE_CHECKING:
@@ -70,6 +73,11 @@ class JsonLines(logging.Handler):
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def log_path(config: Config) -> Path:
+    named = config.block("logging", LogSettings).file
+    return expand(named, config.paths.home) if named else config.paths.logs_dir / LOG
 
 
 def line_of(record: logging.LogRecord) -> dict[str, str]:

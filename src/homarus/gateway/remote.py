@@ -25,12 +25,14 @@ from websockets.exceptions import InvalidHandshake, WebSocketException
 from homarus import __version__
 from homarus.commands.router import IntakeResult
 from homarus.config.paths import Paths, resolve_paths
+from homarus.config.view import Config
 from homarus.core.errors import ConfigError, HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted
 from homarus.core.messages import Message
 from homarus.core.routes import SessionKey
 from homarus.gateway.protocol import MAX_PAYLOAD, PROTOCOL
 from homarus.gateway.scopes import ADMIN, APPROVALS, READ, WRITE
+from homarus.gateway.settings import GatewaySettings
 from homarus.queue.collect import Queued
 from homarus.runtime.client import RunOptions, SessionStatus, Vocabulary
 from homarus.sessions.row import SessionEntry
@@ -104,6 +106,15 @@ async def running(paths: Paths) -> RemoteClient | None:
         return await connected(Address(f"unix:{paths.own_dir / SOCKET}"))
     except Unreachable:  # what a killed gateway left
         return None
+
+
+async def elsewhere(config: Config, env: Mapping[str, str]) -> RemoteClient:
+    """Return the client of the gateway on another machine that `gateway.remote` names. Raises ConfigError or Unreachable."""
+    settings = config.block("gateway", GatewaySettings).remote
+    if not settings.url:
+        raise ConfigError("gateway.mode is 'remote' and gateway.remote.url is not set", cure="set it, or mode 'local'")
+    token = await asyncio.to_thread(config.resolve, settings.token) if settings.token else ""
+    return await connected(address_of(settings.url, token=token, env=env))
 
 
 class _Link:

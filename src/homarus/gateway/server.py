@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from typing import Any
 
 from homarus import __version__
-from homarus.config.paths import expand
 from homarus.config.view import Config
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Locked
@@ -26,7 +25,7 @@ from homarus.gateway.hub import Hub
 from homarus.gateway.life import Life
 from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
-from homarus.gateway.logs import LEDGER, LOG, JsonLines, Ledger
+from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
 from homarus.gateway.metrics import Metrics
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
@@ -266,8 +265,7 @@ def _logging(config: Config) -> Iterator[None]:
     """Let everything that the program logs go to the gateway's own file while it serves."""
     settings, root = config.block("logging", LogSettings), logging.getLogger()
     level = logging.getLevelNamesMapping().get(_LEVELS.get(settings.level, settings.level).upper(), logging.INFO)
-    path = expand(settings.file, config.paths.home) if settings.file else config.paths.logs_dir / LOG
-    handler, before = JsonLines(path), root.level
+    handler, before = JsonLines(log_path(config)), root.level
     handler.setLevel(level)
     root.addHandler(handler)
     root.setLevel(min(level, before))

@@ -7,6 +7,7 @@ import resource
 import sys
 from typing import Any
 
+from homarus.gateway.logs import log_path
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.rows import session_row
 from homarus.gateway.scopes import READ
@@ -88,7 +89,7 @@ def _recent(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
 
 async def tail(call: Call, params: TailParams) -> dict[str, Any]:
     """Return the newest lines of the log, or those after a place in it."""
-    path = call.client.home.config.paths.logs_dir / "gateway.log"
+    path = log_path(call.client.home.config)
     most = max(1, min(params.max_bytes, 1_000_000))
     try:
         size = path.stat().st_size
