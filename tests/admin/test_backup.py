@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.admin.backup import MANIFEST, STATE, Entry, Manifest, create, is_safe, restore, verify
+from homarus.cli.main import run
 from homarus.core.errors import HomarusError
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -124,6 +125,24 @@ def test_an_archive_of_an_attacker_writes_nothing(tmp_path: Path, name: str, lin
     with pytest.raises(HomarusError, match="damaged"):
         restore(target, {STATE: tmp_path / "home"}, NOW)
     assert [path.name for path in tmp_path.iterdir()] == ["evil.tar.gz"]
+
+
+def test_an_archive_does_not_choose_where_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    outside, state = tmp_path / "outside", tmp_path / "old"
+    for folder in (outside, state):
+        folder.mkdir()
+        (folder / "file").write_text("x")
+    target = tmp_path / "b.tar.gz"
+    create({STATE: state, "workspace-1": outside}, target, NOW)
+    (outside / "file").unlink()
+    outside.rmdir()
+    assert run(["backup", "restore", str(target)]) == 0
+    assert not outside.exists()
+    assert (tmp_path / "me/.openclaw-workspace-1/file").read_text() == "x"
+    assert run(["backup", "restore", str(target)]) == 1, "the home is there now"
+    assert run(["backup", "restore", str(target), "--elsewhere", "--replace"]) == 0
+    assert (outside / "file").read_text() == "x"
 
 
 @given(st.text(alphabet="ab./\\\0", max_size=12))

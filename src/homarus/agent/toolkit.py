@@ -79,9 +79,17 @@ class Approvers:
 
     def arrive(self, session: SessionKey, emit: Emit) -> Callable[[], None]:
         """Note that a person watches this session and can answer; returns what notes that they left."""
-        attending = self._here.setdefault(str(session), [])
-        attending.append(emit)
-        return lambda: attending.remove(emit) if emit in attending else None
+        name = str(session)
+        self._here.setdefault(name, []).append(emit)
+
+        def leave() -> None:
+            attending = self._here.get(name, [])
+            if emit in attending:
+                attending.remove(emit)
+            if not attending:
+                self._here.pop(name, None)
+
+        return leave
 
     def reachable(self, request: Request) -> bool:
         """Say whether somebody attends to the session that asks, or to the one that it works for."""

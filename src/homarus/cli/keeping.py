@@ -58,15 +58,24 @@ def verify(app: App, archive: Path, as_json: bool) -> int:
 @backup.command("restore")
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.option("--to", "folder", type=click.Path(path_type=Path), help="Unpack into this folder instead.")
+@click.option(
+    "--elsewhere", is_flag=True, help="Put workspaces outside of the home back where the archive says they were."
+)
 @click.option("--replace", is_flag=True, help="Move what is in the way aside; it is kept under another name.")
 @with_json
-def restore(app: App, archive: Path, folder: Path | None, replace: bool, as_json: bool) -> None:
-    """Put the home of an ARCHIVE back. It is checked first, and nothing that exists is overwritten."""
+def restore(app: App, archive: Path, folder: Path | None, elsewhere: bool, replace: bool, as_json: bool) -> None:
+    """Put the home of an ARCHIVE back. It is checked first, and nothing that exists is overwritten.
+
+    A workspace that lay outside of the home is unpacked beside the home: an archive does not choose where it writes.
+    """
     from homarus.admin import backup as work
 
     manifest, _ = work.verify(archive)
-    places = {name: Path(path) for name, path in manifest.roots.items()}
-    places[work.STATE] = app.paths.state_dir
+    home = app.paths.state_dir
+    places = {name: home.with_name(f"{home.name}-{name}") for name in manifest.roots}
+    if elsewhere:
+        places = {name: Path(path) for name, path in manifest.roots.items()}
+    places[work.STATE] = home
     if folder is not None:
         places = {name: folder.absolute() / name for name in manifest.roots}
     done = work.restore(archive, places, app.clock.now(), replace=replace)

@@ -98,6 +98,11 @@ class Feed:
         if session not in self._attending and self._answerer():
             self._attending[session] = self._gateway.client.attend(session)
 
+    def forget(self, session: SessionKey) -> None:
+        """Let nobody attend to a session any more that is over."""
+        if leave := self._attending.pop(session, None):
+            leave()
+
     def left(self) -> None:
         """Note that a client went: where nobody is left who could answer, questions are answered no at once."""
         if self._attending and not self._answerer():

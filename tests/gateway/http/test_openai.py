@@ -283,3 +283,11 @@ async def test_vectors_come_from_the_memorys_embedder(home: Served) -> None:
         plain = await api.embeddings.create(model=MODEL, input="a cat", encoding_format="float")
     assert len(made.data) == 2
     assert made.data[0].embedding == pytest.approx(plain.data[0].embedding)
+
+
+async def test_requests_leave_nothing_behind_in_memory(home: Served) -> None:
+    async with home.client(scopes=("operator.read", "operator.write", "operator.approvals")), client(home) as api:
+        for _ in range(3):
+            await api.chat.completions.create(model=MODEL, messages=[user("hello")])
+        assert home.gateway.feed._attending == {}
+        assert home.gateway.client.home.toolkit.approvers._here == {}

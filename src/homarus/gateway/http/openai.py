@@ -207,8 +207,9 @@ class Answering:
 
     async def pieces(self) -> AsyncIterator[str]:
         gateway, request, done = self._gateway, self._asked, False
-        if request.talk.history:
-            await gateway.client.operations.begin_with(request.session, request.talk.history)
+        operations = gateway.client.operations
+        if request.talk.history and operations.find(request.session) is None:
+            await operations.begin_with(request.session, request.talk.history)
         gateway.feed.attend(request.session)
         shown, gap, sieve = False, False, StreamFilter()
         try:
@@ -232,6 +233,8 @@ class Answering:
         finally:
             if not done and request.own:
                 gateway.client.abort(request.session, "the caller left")
+            if request.own:
+                gateway.feed.forget(request.session)
 
     def check(self) -> None:
         """Raise Problem where the turn failed, or where the model did not make a call that was demanded."""
