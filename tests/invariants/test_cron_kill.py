@@ -47,11 +47,12 @@ def verify(home: Path) -> dict[str, int]:
             gap = row["dueAtMs"] + every * (1 + row.get("missed", 0))
             assert after["dueAtMs"] == gap or row["status"] == "error", "a due time was skipped"
         interrupted += sum("interrupted" in str(row.get("error")) for row in rows)
-        ends.update({f"{job['id']}:{run}": 1 for run in ended})
         if job["name"] == "remind":
             told = _told(home, job["id"])
             assert set(told.values()) <= {1}, "a reminder was told twice"
             assert set(told) == set(ended), "a reminder was lost"
+        else:
+            ends.update({f"{job['id']}:{run}": 1 for run in ended})
     marks = Counter((home / "ledger").read_text().split())
     assert set(marks.values()) <= {1}, "a job did its work twice"
     return {"runs": sum(ends.values()), "marks": sum(marks.values()), "interrupted": interrupted}
@@ -92,8 +93,8 @@ def test_ten_kills(tmp_path: Path) -> None:
 def test_hundreds_of_kills(tmp_path: Path, part: int) -> None:
     counted = massacre(tmp_path, 100 + part)
     assert counted["runs"] > 100
-    # A run is taken up once; only a second kill in the same turn ends it without its work.
-    assert counted["marks"] >= counted["runs"] - counted["interrupted"]
+    # A call that was cut off is not made again, because nobody knows what it did; nearly all were not.
+    assert counted["marks"] > 0.9 * counted["runs"]
 
 
 def test_the_checks_would_notice(tmp_path: Path) -> None:
