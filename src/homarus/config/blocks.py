@@ -25,7 +25,10 @@ _CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
+    "mcp": "homarus.plugins.mcp.settings:McpSettings",
+    "plugins": "homarus.plugins.manifest:PluginSettings",
     "gateway": "homarus.gateway.settings:GatewaySettings",
+    "logging": "homarus.gateway.settings:LogSettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",
