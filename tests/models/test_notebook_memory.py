@@ -13,7 +13,9 @@ from homarus.core.clock import ManualClock
 from homarus.core.messages import Assistant, Message, Text, ToolResult, User
 from homarus.memory import Memory, toolset
 from homarus.models.notebook.turn import next_step
-from homarus.models.notebook.words import NOTHING_FOUND
+from homarus.models.notebook.words import say
+
+NOTHING_FOUND = say("unknown", german=False)
 
 RUN = {
     "memory_retain": toolset.retain_fact,
@@ -57,7 +59,7 @@ def cited(said: str, home: Home) -> str:
 
 def test_told_and_asked(home: Home):
     said = home.say("Remember that the gate code of the cabin is 4711.")
-    assert said.startswith("Kept in memory/2026-11-15.md#L")
+    assert said.endswith("(memory/2026-11-15.md#L4)")
     assert "4711" in (home.root / "memory" / "2026-11-15.md").read_text()
     home.say("The plumber is called Joe Brandt.")
     home.say("Ada prefers tea over coffee.")
