@@ -423,6 +423,12 @@ async def test_it_stops_and_refuses_what_it_cannot_do():
     _, schema = await play(request("fill", response_schema={"type": "object"}))
     assert schema.error is not None
     assert schema.error.kind is ModelFailure.FORMAT
+    assert "no language model" in schema.error.message
+    assert "homarus models set" in schema.error.cure
+    for choice in ("required", "my_tool"):
+        _, forced = await play(request("use it", tools=ALL, tool_choice=choice))
+        assert forced.error is not None
+        assert "cannot be made to call a tool" in forced.error.message
 
 
 async def test_an_abort_in_the_middle_keeps_what_was_said():

@@ -6,28 +6,35 @@ import os
 from pathlib import Path
 
 import pytest
-from bench.notebook import SETS, measure, people
+from bench.bench_notebook import SETS, measure, people
 
-# Least share right, most wrong of what was asked, most answered of what was never told. The second and third set were written
-# after the code, by other voices, and measured before anything was changed for them; docs/models.md has those figures.
+# Least share right, most wrong of what was asked, most answered of what was never told. All sets but the first were
+# written after the code, by other voices; docs/models.md says how they did before anything was changed for them.
 FLOORS = {
-    "first": (0.80, 0.04, 0.06),
-    "second": (0.60, 0.04, 0.08),
+    "first": (0.82, 0.04, 0.05),
+    "second": (0.68, 0.04, 0.05),
+    "third": (0.72, 0.04, 0.05),
+    "fourth": (0.70, 0.04, 0.05),
 }
 MODELS = Path(os.environ.get("HOMARUS_TEST_MODELS", "/nonexistent"))
 
 
-def check(name: str, provider: str, more: float = 0.0) -> None:
+def check(name: str, provider: str) -> None:
     right, wrong, false = FLOORS[name]
     score = measure(SETS / f"{name}.txt", provider, MODELS)
     shares = score.shares
-    assert shares[0] >= right + more, score
+    assert shares[0] >= right, score
     assert shares[1] <= wrong, score
     assert shares[2] <= false, score
 
 
 def test_the_sets_are_as_large_as_they_say():
-    for name, sizes in {"first": (200, 300, 100), "second": (80, 120, 40)}.items():
+    for name, sizes in {
+        "first": (200, 300, 100),
+        "second": (80, 120, 40),
+        "third": (80, 120, 40),
+        "fourth": (40, 46, 22),
+    }.items():
         found = people(SETS / f"{name}.txt")
         assert tuple(sum(len(part) for part in parts) for parts in zip(*((p.told, p.asked, p.never) for p in found), strict=True)) == sizes  # fmt: skip
         told = [text.lower() for person in found for text in person.told]

@@ -241,19 +241,18 @@ def answer(question: str, results: Sequence[str]) -> str:
 
 
 def _reply(question: str, best: list[Line], found: Sequence[Line], german: bool) -> str:
-    """Quote the newest state first: a line that replaced the best one speaks for it, if it says anything to the question."""
+    """Quote the newest state first: a line that replaced another speaks for it, if it says anything to the question."""
     by_source = {line.source: line for line in found}
-    newer = {line.replaces: line for line in found if line.replaces}
-    asked = read(question)
-    first, note, other = best[0], "former", by_source.get(best[0].replaces)
-    if first.source in newer:
-        later = newer[first.source]
-        while later.source in newer:
-            later = newer[later.source]
-        if rivals(asked, read(later.text), read(first.text)):
-            first, other = later, first
-        else:
-            note, other = "later", later
+    newer = {line.replaces: line for line in found if line.replaces in by_source}
+    former, later = by_source.get(best[0].replaces), newer.get(best[0].source)
+    old, new = (best[0], later) if later else (former, best[0])
+    first, note, other = best[0], "former", None
+    if old is not None and new is not None:
+        while new.source in newer:
+            new = newer[new.source]
+        known = aliases([line.text for line in found])
+        wins = rivals(read(question), read(new.text), read(old.text), known)
+        first, note, other = (new, "former", old) if wins else (old, "later", new)
     shown = [first, *(line for line in best[1:] if line not in (first, other) and line.source not in newer)]
     said = [say("quote", german, text=line.text, source=line.source) for line in shown]
     text = (

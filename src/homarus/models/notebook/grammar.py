@@ -120,7 +120,7 @@ _DONE = late(
     _S,
 )
 _FORGET = late(
-    rf"{_PLEASE}(?:forget|delete|remove|erase|strike|drop|scrap)\s+(?:about\s+|the (?:note|line|fact|entry) (?:about|on|that|with)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
+    rf"{_PLEASE}(?:forget|delete|remove|erase|strike|drop|scrap)\s+(?![^,]*,\s+\S+\s+\S+\s+\S)(?:about\s+|the (?:note|line|fact|entry) (?:about|on|that|with)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
     rf"|{_PLEASE}(?:vergiss|lösche?|entferne?|streiche?)\s+(?:bitte\s+)?(?:die notiz (?:über|zu|mit|von)\s+|was ich (?:dir )?über\s+|dass\s+)?(.+)"
     r"|(undo|scratch that|never mind that|take that back|strike that|rückgängig(?: machen)?|streich das|nimm das zurück)[\s.!]*",
     _S,

@@ -35,11 +35,11 @@ _DAY = (
 VALUES: dict[str, re.Pattern[str]] = {
     "@time": late(
         rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|a|p|uhr|o'clock)\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
-        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:half past|quarter|noon|midnight|christmas|easter|weihnachten|ostern|silvester|spring|summer"
+        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|hogmanay|new year|neujahr|month end|mittags?|abends?|morgens|nachts|nüchtern|christmas|easter|weihnachten|ostern|silvester|spring|summer"
         r"|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) (?:week|month|year|q\d|woche|monat|jahr|mai|märz|\w+))\b",
         re.IGNORECASE,
     ),
-    "@money": late(r"[$£€¥]\s?\d|\d\s?(?:[$£€¥]|(?:eur|euros?|usd|cad|chf|gbp|dollars?|pounds?|bucks?|quid|franken|cents?)\b)", re.IGNORECASE),
+    "@money": late(r"\b(?:dollars|euros|pounds?|quid|bucks)\b|[$£€¥]\s?\d|\d\s?(?:[$£€¥]|(?:eur|euros?|usd|cad|chf|gbp|dollars?|pounds?|bucks?|quid|franken|cents?)\b)", re.IGNORECASE),
     "@sum": late(r"\d[.,]\d{3}\b|\b\d+,\d\d\b"),
     "@phone": late(r"(?<![\d.,/-])\+?\(?\d{2,5}\)?[ /-]\d{3,}(?:[ -]\d{2,})*(?![\d.,])"),
     "@email": late(r"[\w.+-]+@[\w-]+\.\w+"),
@@ -59,24 +59,24 @@ VALUES: dict[str, re.Pattern[str]] = {
     "@years": late(r"\b\d{1,3}\s*(?:years?|jahre?|yrs?)\b|\b(?:turns?|wird|is|ist)\s+\d{1,3}\b|\baged? \d|,\s*\d{1,2}\s*(?:[,.)]|$)", re.IGNORECASE),
     "@name": late(r"(?<![.!?:]\s)(?<!^)\b[A-ZÄÖÜ][\w’'-]+|\b(?:dr|mr|mrs|ms|prof|herr|frau)\b", re.UNICODE),
     "@place": late(
-        r"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with)\s+(?!\d)\w|\bstr\b|\broad\b|[\w]+(?:straße|allee|platz)\b",
+        r"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with|von|vom|by)\s+(?!\d{1,2}\b)\w|\bstr\b|\broad\b|[\w]+(?:straße|allee|platz)\b",
         re.IGNORECASE,
     ),
 }  # fmt: skip
 # How a question begins or what it holds -> the values that an answer must have one of.
-_WANTED: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
-    (late(r"\b(?:how often|wie oft|how frequently)\b", re.IGNORECASE), ("@often",), True),
-    (late(r"\b(?:how long|wie lange|for how many (?:days|weeks|months|years))\b", re.IGNORECASE), ("@long", "@time"), True),
-    (late(r"\b(?:how old|wie alt|what age)\b", re.IGNORECASE), ("@years",), True),
-    (late(r"\b(?:how much|wie ?viel|wie hoch|what)\b.*\b(?:costs?|kostet|gekostet|charges?|earn|verdiene?|pay|zahlen)\b|\bwas (?:kostet|zahl\w+|hat .* gekostet)\b|\b(?:how expensive|wie teuer)\b", re.IGNORECASE), ("@money", "@sum"), True),
-    (late(r"\b(?:how much|wie ?viel|wie hoch|how expensive|wie teuer|what (?:does|do|did|is|are|was)\b.*\b(?:cost|charge|pay|price)|was kostet|was zahl)", re.IGNORECASE), ("@money", "@number"), True),
-    (late(r"\b(?:how many|wie viele|wieviele)\b", re.IGNORECASE), ("@number",), True),
-    (late(r"(?:\A\W*|\b(?:and|also|und|until|since|by|bis|ab|seit) )(?:when|when's|wann)\b|\b(?:what (?:day|date|time|year|month|hours)|(?:on|at|in|by|until|since) (?:which|what) (?:day|date|time|year|month|week)|which (?:day|days|date|month|year|week)|what days|um wie viel uhr|an welche[mn] tage?n?|in welchem (?:jahr|monat)|welche[rsnm]? (?:tag|datum)|wie spät|until when|since when|by when)\b", re.IGNORECASE), ("@time",), True),
-    (late(r"\b(?:phone number|telephone|telefonnummer|handynummer|phone)\b", re.IGNORECASE), ("@phone",), True),
-    (late(r"\b(?:email|e-mail|mail ?adresse)\b", re.IGNORECASE), ("@email",), True),
-    (late(r"\b(?:number|nummer|kennzeichen|serial|pin|code|iban|id|passwor[dt]|zählerstand|size|größe|schuhgröße)\b", re.IGNORECASE), ("@number", "@code"), True),
-    (late(r"\b(?:who|whom|whose|who's|wer|wem|wen|wessen|name|called|heißt)\b", re.IGNORECASE), ("@name",), True),
-    (late(r"\b(?:where|where's|wo|wohin|woher|(?:which|what) (?:city|town|country|place|street|room|floor)|welche[rsnm]? (?:stadt|ort|land|straße|zimmer|raum|stock|etage))\b", re.IGNORECASE), ("@place", "@name"), False),
+_WANTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (late(r"\b(?:how often|wie oft|how frequently)\b", re.IGNORECASE), ("@often",)),
+    (late(r"\b(?:how long|wie lange|for how many (?:days|weeks|months|years))\b", re.IGNORECASE), ("@long", "@time")),
+    (late(r"\b(?:how old|wie alt|what age)\b", re.IGNORECASE), ("@years",)),
+    (late(r"\b(?:how much|wie ?viel|wie hoch|what)\b.*\b(?:costs?|kostet|gekostet|charges?|earn|verdiene?|pay|zahlen|rent|miete|rente|gehalt|lohn|beitrag|gebühr|preis|fee|price|salary|fine|bill|rechnung)\b|\bwas (?:kostet|zahl\w+|hat .* gekostet)\b|\b(?:how expensive|wie teuer)\b", re.IGNORECASE), ("@money", "@sum")),
+    (late(r"\b(?:how much|wie ?viel|wie hoch|how expensive|wie teuer|what (?:does|do|did|is|are|was)\b.*\b(?:cost|charge|pay|price)|was kostet|was zahl)", re.IGNORECASE), ("@money", "@number")),
+    (late(r"\b(?:how many|wie viele|wieviele)\b", re.IGNORECASE), ("@number",)),
+    (late(r"(?:\A\W*|\b(?:and|also|und|until|since|by|bis|ab|seit) )(?:when|when's|wann)\b|\b(?:what (?:day|date|time|year|month|hours)|(?:on|at|in|by|until|since) (?:which|what) (?:day|date|time|year|month|week)|which (?:day|days|date|month|year|week)|what days|um wie viel uhr|an welche[mn] tage?n?|in welchem (?:jahr|monat)|welche[rsnm]? (?:tag|datum)|wie spät|until when|since when|by when)\b", re.IGNORECASE), ("@time",)),
+    (late(r"\b(?:(?:phone|telephone|mobile|cell) (?:number|no)|telefonnummer|handynummer|rufnummer)\b|['’]s (?:phone|mobile|cell)\b", re.IGNORECASE), ("@phone",)),
+    (late(r"\b(?:email|e-mail|mail ?adresse)\b", re.IGNORECASE), ("@email",)),
+    (late(r"\b(?:number|nummer|kennzeichen|serial|pin|code|iban|id|passwor[dt]|zählerstand|size|größe|schuhgröße)\b", re.IGNORECASE), ("@number", "@code")),
+    (late(r"\b(?:who|whom|whose|who's|wer|wem|wen|wessen|name|called|heißt)\b", re.IGNORECASE), ("@name",)),
+    (late(r"\b(?:where|where's|wo|wohin|woher|(?:which|what) (?:city|town|country|place|street|room|floor)|welche[rsnm]? (?:stadt|ort|land|straße|zimmer|raum|stock|etage))\b", re.IGNORECASE), ("@place", "@name")),
 )  # fmt: skip
 
 
@@ -120,7 +120,6 @@ class Reading(Struct, frozen=True):
     small: bool  # written without capitals: names cannot be told
     german: bool
     wanted: tuple[str, ...] = ()  # the values that an answer needs one of
-    strict: bool = False
 
 
 def fold(text: str) -> str:
@@ -177,8 +176,8 @@ def thesaurus() -> Thesaurus:
     for idea, line in enumerate(rows):
         marks = {"~": made.light, "&": made.kin, "^": made.verbs, "!": made.hard, "$": made.traits}
         heads, _, members = line.lstrip("~&^!$ ").partition("<")
-        if line[0] in marks:
-            marks[line[0]].add(idea)
+        for mark in line[: len(line) - len(line.lstrip("~&^!$ "))].strip():
+            marks[mark].add(idea)
         made.spelled[idea] = [entry.replace("_", " ") for entry in (members or heads).split() if entry[0] != "@"]
         for entry in heads.split():
             # The heads of a line with members are what is asked for; they need not mean the same.
@@ -221,20 +220,21 @@ def read(text: str) -> Reading:
             inside.update((part, _word(part, name=False)) for part, word in said if word not in listed("stop"))
         elif not (token in ("Frau", "Herr", "Herrn") and apposed) and _counts(plain[at]):
             first = not text[:start].strip(" \"'“„(-*") or text[:start].rstrip()[-1:] in ".!?:"
-            common = not _maybe_name(token, stems[at]) or (
-                german and at > 0 and _ARTICLE.match(plain[at - 1]) is not None
-            )
+            common = not _maybe_name(token, stems[at]) or (german and _noun(token, tokens[at - 1][0] if at else ""))
             named = token[0].isupper() and not (common and (first or german)) and not VALUES["@time"].fullmatch(token)
             for part in _parts(token):
                 word = _word(part, name=named)
                 if word.kin and apposed and text[start + len(token)] == " ":
                     word = structs.replace(word, light=True)  # "my husband Gerald" is Gerald
+                elif word.hard and _modifies(plain, at):
+                    word = structs.replace(word, hard=False)  # a job interview is no job
                 words.setdefault(part, word)
         at += len(phrase or (0,))
     names = frozenset(word.stem for word in words.values() if word.name)
     if german:
-        names = frozenset(stem(name or first) for name, first in _GERMAN_NAME.findall(text)) - frozenset(table.ideas)
-    wanted, strict = next(((values, hard) for rule, values, hard in _WANTED if rule.search(text)), ((), False))
+        found = {name or first for name, first in _GERMAN_NAME.findall(text)}
+        names = frozenset(stem(name) for name in found if _counts(name.lower())) - frozenset(table.ideas)
+    names = frozenset(name for name in names if not VALUES["@time"].fullmatch(name))
     return Reading(
         words=tuple(words.values()),
         parts=tuple((inside | words).values()),
@@ -242,8 +242,7 @@ def read(text: str) -> Reading:
         values=frozenset(name for name, rule in VALUES.items() if rule.search(text)),
         small=text[1:].lower() == text[1:],
         german=german,
-        wanted=wanted,
-        strict=strict,
+        wanted=next((values for rule, values in _WANTED if rule.search(text)), ()),
     )
 
 
@@ -255,6 +254,20 @@ def _maybe_name(token: str, stemmed: str) -> bool:
     """Say whether a word that is written with a capital is none that the thesaurus knows: then it may be a name."""
     table = thesaurus()
     return token[0].isupper() and not any(stemmed in known for known in (table.ideas, table.asks, table.answers))
+
+
+def _modifies(plain: list[str], at: int) -> bool:
+    """Say whether an English noun only says which kind of the next noun is meant."""
+    after = plain[at + 1] if at + 1 < len(plain) else ""
+    word = _word(stem(after), name=False) if after and _counts(after) and after.isascii() and after.isalpha() else None
+    return word is not None and not (word.light or word.verb or word.trait) and bool(word.ideas)
+
+
+def _noun(token: str, before: str) -> bool:
+    """Say whether a German word with a capital is a common noun, by its ending or by what stands before it."""
+    ending = re.search(r"(?:ung|heit|keit|schaft|tion|nis|tät|chen|lein|ment|ling|ei)(?:en|s)?\Z", token)
+    owned = before[:1].isupper() and before.endswith("s")
+    return bool(ending or owned or _ARTICLE.match(before.lower()))
 
 
 def _parts(token: str) -> tuple[str, ...]:
@@ -285,7 +298,7 @@ def _word(key: str, name: bool) -> Word:
     verb = bool(ideas) and ideas <= table.verbs
     kin = frozenset(ideas & table.kin)
     hard = not light and bool((ideas | asks) & table.hard)
-    trait = bool((ideas | asks) & (table.traits | table.hard))
+    trait = bool((ideas | asks) & table.traits)
     inside = tuple(part for part in key.split() if part not in listed("stop")) if " " in key else ()
     return Word(
         key,
@@ -312,11 +325,13 @@ def alike(asked: Word, told: Word) -> float:
     if asked.asks & told.answers:
         return 0.85
     short, long = sorted((asked.stem, told.stem), key=len)
-    if len(short) >= 5 and short.isalpha() and long.endswith(short):
+    if not (short.isalpha() and long.isalpha()):
+        return 0.65 if asked.ideas & told.about or asked.about & told.ideas else 0.0
+    if (len(short) >= 5 or (len(short) == 4 and len(long) >= 8)) and long.endswith(short):
         return 0.8
     if asked.ideas & told.about or asked.about & told.ideas:
         return 0.65
-    if len(short) >= 5 and short.isalpha() and long.startswith(short):
+    if len(short) >= 5 and long.startswith(short):
         return 0.65 if len(long) - len(short) > 3 else 0.8
     if (
         len(short) >= 4
