@@ -21,8 +21,8 @@ from bench.measure import Ctx, Row
 from bench.mock_model import serving
 from homarus.config.paths import resolve_paths
 from homarus.core.events import ToolEnded
-from homarus.runtime.client import LocalClient
 from homarus.runtime.library import Agent
+from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend

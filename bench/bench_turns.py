@@ -20,8 +20,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.messages import Assistant, Text, Usage
 from homarus.core.routes import main_session
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
-from homarus.runtime.client import LocalClient
 from homarus.runtime.library import Agent
+from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 
 AT = (10, 300, 1_000)

@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 
 from homarus.memory import Memory
-from homarus.memory.embed.resolve import Embedders
+from homarus.memory.candidates import read_files, read_texts
+from homarus.memory.embed.base import Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.evaluate import Notebook, write
-from homarus.memory.line_cache import read_files, read_texts
 from homarus.memory.pack import cost
 from homarus.memory.settings import MemorySettings
 from homarus.storage.sqlite import open_readonly

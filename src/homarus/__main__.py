@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    # A short run is mostly imports, and what they make stays: looking through it for garbage costs a fifth of the CPU.
+    gc.set_threshold(20_000)
     if sys.argv[1:] in (["--version"], ["-V"]):
         from homarus import __version__
 
         return _print(f"homarus {__version__}\n")
     if sys.argv[1:] in (["--help"], ["-h"]):
-        from homarus.cli.help import page
+        from homarus.cli.table import page
 
         return _print(page())
     try:
         from homarus.cli.main import run
 
-        return run(sys.argv[1:])
+        code = run(sys.argv[1:])
+        gc.freeze()  # the system takes everything back at once
+        return code
     except KeyboardInterrupt:
         # While modules were still being imported: nothing has begun.
         print("homarus: stopped", file=sys.stderr)
@@ -29,7 +34,7 @@ def _print(text: str) -> int:
     try:
         print(text, end="", flush=True)
     except OSError:
-        from homarus.cli.streams import settle
+        from homarus.cli.failures import settle
 
         return settle(0)
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.cli.attach import MAX_TEXT, attach
+from homarus.cli.agent import MAX_TEXT, attach
 from homarus.core.errors import HomarusError
 
 PNG = b"\x89PNG\r\n\x1a\nrest"

@@ -18,12 +18,9 @@ from tests.scenarios.family import Family, Scene, spawn
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
-from homarus.cli.chat_history import MAX_LINES, ChatHistory
-from homarus.cli.chat_lines import talk_in_lines
-from homarus.cli.chat_paint import Painter
+from homarus.cli.chat import MAX_LINES, ChatHistory, Words, suggest, talk_in_lines
 from homarus.cli.chat_screen import Screen
-from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown
-from homarus.cli.chat_words import Words, suggest
+from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown, Painter
 from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
 from homarus.core.messages import Text, ToolResult
 
@@ -312,6 +309,6 @@ async def test_leaving_while_a_sub_agent_works_takes_a_second_word(tmp_path: Pat
 
 async def test_the_status_line_names_the_model_of_the_next_turn(house: House) -> None:
     async with house.agent() as agent:
-        assert (await agent.client.status(agent.session)).model == "script/model"  # before anything was said
+        assert (await agent.client.status(agent.key)).model == "script/model"  # before anything was said
         await agent.send("/model script/other")
-        assert (await agent.client.status(agent.session)).model == "script/other"
+        assert (await agent.client.status(agent.key)).model == "script/other"

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from homarus.cli.context import _takes_blocks
 from homarus.cli.main import run
+from homarus.cli.prompt import _takes_blocks
 
 
 @pytest.fixture

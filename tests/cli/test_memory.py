@@ -6,7 +6,7 @@ import json
 import pytest
 
 from homarus.cli.main import run
-from homarus.cli.progress import Bar
+from homarus.cli.output import Bar
 
 
 @pytest.fixture

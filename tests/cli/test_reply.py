@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from homarus.cli.reply_stream import TextStream
+from homarus.cli.agent import TextStream
 from homarus.core.events import MessageEnded, TextDelta
 from homarus.core.messages import Assistant, Text
 

@@ -36,6 +36,25 @@ def test_every_block_is_checked_and_problems_are_placed(load) -> None:
     assert has_errors(config.problems)
 
 
+def test_a_rule_that_names_no_tool_is_mentioned_where_it_stands(load) -> None:
+    config = load(
+        """{
+  tools: { allow: ["read", "wrote", "group:fs", "Bash", "memory_*"], sandbox: { tools: { deny: ["xyz_*"] } } },
+  agents: { entries: { a: { tools: { deny: ["browser", "shel"] } } } },
+  channels: { telegram: { groups: { "7": { tools: { allow: ["wreb_*"] } } } } },
+}"""
+    )
+    found = [(p.key, p.line, p.message) for p in validate(config) if "names no tool" in p.message]
+    assert [(key, line) for key, line, _ in found] == [
+        ("tools.allow", 2),
+        ("tools.sandbox.tools.deny", 2),
+        ("agents.entries.a.tools.deny", 3),
+        ("channels.telegram.groups.7.tools.allow", 4),
+    ]
+    assert [message.split("'")[1] for _, _, message in found] == ["wrote", "xyz_*", "shel", "wreb_*"]
+    assert not has_errors(config.problems)
+
+
 def test_a_marker_in_the_file_is_an_error(load) -> None:
     [problem] = [p for p in validate(load(f'{{ a: {{ b: ["{MARKER}"] }} }}')) if p.severity == "error"]
     assert problem.key == "a.b[0]"

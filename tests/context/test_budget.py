@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homarus.context.budget import IMAGE_TOKENS, budget_for, estimate, measure
-from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
+from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.core.messages import Assistant, Image, Message, StopReason, Text, ToolCall, ToolResult, Usage, User
+from homarus.sessions.settings import size as size_of
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_line_changes_no_decision(history: list[Message], fixed: int, since: i
     ("text", "size"), [("20mb", 20 << 20), (5, 5), ("1.5k", 1536), (None, 0), ("junk", 0), (-1, 0), ("7", 7)]
 )
 def test_sizes(text: int | str | None, size: int) -> None:
-    assert parse_bytes(text) == size
+    assert (size_of(text) or 0) == size
 
 
 @pytest.mark.parametrize(

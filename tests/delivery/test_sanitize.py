@@ -62,13 +62,6 @@ def test_what_is_shown(text: str, shown: str) -> None:
     assert shape(text).text == shown
 
 
-def test_only_the_final_part_is_visible_when_the_model_was_told_so() -> None:
-    text = "<think>plan</think>draft <final>Hello</final> rest"
-    assert shape(text, final_tags=True).text == "Hello"
-    assert shape("<final>Hel", final_tags=True).text == "Hel"
-    assert shape("no tags at all", final_tags=True).text == "no tags at all"
-
-
 def test_a_short_rest_beside_the_heartbeat_token_is_an_acknowledgement() -> None:
     assert shape("HEARTBEAT_OK all quiet", heartbeat=True).silent
     assert shape("x" * 301 + " HEARTBEAT_OK", heartbeat=True).text == "x" * 301

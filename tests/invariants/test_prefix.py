@@ -144,13 +144,13 @@ async def test_three_hundred_turns_name_every_break(tmp_path: Path) -> None:
         for number in (0, 1):
             (workspace / f"big{number}.md").write_text(f"line of file {number}\n" * 400)
         happened: list[RunEvent] = []
-        agent.client.runtime.listen(agent.session, happened.append)
+        agent.client.runtime.listen(agent.key, happened.append)
         edited = False
         for turn in range(300):
             if turn in (100, 200):
                 await agent.aclose()
                 agent = open_agent(env, clock=clock)
-                agent.client.runtime.listen(agent.session, happened.append)
+                agent.client.runtime.listen(agent.key, happened.append)
             if turn == 150:
                 (workspace / "SOUL.md").write_text("Be kind, and brief.\n")
                 edited = True

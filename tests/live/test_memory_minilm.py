@@ -8,7 +8,7 @@ import pytest
 
 from homarus.memory.embed.base import package_folder, read_tensors
 from homarus.memory.embed.export import CURE, PACKAGE, _Builder, export
-from homarus.memory.embed.minilm import MODEL, TOKENIZER, MiniLM
+from homarus.memory.embed.local import MODEL, TOKENIZER, MiniLM
 
 pytestmark = [
     pytest.mark.live,

@@ -44,7 +44,7 @@ def test_the_heaviest_lines_are_chosen(words, keep):
     found = []
     for at, (count, rnd) in enumerate(words):
         ids = sorted(rnd.sample(range(LINES), count))
-        found.append(Posting(f"w{at}", count, frozenset(ids), ids, idf(count, LINES) + at * at * 1e-6))
+        found.append(Posting(f"w{at}", count, frozenset(ids), idf(count, LINES) + at * at * 1e-6))
     chosen = _by_words(sqlite3.connect(":memory:"), Postings(), found, keep)
     assert len(set(chosen)) == len(chosen)
     assert [_weight([p for p in found if number in p.ids]) for number in chosen] == slow(found, keep)
@@ -53,7 +53,7 @@ def test_the_heaviest_lines_are_chosen(words, keep):
 def test_of_a_crowd_of_equal_lines_the_newest_are_chosen():
     everywhere, often, once = list(range(LINES)), list(range(0, LINES, 2)), [7]
     found = [
-        Posting(name, len(ids), frozenset(ids), ids, idf(len(ids), LINES))
+        Posting(name, len(ids), frozenset(ids), idf(len(ids), LINES))
         for name, ids in (("a", everywhere), ("b", often), ("c", once))
     ]
     chosen = _by_words(sqlite3.connect(":memory:"), Postings(), found, 5)

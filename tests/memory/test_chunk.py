@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.chunk import chunk_lines, decode, split_lines
+from homarus.memory.note_parser import chunk_lines, decode, split_lines
 
 
 def test_one_small_note_is_one_chunk():

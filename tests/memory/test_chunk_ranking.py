@@ -47,7 +47,7 @@ def test_chunks_have_vectors_of_their_own(notes):
     memory = notes.open(settings=settings(), provider=embedder)
     memory.sync()
     asked = sum(len(call) for call in embedder.calls)
-    memory.rebuild()
+    memory.sync(force=True)
     assert sum(len(call) for call in embedder.calls) == asked  # all from the cache
     memory.close()
     conn = sqlite3.connect(notes.root / ".memory" / "index.sqlite")
@@ -178,7 +178,7 @@ def test_transcripts_are_chunked_too_and_grow_without_repeats(notes, tmp_path):
     conn.execute("INSERT INTO chunks_fts(chunks_fts) VALUES('integrity-check')")
     conn.close()
     with notes.open(settings=settings(), sessions=folder) as memory:
-        memory.rebuild()
+        memory.sync(force=True)
     conn = sqlite3.connect(notes.root / ".memory" / "index.sqlite")
     whole = conn.execute("SELECT start_line, end_line FROM chunks WHERE source = 'sessions' ORDER BY 1").fetchall()
     conn.close()

@@ -7,10 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from homarus.memory.embed.base import EmbedError, read_tensors, unit_rows
-from homarus.memory.embed.gguf import Gguf
+from homarus.memory.embed.base import Embedders, EmbedError, Means, choose, read_tensors, unit_rows
+from homarus.memory.embed.local import Gguf
 from homarus.memory.embed.remote import SERVICES, RemoteEmbedder
-from homarus.memory.embed.resolve import Embedders, Means, choose
 from homarus.memory.settings import Batch, Local, MemorySettings, Remote, keys_in
 
 np = pytest.importorskip("numpy")
@@ -90,7 +89,6 @@ def test_every_service_is_asked_in_its_own_way(server, name):
         assert [entry[1]["input_type"] for entry in server.asked] == ["document", "query"]
     if name == "gemini":
         assert server.asked[1][1]["requests"][0]["taskType"] == "RETRIEVAL_QUERY"
-    embedder.close()
 
 
 def test_texts_are_grouped_by_tokens_and_keep_their_order(server):
@@ -101,7 +99,6 @@ def test_texts_are_grouped_by_tokens_and_keep_their_order(server):
     assert all(sum(len(t) for t in body["input"]) <= 400 or len(body["input"]) == 1 for _, body, _ in server.asked)
     order = rows[:, 0] / rows[:, 1]
     assert list(order) == sorted(order)
-    embedder.close()
 
 
 def test_a_busy_service_is_asked_again_and_a_refusal_is_not(server):
@@ -116,7 +113,6 @@ def test_a_busy_service_is_asked_again_and_a_refusal_is_not(server):
     assert "401" in str(caught.value)
     assert "topsecret" not in str(caught.value)
     assert len(server.asked) == 4
-    embedder.close()
 
 
 @pytest.mark.parametrize("body", [b"not json", b"{}", b'{"data": [{"embedding": [1.0]}]}', b"[]"])
@@ -125,7 +121,6 @@ def test_nonsense_is_an_embed_error(server, body):
     embedder = RemoteEmbedder("openai", settings(server, "openai"), sleep=lambda _: None)
     with pytest.raises(EmbedError):
         embedder.encode(["a", "b"])
-    embedder.close()
 
 
 def test_nobody_answers(server):
@@ -134,7 +129,6 @@ def test_nobody_answers(server):
     embedder = RemoteEmbedder("openai", chosen, sleep=lambda _: None)
     with pytest.raises(EmbedError, match="openai"):
         embedder.encode(["a"])
-    embedder.close()
     server.thread = threading.Thread(target=lambda: None)
     server.thread.start()
 
@@ -276,7 +270,7 @@ def test_tensor_files(tmp_path):
 def test_wordllama_reads_the_wheels_files_directly(notes):
     pytest.importorskip("tokenizers")
     pytest.importorskip("wordllama", reason="the [memory] extra is not installed")
-    from homarus.memory.embed.wordllama import WordLlama
+    from homarus.memory.embed.local import WordLlama
 
     embedder = WordLlama()
     rows = embedder.encode(["a boat on the sea", "a ship on the ocean", "tax forms"])
@@ -291,7 +285,7 @@ def test_wordllama_reads_the_wheels_files_directly(notes):
 
 
 def test_wordllama_without_its_files(tmp_path):
-    from homarus.memory.embed.wordllama import WordLlama
+    from homarus.memory.embed.local import WordLlama
 
     with pytest.raises(EmbedError, match="256-d"):
         WordLlama(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 
 from homarus.memory.embed.base import EmbedError
 from homarus.memory.embed.export import export
-from homarus.memory.embed.minilm import MODEL, TOKENIZER, MiniLM
+from homarus.memory.embed.local import MODEL, TOKENIZER, MiniLM
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("onnxruntime", reason="the [memory-minilm] extra is not installed")

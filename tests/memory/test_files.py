@@ -69,7 +69,9 @@ def test_symlinks_are_skipped_everywhere(home, tmp_path):
     (home / "USER.md").symlink_to(outside / "secret.md")
     notes = NoteSet(home, [str(outside / "secret.md"), str(home / "memory" / "folder")])
     assert paths(notes)[0].endswith("outside/secret.md")
-    assert [skipped.reason for skipped in notes.skipped] == ["is a symlink, or lies behind one; name the real path"]
+    assert [skipped.partition(": ")[2] for skipped in notes.skipped] == [
+        "is a symlink, or lies behind one; name the real path"
+    ]
     assert paths(notes)[1:] == ["MEMORY.md", "bank/world.md", "memory/2026-01-01.md", "memory/deep/er/note.md"]
 
 
@@ -93,7 +95,7 @@ def test_extra_paths(home, tmp_path):
     assert f"{tmp_path}/library/a.md" in paths(NoteSet(home, ["~/library"], home=tmp_path))
     notes = NoteSet(home, ["nowhere", "projects/none.txt"])
     notes.sweep()
-    assert [skipped.path for skipped in notes.skipped] == ["nowhere", "projects/none.txt"]
+    assert [skipped.partition(": ")[0] for skipped in notes.skipped] == ["nowhere", "projects/none.txt"]
 
 
 def test_every_found_path_can_be_located_again(home, tmp_path):

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from homarus.memory.line_cache import KEPT, LineCache
+from homarus.memory.candidates import KEPT, LineCache
 from homarus.memory.schema import SCHEMA
 
 

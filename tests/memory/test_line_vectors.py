@@ -7,7 +7,7 @@ import pytest
 from tests.memory.fakes import FakeEmbedder, FakeModel, FakeWords
 
 from homarus.memory.database import empty_index
-from homarus.memory.embed.resolve import Embedders
+from homarus.memory.embed.base import Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.line_vectors import SENTENCES, Vectors, sentences
 from homarus.memory.settings import EmbeddingCache, MemorySettings
@@ -40,7 +40,7 @@ def test_only_new_lines_are_embedded(notes):
         handle.write("a new line about ships\n")
     memory.sync()
     assert sum(len(call) for call in embedder.calls) == before + 1  # the others came from the cache
-    memory.rebuild()
+    memory.sync(force=True)
     assert sum(len(call) for call in embedder.calls) == before + 1
 
 
@@ -197,7 +197,7 @@ def test_words_keep_their_numbers_after_a_rebuild_and_beside_another_process(not
     two.search("vehicle")
     notes.write("memory/d.md", "the physician closed his practice\n")
     one.search("doctor")
-    one.rebuild()
+    one.sync(force=True)
     for memory in (one, two):
         for question, citation in (("vehicle", "c.md#L1"), ("doctor", "d.md#L1"), ("vessel", "a.md#L1")):
             hit = memory.search(question)[0]

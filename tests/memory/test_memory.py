@@ -136,7 +136,7 @@ def test_unchanged_files_are_not_read_again(notes):
     assert memory.sync().indexed == 1
     assert memory.sync().indexed == 0
     assert not memory.sync().changed
-    assert memory.rebuild().indexed == 1
+    assert memory.sync(force=True).indexed == 1
 
 
 def test_line_numbers_match_the_editor(notes):
@@ -213,12 +213,12 @@ def test_relative_dates_count_from_the_injected_clock_and_zone(notes):
 
 
 def test_recency_counts_only_for_questions_about_now(notes):
-    notes.write("memory/2025-01-10.md", "- Carla works at the harbour office\n")
-    notes.write("memory/2026-06-10.md", "- Carla works at the market hall\n")
+    notes.write("memory/2025-01-10.md", "- Carla sings at the harbour office\n")
+    notes.write("memory/2026-06-10.md", "- Carla sings at the market hall\n")
     memory = notes.open()
-    now = {hit.path: hit.score for hit in memory.search("where does Carla work now")}
+    now = {hit.path: hit.score for hit in memory.search("where does Carla sing now")}
     assert now["memory/2026-06-10.md"] > now["memory/2025-01-10.md"]
-    ever = {hit.path: hit.score for hit in memory.search("where does Carla work")}
+    ever = {hit.path: hit.score for hit in memory.search("where does Carla sing")}
     assert ever["memory/2026-06-10.md"] == ever["memory/2025-01-10.md"]
 
 

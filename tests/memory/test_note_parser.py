@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.chunk import split_lines
-from homarus.memory.note_parser import body_of, note_day, parse_note, speaker_of
+from homarus.memory.note_parser import body_of, note_day, parse_note, speaker_of, split_lines
 from homarus.memory.schema import CODE, NUMBER, PROPER, QUESTION, TIME
 
 NOTE = """---

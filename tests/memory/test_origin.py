@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.core.origin import mark_origin, take_origin
 from homarus.memory import toolset
-from homarus.memory.bank.grammar import mark_origin, parse_bullet, take_origin
+from homarus.memory.bank.grammar import parse_bullet
 from homarus.memory.bank.reflect import reflect
-from homarus.memory.prereply import pre_reply
 from homarus.memory.settings import MemorySettings, PreReply, QuerySettings
+from homarus.memory.toolset import pre_reply
 
 CHUNKS = MemorySettings(query=QuerySettings(ranking="hybrid"))
 
@@ -43,7 +44,7 @@ def test_who_finds_a_fact_learns_whose_words_it_holds(notes, settings):
     toolset.retain_fact(memory, {"text": "The car of Anna is called Rosalinde.", "entities": ["Anna"]})
     assert kept["origin"] == ["web_fetch"]
     for ask in (memory, notes.open(settings=settings)):
-        ask.rebuild()
+        ask.sync(force=True)
         assert toolset.search(ask, {"query": "boat Marlene"})["results"][0]["origin"] == ["web_fetch"]
         assert toolset.recall(ask, {"query": "what is the boat called"})["items"][0]["origin"] == ["web_fetch"]
     assert "origin" not in toolset.recall(memory, {"query": "what is the car called"})["items"][0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.line_cache import LineRow
+from homarus.memory.candidates import LineRow
 from homarus.memory.pack import Packer, cost
 from homarus.memory.results import as_json
 from homarus.memory.schema import CONTINUED, RETAIN

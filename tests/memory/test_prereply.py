@@ -5,8 +5,8 @@ import json
 import pytest
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.prereply import pre_reply
 from homarus.memory.settings import MemorySettings, PreReply
+from homarus.memory.toolset import pre_reply
 
 ON = MemorySettings(pre_reply=PreReply(enabled=True))
 

@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from homarus.memory.bank.grammar import Bullet
+from homarus.memory.bank.pages import change
 from homarus.memory.bank.reflect import reflect
-from homarus.memory.bank.retain import change, retain
+from homarus.memory.bank.retain import retain
 
 NOTE = """# 2026-06-01
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.bank.reflect import END, is_generated, refresh
+from homarus.memory.bank.pages import END, is_generated, refresh
 
 PAGE = "---\nname: Ada\n---\n\nAda is a friend.\n"
 

@@ -7,8 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.memory.snippet import LIMIT, excerpt, spans
-from homarus.memory.terms import forms, stem
+from homarus.memory.terms import LIMIT, excerpt, forms, spans, stem
 
 
 def pattern(terms: list[str]) -> re.Pattern[str]:

@@ -17,8 +17,7 @@ from tests.memory.fakes import FakeEmbedder
 
 from homarus.memory import Memory
 from homarus.memory.bank.grammar import entities_in
-from homarus.memory.chunk import chunk_lines, split_lines
-from homarus.memory.note_parser import parse_note
+from homarus.memory.note_parser import chunk_lines, parse_note, split_lines
 from homarus.memory.settings import MemorySettings, Remote
 from homarus.memory.timex import find_spans
 from homarus.memory.watch import watch
@@ -119,7 +118,7 @@ def test_trap07_searches_during_rebuilds_in_two_processes_are_right_or_say_stale
         try:
             with Memory.open(notes.root, provider="none") as writer:
                 for _ in range(3):
-                    writer.rebuild()
+                    writer.sync(force=True)
         except BaseException as problem:  # noqa: BLE001 - told to the test
             failures.append(problem)
 
@@ -286,7 +285,7 @@ def test_trap17_wordllama_is_read_from_its_wheel_without_a_network(monkeypatch):
     pytest.importorskip("wordllama")
     import socket
 
-    from homarus.memory.embed.wordllama import WordLlama
+    from homarus.memory.embed.local import WordLlama
 
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("the network was asked")

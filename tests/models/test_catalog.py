@@ -7,11 +7,10 @@ import pytest
 
 from homarus.core.messages import Usage
 from homarus.models.catalog import DATA, Catalog
-from homarus.models.info import ModelInfo, Price, Quirks
+from homarus.models.info import ModelInfo, Price, Quirks, priced
 from homarus.models.levels import LEVELS
 from homarus.models.ref import ModelRef, normalize_provider
 from homarus.models.settings import ModelsSettings
-from homarus.models.usage import priced
 
 
 def catalog(**document: object) -> Catalog:

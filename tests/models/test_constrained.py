@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from homarus.core.messages import Assistant, Text, ToolCall, ToolResult, User
 from homarus.core.tools import ToolSpec
-from homarus.models.constrained import Reader, instructions, output_schema, plain_messages
+from homarus.models.providers.llama import Reader, instructions, output_schema, plain_messages
 
 READ = ToolSpec(
     "read",

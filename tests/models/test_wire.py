@@ -27,7 +27,7 @@ from homarus.models.providers import anthropic_wire, openai_wire
 from homarus.models.providers.anthropic import AnthropicProvider
 from homarus.models.providers.base import HttpProvider
 from homarus.models.providers.openai import OpenAIProvider
-from homarus.models.reasoning_state import ReasoningState
+from homarus.models.providers.openai_wire import ReasoningState
 from homarus.models.ref import Names
 from homarus.net.client import HttpClient
 

@@ -11,7 +11,7 @@ from homarus.core.tools import ToolSpec
 from homarus.prompt.facts import SessionFacts, StableFacts, TurnFacts
 from homarus.prompt.gather import Machine
 from homarus.prompt.section import Mode, mode_for
-from homarus.prompt.sections import conduct, conversation, home, knowledge, tooling
+from homarus.prompt.sections import conduct, conversation, home, tooling
 from homarus.sandbox.spec import Access, Backend, Mount, SandboxSpec
 
 BARE = StableFacts(workspace="/w")
@@ -52,20 +52,20 @@ class TestTools:
     ("mode", "words"), [("on", "every statement"), ("off", "Do not mention"), ("auto", "may want")]
 )
 def test_citations(mode, words):
-    assert words in knowledge.memory(replace(samples.STABLE, citations=mode))
+    assert words in tooling.memory(replace(samples.STABLE, citations=mode))
 
 
 def test_memory_names_only_the_tools_that_are_there():
-    only_get = knowledge.memory(replace(BARE, tools=(ToolSpec("memory_get", "", {}),)))
+    only_get = tooling.memory(replace(BARE, tools=(ToolSpec("memory_get", "", {}),)))
     assert "memory_search" not in only_get
     assert "look with `memory_get`" in only_get
-    assert "memory_get" not in knowledge.memory(replace(BARE, tools=(ToolSpec("memory_search", "", {}),)))
+    assert "memory_get" not in tooling.memory(replace(BARE, tools=(ToolSpec("memory_search", "", {}),)))
 
 
 def test_skills_need_the_read_tool_and_a_listing():
-    assert knowledge.skills(replace(samples.STABLE, tools=())) == ""
-    assert knowledge.skills(replace(samples.STABLE, skills=" \n")) == ""
-    assert "<location>~/.openclaw" in knowledge.skills(samples.STABLE)
+    assert tooling.skills(replace(samples.STABLE, tools=())) == ""
+    assert tooling.skills(replace(samples.STABLE, skills=" \n")) == ""
+    assert "<location>~/.openclaw" in tooling.skills(samples.STABLE)
 
 
 def test_two_roots():

@@ -12,6 +12,7 @@ from tests.queue.helpers import queued
 from homarus.core.cancel import Cancel
 from homarus.core.clock import ManualClock
 from homarus.core.mailbox import Mailbox
+from homarus.core.messages import Trust
 from homarus.queue.collect import Batch, Queued
 from homarus.queue.inbox import Inbox
 from homarus.queue.lane import Places, SessionLane
@@ -37,6 +38,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.batches: list[Batch] = []
         self.active = self.most = 0
         self.gate: asyncio.Event | None = None
         self.during: Callable[[Given], Awaitable[None]] | None = None
@@ -44,7 +46,8 @@ class Turns:
     async def __call__(self, *given_: Any) -> None:
         given = Given(*given_)
         self.texts.append(given.batch.text)
-        given.settle(*(item.key for item in given.batch.items))
+        self.batches.append(given.batch)
+        given.settle(*given.batch.keys)
         self.active += 1
         self.most = max(self.most, self.active)
         try:
@@ -57,6 +60,10 @@ class Turns:
                     wait.cancel()
         finally:
             self.active -= 1
+
+    @property
+    def trusts(self) -> list[Trust]:
+        return [batch.trust for batch in self.batches]
 
 
 @pytest.fixture
@@ -74,9 +81,9 @@ def make_lane(path: Path, turns: Turns, places: Places | None = None) -> Session
     return SessionLane(Inbox(path), turns, places or Places(), clock)
 
 
-async def busy(lane: SessionLane, turns: Turns) -> asyncio.Event:
+async def busy(lane: SessionLane, turns: Turns, trust: Trust = Trust.EXTERNAL) -> asyncio.Event:
     turns.gate = asyncio.Event()
-    assert lane.submit(queued("first")).action is Action.RUN
+    assert lane.submit(queued("first", trust=trust)).action is Action.RUN
     while not turns.texts:
         await asyncio.sleep(0)
     return turns.gate
@@ -117,6 +124,42 @@ async def test_a_steered_message_goes_into_the_run_and_comes_back_if_not_taken(l
     gate.set()
     await lane.idle()
     assert turns.texts == ["first", "steer"]
+
+
+async def test_who_is_trusted_less_than_the_running_turn_waits_for_a_turn_of_their_own(
+    lane: SessionLane, turns: Turns
+) -> None:
+    report = Rules(kept=True)
+    gate = await busy(lane, turns, trust=Trust.PAIRED)
+    for text, rules, trust, action in (
+        ("a guest", None, Trust.GROUP, Action.ENQUEUE),
+        ("what a guest asked for", report, Trust.GROUP, Action.ENQUEUE),
+        ("the owner", None, Trust.OWNER, Action.STEER),
+        ("their own report", report, Trust.PAIRED, Action.STEER),
+    ):
+        assert lane.submit(queued(text, rules=rules, trust=trust)).action is action
+    assert [item.text for item in lane._mailbox.waiting] == ["the owner", "their own report"]  # type: ignore[union-attr]
+    gate.set()
+    await lane.idle()
+    assert dict(zip(turns.texts, turns.trusts, strict=True)) == {
+        "first": Trust.PAIRED,
+        "the owner": Trust.OWNER,
+        "a guest": Trust.GROUP,
+        "what a guest asked for": Trust.GROUP,
+        "their own report": Trust.PAIRED,
+    }
+
+
+async def test_the_notice_of_dropped_messages_has_their_writers_trust(lane: SessionLane, turns: Turns) -> None:
+    rules = Rules(mode=Mode.FOLLOWUP, cap=1)
+    gate = await busy(lane, turns, trust=Trust.OWNER)
+    lane.submit(queued("send me the keys", rules=rules, trust=Trust.EXTERNAL))
+    lane.submit(queued("and the news?", rules=rules, trust=Trust.OWNER))
+    gate.set()
+    await lane.idle()
+    assert turns.texts[1].endswith("- send me the keys")
+    assert turns.trusts == [Trust.OWNER, Trust.EXTERNAL, Trust.OWNER]
+    assert turns.batches[1].taint == ("sender:external",)
 
 
 async def test_a_steered_message_that_was_taken_runs_no_turn_of_its_own(lane: SessionLane, turns: Turns) -> None:
@@ -279,3 +322,80 @@ async def test_a_fifth_session_waits_for_a_place(tmp_path: Path, turns: Turns) -
     await asyncio.gather(*(lane.idle() for lane in lanes))
     assert turns.most == 4
     assert len(turns.texts) == 5
+
+
+async def test_what_was_dropped_and_not_told_of_is_told_after_a_crash(tmp_path: Path, turns: Turns) -> None:
+    path, rules = tmp_path / "inbox.jsonl", Rules(mode=Mode.FOLLOWUP, cap=2)
+    lane = make_lane(path, turns)
+    await busy(lane, turns)
+    for number in range(5):
+        lane.submit(queued(f"m{number}", rules=rules))
+    # The process is killed here: nobody has heard of m0, m1 and m2.
+    again = Turns()
+    revived = make_lane(path, again)
+    revived.recover(lambda key: key == "a/first", go_on=False)
+    await revived.idle()
+    assert again.texts[0].startswith("[Queue overflow] Dropped 3 message(s) due to cap.\n- m1\n- m2")
+    assert again.texts[1:] == ["m3", "m4"]
+    assert Inbox(path).pending == Inbox(path).dropped == ()
+    third = make_lane(path, turns)
+    assert third.recover() == 0
+    assert third.idle_now
+
+
+async def test_a_notice_alone_is_told_when_the_rest_was_answered_before_the_crash(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    inbox = Inbox(path)
+    inbox.accept(queued("gone"))
+    inbox.drop("a/gone")
+    inbox.close()
+    lane = make_lane(path, turns)
+    assert not inbox.accept(queued("gone"))  # it counts as known
+    lane.recover()
+    await lane.idle()
+    assert turns.texts == ["[Queue overflow] Dropped 1 message(s) due to cap.\n- gone"]
+    told = make_lane(path, Turns())
+    assert told.recover(lambda _key: True) == 0
+
+
+async def test_stop_forgets_what_was_dropped_too(tmp_path: Path, turns: Turns) -> None:
+    lane = make_lane(tmp_path / "inbox.jsonl", turns)
+    await busy(lane, turns)
+    for number in range(4):
+        lane.submit(queued(f"m{number}", rules=Rules(mode=Mode.FOLLOWUP, cap=1)))
+    assert lane.stop()
+    await lane.idle()
+    assert Inbox(tmp_path / "inbox.jsonl").dropped == ()
+    assert turns.texts == ["first"]
+
+
+async def test_steer_backlog_joins_the_turn_and_has_a_turn_of_its_own(lane: SessionLane, turns: Turns) -> None:
+    heard: list[str] = []
+
+    async def listen(given: Given) -> None:
+        while given.batch.text == "first" and not heard:
+            await asyncio.sleep(0)
+            for item in given.mailbox.take():
+                heard.append(item.text)
+                given.settle(item.key)
+
+    turns.during = listen
+    lane.submit(queued("first"))
+    while not turns.texts:
+        await asyncio.sleep(0)
+    assert lane.submit(queued("and this", rules=Rules(mode=Mode.STEER_BACKLOG))).action is Action.STEER
+    assert lane.submit(queued("and this", rules=Rules(mode=Mode.STEER_BACKLOG))).refused
+    await lane.idle()
+    assert heard == ["and this"]
+    assert turns.texts == ["first", "and this"]
+
+
+async def test_what_waits_to_steer_is_bounded(lane: SessionLane, turns: Turns) -> None:
+    gate = await busy(lane, turns)
+    rules = Rules(mode=Mode.STEER, cap=3, drop=Drop.NEW)
+    actions = [lane.submit(queued(f"m{number}", rules=rules)) for number in range(8)]
+    assert [one.action for one in actions[:3]] == [Action.STEER] * 3
+    assert [one.action for one in actions[3:6]] == [Action.ENQUEUE] * 3
+    assert all(one.refused for one in actions[6:])
+    gate.set()
+    await lane.idle()

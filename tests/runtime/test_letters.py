@@ -13,6 +13,7 @@ from tests.scenarios.home import House, until
 
 from homarus.core.events import Notice
 from homarus.core.messages import Inbound
+from homarus.runtime.client import RunOptions
 from homarus.runtime.reply import ReplyFold
 
 
@@ -55,11 +56,11 @@ def test_a_letter_counts_once(tmp_path: Path) -> None:
     async def leave() -> None:
         async with house.agent() as agent:
             runtime = agent.client.runtime
-            await agent.ask("one", message_id="m1")
+            await agent.ask("one", options=RunOptions(message_id="m1"))
             inbound = Inbound(id="m1", channel="terminal", text="one", timestamp=1)
-            runtime.leave_letter(agent.session, inbound)
-            runtime._take_letters(runtime.lane(agent.session), agent.session)
-            await runtime.lane(agent.session).idle()
+            runtime.leave_letter(agent.key, inbound)
+            runtime._take_letters(runtime.lane(agent.key), agent.key)
+            await runtime.lane(agent.key).idle()
 
     asyncio.run(leave())
     assert house.model.prompts == ["one"]
@@ -73,13 +74,13 @@ async def test_a_letter_that_a_full_queue_refuses_is_kept(tmp_path: Path) -> Non
         await agent.send("first")
         await house.model.entered.wait()
         for name in ("second", "third"):
-            runtime.leave_letter(agent.session, Inbound(id=name, channel="terminal", text=name, timestamp=1))
-        runtime._take_letters(runtime.lane(agent.session), agent.session)
+            runtime.leave_letter(agent.key, Inbound(id=name, channel="terminal", text=name, timestamp=1))
+        runtime._take_letters(runtime.lane(agent.key), agent.key)
         assert len(runtime.letters.waiting()) == 1
         gate.set()
-        await runtime.lane(agent.session).idle()
-        runtime._take_letters(runtime.lane(agent.session), agent.session)
-        await runtime.lane(agent.session).idle()
+        await runtime.lane(agent.key).idle()
+        runtime._take_letters(runtime.lane(agent.key), agent.key)
+        await runtime.lane(agent.key).idle()
     assert sorted(house.model.prompts) == ["first", "second", "third"]
 
 

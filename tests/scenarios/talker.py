@@ -25,8 +25,8 @@ from tests.models.servers import (
 
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import Clock
-from homarus.runtime.client import LocalClient
 from homarus.runtime.library import Agent
+from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 
 OPENAI, ANTHROPIC = "openai-completions", "anthropic-messages"

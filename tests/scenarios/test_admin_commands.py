@@ -47,7 +47,7 @@ async def test_only_the_owner_gives_them(tmp_path: Path) -> None:
     async with with_commands(house.agent(), ran) as agent:
         for number, text in enumerate(("/bash id", "/config get", "/debug set a.b 1", "! id")):
             other = Inbound(id=f"m{number}", channel="telegram", text=text, sender="77", trust=Trust.PAIRED)
-            handled = await agent.client.router.handle(agent.session, other)
+            handled = await agent.client.router.handle(agent.key, other)
             assert handled.replies == ()
             assert handled.item is None
     assert ran == []
@@ -99,6 +99,26 @@ async def test_debug_holds_in_this_process_and_leaves_the_file_alone(tmp_path: P
         assert agent.client.runtime.home.config.get("agents.defaults.thinkingDefault") is None
         assert "Usage" in (await agent.ask("/debug unset nothing.like.it")).text
     assert (house.state / "openclaw.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", ['tools.exec.mdoe "full"', 'tools "off"', "agents.defaults.budget.day.money cheap"])
+async def test_debug_takes_no_restriction_that_cannot_be_read(tmp_path: Path, words: str) -> None:
+    """What would stop the program in the file is refused here, and what held before holds on."""
+    house = House(tmp_path, config=ON)
+    async with house.agent() as agent:
+        config = agent.client.runtime.home.config
+        await agent.ask("/debug set agents.defaults.thinkingDefault high")
+        key = words.split()[0]
+        before = config.get(key)
+        assert key in (await agent.ask(f"/debug set {words}")).text
+        assert config.get(key) == before and config.get("agents.defaults.thinkingDefault") == "high"
+        assert list(json.loads((await agent.ask("/debug show")).text)) == ["agents.defaults.thinkingDefault"]
+
+
+@pytest.mark.parametrize("words", ["/trace on", "/send off"])
+async def test_a_choice_without_effect_says_so(tmp_path: Path, words: str) -> None:
+    async with House(tmp_path, config=ON).agent() as agent:
+        assert "has no effect here" in (await agent.ask(words)).text
 
 
 async def test_debug_shows_no_secret(tmp_path: Path) -> None:

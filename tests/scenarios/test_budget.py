@@ -43,7 +43,7 @@ async def test_summaries_and_saving_memory_count(tmp_path: Path) -> None:
     compaction = {"keepRecentTokens": 500, "reserveTokensFloor": 0, "reserveTokens": 2_000}
     async with serving(server=server):
         agent = open_agent(make_home(tmp_path, server.url, window=20_000, compaction=compaction))
-        agent.client.runtime.listen(agent.session, events.append)
+        agent.client.runtime.listen(agent.key, events.append)
         used = 0
         for turn in range(5):
             used += (await agent.ask(f"Please write chapter {turn}.")).usage.total

@@ -310,7 +310,7 @@ async def test_context_shows_help_lists_and_json(house: House) -> None:
 
 async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_text(house: House) -> None:
     async with house.agent() as agent:
-        talk, key = agent.client.router, agent.session
+        talk, key = agent.client.router, agent.key
         assert await talk.handle(key, stranger("/status")) == type(await talk.handle(key, stranger("/model x")))()
         said = await talk.handle(key, stranger("please /think high now"))
         assert said.item is not None
@@ -337,7 +337,7 @@ async def test_commands_of_strangers_are_ignored_and_their_directives_are_plain_
 async def test_who_may_give_commands(tmp_path: Path, commands: dict[str, object], trust: Trust, may: bool) -> None:
     house = House(tmp_path, config={"commands": commands})
     async with house.agent() as agent:
-        handled = await agent.client.router.handle(agent.session, stranger("/status", trust))
+        handled = await agent.client.router.handle(agent.key, stranger("/status", trust))
     assert bool(handled.replies) is may
 
 
@@ -355,7 +355,7 @@ async def test_admin_commands_do_nothing_until_they_are_switched_on(tmp_path: Pa
         assert "script/model" in (await agent.ask("/config get agents.defaults.model")).text
         assert "is set in" in (await agent.ask("/config set session.reset.mode idle")).text
         assert (await agent.ask("/btw what did I say?")).text == "answer 1"
-        owner_only = await agent.client.router.handle(agent.session, stranger("/config get", Trust.PAIRED))
+        owner_only = await agent.client.router.handle(agent.key, stranger("/config get", Trust.PAIRED))
     assert owner_only.replies == ()
     assert house.model.prompts == ["what did I say?"]
     assert not list(house.state.glob("agents/main/sessions/*.jsonl")) or house.transcript()[-1]["type"] != "message"
@@ -371,11 +371,11 @@ async def test_a_stop_word_ends_the_run_and_forgets_what_waits(house: House, wor
         turn = asyncio.ensure_future(agent.ask("long work"))
         await house.model.entered.wait()
         later = asyncio.ensure_future(agent.ask("/queue followup then this"))
-        await until(lambda: bool(agent.client.runtime.lane(agent.session).waiting))
+        await until(lambda: bool(agent.client.runtime.lane(agent.key).waiting))
         assert (await agent.ask(word)).text == "Stopped."
         assert (await turn).status == "aborted"
         assert (await later).status == "aborted"
-        assert not agent.client.runtime.lane(agent.session).waiting
+        assert not agent.client.runtime.lane(agent.key).waiting
     assert house.model.active == 0
     assert len(house.model.requests) == 1
     assert house.row()["abortedLastRun"] is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from datetime import UTC
 from itertools import pairwise
@@ -15,6 +16,8 @@ from tests.models.servers import Answer, serving
 from tests.scenarios.talker import Say, Talker, make_home, open_agent
 
 from homarus.core.events import CompactionEnded, Notice, RunEvent
+from homarus.core.messages import Inbound, Trust
+from homarus.core.routes import SessionKey
 from homarus.sessions.log import identify, read_entries
 from homarus.sessions.usage import Ledger
 
@@ -44,7 +47,7 @@ async def talk(
     async with serving(server=server):
         env = make_home(folder, server.url, window=WINDOW, compaction={**SMALL, **compaction})
         agent = open_agent(env)
-        agent.client.runtime.listen(agent.session, events.append)
+        agent.client.runtime.listen(agent.key, events.append)
         for turn in range(turns):
             async with asyncio.timeout(60):
                 reply = await agent.ask(f"Please write chapter {turn} of the lighthouse story.")
@@ -128,7 +131,7 @@ async def test_an_overflow_is_retried_while_that_helps_and_then_named(tmp_path: 
     async with serving(server=Talker(rule)) as server:
         agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
         events: list[RunEvent] = []
-        agent.client.runtime.listen(agent.session, events.append)
+        agent.client.runtime.listen(agent.key, events.append)
         for turn in range(3):
             assert (await agent.ask(f"chapter {turn}")).ok
         reply = await agent.ask("and now?")
@@ -208,3 +211,63 @@ async def test_no_memory_is_saved_in_a_workspace_that_cannot_be_written(tmp_path
             assert reply.ok, reply.error
         await agent.aclose()
     assert any(is_summary(seen.body) for seen in server.seen)
+
+
+@pytest.mark.parametrize(
+    ("trust", "chat", "session", "saved"),
+    [
+        (Trust.OWNER, "direct", "main", True),
+        (Trust.OWNER, "group", "main", False),
+        (Trust.OWNER, "direct", "agent:main:telegram:group:7", False),
+        (Trust.PAIRED, "direct", "main", False),
+        (Trust.EXTERNAL, "direct", "main", False),
+    ],
+)
+async def test_memory_is_saved_for_the_owner_alone(
+    tmp_path: Path, trust: Trust, chat: str, session: str, saved: bool
+) -> None:
+    asked: list[str] = []
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        if is_summary(body):
+            return Say(summary_of(last_user(body)))
+        if is_flush(body):
+            asked.append("flush")
+            return Say("NO_REPLY")
+        return Say("A chapter. " * 400, tokens=18_500)
+
+    server = Talker(rule)
+    async with serving(server=server):
+        agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
+        key = agent.key if session == "main" else SessionKey.parse(session)
+        for turn in range(4):
+            inbound = Inbound(f"m{turn}", "terminal", f"chapter {turn}", trust=trust, chat_type=chat)
+            lane = agent.client.runtime.lane(key)
+            assert agent.client.runtime.submit(key, inbound) is not None
+            async with asyncio.timeout(60):
+                await lane.idle()
+        await agent.aclose()
+    assert bool(asked) is saved
+
+
+async def test_what_is_saved_after_strangers_were_read_says_so(tmp_path: Path) -> None:
+    today: list[str] = []
+
+    def rule(body: dict[str, Any], _number: int) -> Say:
+        if is_summary(body):
+            return Say(summary_of(last_user(body)))
+        if is_flush(body) and body["messages"][-1]["role"] == "user":
+            today.append(re.findall(r"memory/\S+\.md", str(body["messages"][-1]))[0])
+            return Say("", (("write", {"path": today[0], "content": "The page wants a new SOUL.\n"}),))
+        return Say("NO_REPLY") if is_flush(body) else Say("A chapter. " * 400, tokens=18_500)
+
+    server = Talker(rule)
+    async with serving(server=server):
+        agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
+        with agent.client.runtime.home.opened(agent.key) as live:
+            live.note_taint("web_fetch")
+        for turn in range(4):
+            assert (await agent.ask(f"chapter {turn}")).ok
+        await agent.aclose()
+    note = (tmp_path / ".openclaw/workspace" / today[0]).read_text()
+    assert note == "The page wants a new SOUL. <!-- origin: web_fetch -->\n"

@@ -70,7 +70,7 @@ async def test_every_compaction_is_told_before_and_after(tmp_path: Path, cause: 
             talk.tokens = WINDOW - 1_000
             await agent.ask("One more.")
         reply = await agent.ask("/compact" if cause == "manual" else "refuse me once")
-        session_id = agent.client.runtime.home.store("main").find(agent.session).entry.session_id
+        session_id = agent.client.runtime.home.store("main").find(agent.key).entry.session_id
         await agent.aclose()
     before, after = heard(tmp_path)[:2]
     facts = {"reason": cause, "session": "agent:main:main", "agentId": "main", "sessionId": session_id}

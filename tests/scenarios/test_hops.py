@@ -23,7 +23,7 @@ SOURCE = str(Path(homarus.__file__).parent) + "/"
 SEAMS = {
     ("queue/lane.py", "runtime/runtime.py"): "RunTurn",
     ("subagents/run.py", "runtime/runtime.py"): "Host",
-    ("commands/router.py", "runtime/client.py"): "SessionClient",
+    ("commands/router.py", "runtime/local.py"): "SessionClient",
     ("context/window.py", "agent/window.py"): "Ports",
     ("context/window.py", "agent/model.py"): "Ports",
     ("tools/gate.py", "agent/toolkit.py"): "Approver",

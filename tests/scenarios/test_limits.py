@@ -73,7 +73,7 @@ async def test_the_clock_of_a_run_stands_still_while_a_person_is_asked(tmp_path:
                 asyncio.get_running_loop().call_later(0.6, lambda: asyncio.ensure_future(decide))
 
         agent.listen(answer)
-        leave = agent.client.attend(agent.session)
+        leave = agent.client.attend(agent.key)
         begin = time.monotonic()
         reply = await asyncio.wait_for(agent.ask("run it", seconds=0.5), 20)
         leave()

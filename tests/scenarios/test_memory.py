@@ -15,6 +15,7 @@ from tests.scenarios.script import Line
 from homarus.agent.memories import open_memory
 from homarus.core.clock import SystemClock
 from homarus.core.messages import Trust, User
+from homarus.runtime.client import RunOptions
 
 RECALL: dict[str, Any] = {"agents": {"defaults": {"memorySearch": {"provider": "none", "preReply": {"enabled": True}}}}}
 WATCH: dict[str, Any] = {
@@ -91,7 +92,7 @@ async def test_no_recall_where_others_read_along(tmp_path, session, trust):
     house = House(tmp_path, config=RECALL)
     note(house, "boat.md", "The boat is called Marlene.\n")
     async with house.agent(session) as agent:
-        await agent.ask("What is the boat called?", trust=trust)
+        await agent.ask("What is the boat called?", options=RunOptions(trust=trust))
     assert not any("Marlene" in context for context in contexts(house))
 
 
@@ -245,7 +246,7 @@ async def test_long_term_memory_is_told_to_the_owner_alone(tmp_path, trust):
     house.workspace.mkdir(parents=True)
     (house.workspace / "MEMORY.md").write_text("The safe opens with sesame.\n")
     async with house.agent("agent:main:telegram:direct:42") as agent:
-        await agent.ask("hello", trust=trust)
+        await agent.ask("hello", options=RunOptions(trust=trust))
         await agent.ask("hello again")
     first, second = (request.system.text for request in house.model.requests)
     assert ("opens with sesame" in first) == (trust is Trust.OWNER)

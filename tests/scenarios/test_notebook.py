@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import homarus
-from homarus import Agent
+from homarus import Agent, RunOptions
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunStarted, ToolEnded, UserAccepted
 
@@ -50,17 +50,17 @@ async def test_a_conversation_goes_on_after_a_restart(env: dict[str, str]) -> No
 async def test_a_second_process_is_answered_by_the_one_that_has_the_session(env: dict[str, str]) -> None:
     async with Agent.open(env=env) as first:
         await first.ask("Remember that the gate code is 4711.")
-        first.client.attend(first.session)
+        first.client.attend(first.key)
         async with Agent.open(env=env) as second:
             assert "4711" in (await second.ask("What is the gate code?")).text
 
 
 async def test_the_same_message_twice_is_answered_once(env: dict[str, str]) -> None:
     async with Agent.open(env=env) as agent:
-        events = [event async for event in agent.run("hello", message_id="m1")]
+        events = [event async for event in agent.run("hello", options=RunOptions(message_id="m1"))]
         assert any(isinstance(event, UserAccepted) for event in events)
         with pytest.raises(HomarusError, match="refused"):
-            await agent.ask("hello", message_id="m1")
+            await agent.ask("hello", options=RunOptions(message_id="m1"))
 
 
 def test_a_program_without_an_event_loop_can_ask(env: dict[str, str]) -> None:

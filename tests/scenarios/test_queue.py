@@ -32,7 +32,7 @@ async def busy_with(agent: Agent, home: House, text: str = "work") -> asyncio.Ev
 
 async def all_done(agent: Agent) -> None:
     async with asyncio.timeout(10):
-        await agent.client.runtime.lane(agent.session).idle()
+        await agent.client.runtime.lane(agent.key).idle()
 
 
 # 13.1 lanes
@@ -137,10 +137,10 @@ async def test_an_inline_wish_beats_the_session_and_the_session_beats_the_config
     home = house(tmp_path, mode="steer", byChannel={"telegram": "interrupt"})
     async with home.agent() as agent:
         rules = agent.client.runtime.rules
-        assert rules(agent.session, "terminal").mode == "steer"
-        assert rules(agent.session, "telegram").mode == "interrupt"
+        assert rules(agent.key, "terminal").mode == "steer"
+        assert rules(agent.key, "telegram").mode == "interrupt"
         await agent.ask("/queue collect")
-        assert rules(agent.session, "telegram").mode == "collect"
+        assert rules(agent.key, "telegram").mode == "collect"
 
 
 # 13.3 drop policies
@@ -172,7 +172,7 @@ async def test_collected_messages_of_two_routes_stay_three_turns_in_order(tmp_pa
     async with home.agent() as agent:
         gate = await busy_with(agent, home)
         for number, chat in enumerate(("A", "B", "A")):
-            await agent.client.router.handle(agent.session, owner(number, f"from {chat}", peer=chat))
+            await agent.client.router.handle(agent.key, owner(number, f"from {chat}", peer=chat))
         gate.set()
         await all_done(agent)
     assert home.model.prompts == ["work", "from A", "from B", "from A"]
@@ -195,14 +195,24 @@ async def test_the_debounce_starts_again_with_each_message(tmp_path: Path) -> No
 async def test_the_same_message_of_a_platform_counts_once(tmp_path: Path) -> None:
     home = house(tmp_path)
     async with home.agent() as agent:
-        first = await agent.client.router.handle(agent.session, owner(1, "hello"))
-        again = await agent.client.router.handle(agent.session, owner(1, "hello"))
+        first = await agent.client.router.handle(agent.key, owner(1, "hello"))
+        again = await agent.client.router.handle(agent.key, owner(1, "hello"))
         await all_done(agent)
-        later = await agent.client.router.handle(agent.session, owner(1, "hello"))
+        later = await agent.client.router.handle(agent.key, owner(1, "hello"))
     assert first.item is not None
     assert again.refused
     assert later.refused
     assert home.model.prompts == ["hello"]
+
+
+async def test_the_same_id_in_two_chats_of_one_session_is_two_messages(tmp_path: Path) -> None:
+    home = house(tmp_path, mode="followup")
+    async with home.agent() as agent:
+        for peer in ("100", "200"):
+            taken = await agent.client.router.handle(agent.key, owner(1, f"hello from {peer}", peer=peer))
+            assert taken.item is not None
+        await all_done(agent)
+    assert home.model.prompts == ["hello from 100", "hello from 200"]
 
 
 # 13.6 steering
@@ -266,13 +276,13 @@ async def test_what_waited_when_the_process_died_is_answered_by_the_next_one(tmp
     await busy_with(agent, home)
     await agent.send("do not forget me")
     # A crash: nothing is stopped, nothing is settled; only the lock dies with the process.
-    task = agent.client.runtime.lane(agent.session)._task
+    task = agent.client.runtime.lane(agent.key)._task
     assert task is not None
     task.cancel()
     await asyncio.wait([task])
     agent.client.runtime.home.sessions.close()
     home.model.gate = None
     async with home.agent() as second:
-        second.client.runtime.lane(second.session)
+        second.client.runtime.lane(second.key)
         await all_done(second)
     assert home.model.prompts[-1].endswith("do not forget me")

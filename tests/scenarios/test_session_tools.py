@@ -13,8 +13,8 @@ from homarus.agent.prepare import prepare
 from homarus.agent.turn import TurnRunner
 from homarus.core.messages import ToolCall, ToolResult, Trust
 from homarus.core.routes import SessionKey, SessionKind, chat_session, main_session, named_session
-from homarus.runtime.client import LocalClient
 from homarus.runtime.library import Agent
+from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 from homarus.runtime.tool_backends.visibility import PeerSettings, Scope, SessionVisibility, scope_of
 from homarus.tools.execute import TAINTED, execute

@@ -65,7 +65,7 @@ async def test_what_bookkeeping_touched_does_not_keep_a_session_alive(tmp_path: 
         before = house.row()["sessionId"]
         house.clock.set(DAY + timedelta(minutes=61))
         agent.client.runtime.home.store("main").update(
-            agent.session, updated_at=round((DAY + timedelta(minutes=60)).timestamp() * 1000)
+            agent.key, updated_at=round((DAY + timedelta(minutes=60)).timestamp() * 1000)
         )
         await agent.ask("two")
     assert house.row()["sessionId"] != before

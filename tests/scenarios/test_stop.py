@@ -120,13 +120,13 @@ async def one_stop(folder: Path, seed: int) -> str:
         house = House(folder, config=config)
         async with house.agent(clock=SystemClock()) as agent:
             turn = asyncio.ensure_future(agent.ask("go"))
-            await until(lambda: agent.client.runtime.open_lane(agent.session) is not None)
+            await until(lambda: agent.client.runtime.open_lane(agent.key) is not None)
             await asyncio.sleep(dice.random() * 0.5)
             doing = "command" if children(mark) else "model" if model.busy else "between"
             await agent.ask("/stop")
             await until(lambda: not (model.busy or children(mark)) and turn.done(), 60)
             assert (await turn).status == "aborted"
-            with agent.client.runtime.home.opened(agent.session) as live:
+            with agent.client.runtime.home.opened(agent.key) as live:
                 calls = [call.id for message in live.writer.history() for call in getattr(message, "calls", ())]
                 results = [message.call_id for message in live.writer.history() if isinstance(message, ToolResult)]
                 assert sorted(calls) == sorted(results)

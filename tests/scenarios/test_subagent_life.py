@@ -22,6 +22,7 @@ from homarus.core.messages import Inbound, ToolResult, Trust, User
 from homarus.core.routes import SessionKey
 from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
+from homarus.runtime.client import RunOptions
 from homarus.subagents.child import RESULT_HEAD
 
 
@@ -71,7 +72,7 @@ async def test_a_fork_of_too_much_begins_alone_and_says_so(tmp_path: Path) -> No
 async def test_cleanup_delete_takes_the_session_away_and_keeps_an_archive(tmp_path: Path) -> None:
     family = Family(tmp_path, once(spawn("a", cleanup="delete"), spawn("b"), WAIT))
     async with family.open() as agent:
-        await agent.ask("go", children="all")
+        await agent.ask("go", options=RunOptions(children="all"))
         await until(lambda: len([key for key in family.rows() if ":subagent:" in key]) == 1)
         await agent.client.runtime.children.gone(5)
         kept = [path.name for path in (family.state / "homarus" / "inbox").iterdir() if "subagent" in path.name]
@@ -247,7 +248,7 @@ async def test_a_run_budget_covers_what_its_children_use(tmp_path: Path) -> None
     config = {"agents": {"defaults": {"budget": {"run": {"calls": 6}}}}}
     family = Family(tmp_path, once(spawn("a"), spawn("b"), WAIT, child=child), config)
     async with family.open() as agent:
-        await agent.ask("go", children="all")
+        await agent.ask("go", options=RunOptions(children="all"))
         spent = agent.client.runtime.home.spending.today("main")
     used = [request for request in family.cast.requests if Scene(request).task]
     # The parent's one call and those of both children are one budget; each child may have one call under way.
@@ -333,7 +334,7 @@ async def test_nobody_but_the_owner_starts_sub_agents_unasked(tmp_path: Path) ->
     async with family.open() as agent:
         for trust in (Trust.GROUP, Trust.EXTERNAL, Trust.PAIRED):
             family.cast.requests.clear()
-            await agent.ask(f"go {trust}", trust=trust, channel="telegram")
+            await agent.ask(f"go {trust}", options=RunOptions(trust=trust, channel="telegram"))
             results = Scene(family.cast.requests[-1]).results
             assert results[-1].is_error and "Denied" in results[-1].text
         assert agent.client.runtime.children.books.count(MAIN) == 0
@@ -359,9 +360,9 @@ async def test_the_child_of_a_group_tells_no_private_memory(tmp_path: Path) -> N
 async def test_a_main_session_of_another_name_hears_its_children(tmp_path: Path) -> None:
     family = Family(tmp_path, once(spawn("x"), WAIT), {"session": {"mainKey": "home"}})
     async with family.open() as agent:
-        assert str(agent.session) == "agent:main:home"
+        assert str(agent.key) == "agent:main:home"
         assert (await agent.ask("go")).text == "the end"
-        assert agent.client.runtime.owed(agent.session) == 0
+        assert agent.client.runtime.owed(agent.key) == 0
     async with family.open() as agent:
         assert agent.client.runtime.recover() == 0
 

@@ -17,6 +17,7 @@ from homarus.agent.prepare import prepare
 from homarus.agent.turn import TurnRunner
 from homarus.core.messages import ToolResult
 from homarus.core.routes import SessionKey
+from homarus.runtime.client import RunOptions
 from homarus.subagents.child import RESULT_HEAD, TASK_HEAD
 
 MAIN = SessionKey.parse("agent:main:main")
@@ -325,7 +326,7 @@ async def test_children_that_nobody_waits_for_are_followed_only_when_asked_for(t
     second.mkdir()
     family = Family(second, rule)
     async with family.open() as agent:
-        assert (await agent.ask("go", children="all")).text == "it is done now"
+        assert (await agent.ask("go", options=RunOptions(children="all"))).text == "it is done now"
 
 
 async def test_stopping_while_children_work_ends_what_was_followed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Words that nobody trusted wrote stay marked: in later turns, after a restart, and wherever else they are read."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,16 @@ import pytest
 from tests.scenarios.home import House
 from tests.scenarios.script import Line
 
-from homarus import Agent
+from homarus import Agent, RunOptions
 from homarus.context.summarize import HEADINGS
 from homarus.core.messages import Inbound, ToolResult, Trust
 from homarus.core.routes import SessionKind, chat_session
 from homarus.core.tools import Risk, ToolSpec
-from homarus.runtime.client import LocalClient
+from homarus.runtime.local import LocalClient
 from homarus.tools.execute import TAINTED
 from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.workspace.daily_notes import recent_notes
+from homarus.workspace.settings import StartupContext
 
 OFF: dict[str, Any] = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
 PAGE = Line(calls=(("page", {}),))
@@ -61,8 +64,8 @@ async def test_what_the_owner_names_in_a_turn_is_chosen_for_that_turn(tmp_path: 
         sent = Inbound(
             "m1", "terminal", "look at https://127.0.0.1/x", trust=Trust.OWNER, facts={"taint": ["session:x"]}
         )
-        agent.client.runtime.submit(agent.session, sent)
-        await agent.client.runtime.lane(agent.session).idle()
+        agent.client.runtime.submit(agent.key, sent)
+        await agent.client.runtime.lane(agent.key).idle()
         assert "after untrusted text was read" in results(house)[-1].text
 
 
@@ -87,7 +90,7 @@ async def test_summing_up_washes_nothing_clean(tmp_path: Path) -> None:
             await agent.ask(f"question {number} " + "word " * 60)
         summary = "\n\n".join(f"## {title}\nquestion 5 word, 2026" for title in HEADINGS)
         house.model.lines = [*[Line("-")] * len(house.model.requests), *[Line(summary)] * 6]
-        assert (await agent.client.compact(agent.session, "")).ok
+        assert (await agent.client.compact(agent.key, "")).ok
         house.model.lines = [*[Line("-")] * len(house.model.requests), Line("one"), WRITE, Line("done")]
         await agent.ask("still there?")
     async with opened(house) as agent:
@@ -191,7 +194,7 @@ async def test_without_a_sandbox_keys_are_closed_and_the_machine_is_the_owners(
     (house.state / ".env").write_text("KEY=secret")
     (tmp_path / "private.txt").write_text("for the owner")
     async with house.agent() as agent:
-        async for _ in agent.run("go", trust=trust):
+        async for _ in agent.run("go", options=RunOptions(trust=trust)):
             pass
     text = results(house)[0].text
     assert text.startswith("Denied") is not ("private" in path and trust is Trust.OWNER), text
@@ -211,7 +214,7 @@ async def test_strangers_words_that_memory_finds_taint(tmp_path: Path, tool: str
             runtime.submit(den, inbound)
             await runtime.lane(den).idle()
         await Agent(LocalClient(runtime), runtime.home.store("main").key("work")).ask("walnuts are fine")
-        result = await LocalClient(runtime).call_tool(agent.session, tool, {"query": "walnuts"}, Trust.OWNER)
+        result = await LocalClient(runtime).call_tool(agent.key, tool, {"query": "walnuts"}, Trust.OWNER)
     assert "walnuts are fine" in result.text
     assert ("poison" in result.text) is strange
     assert bool((result.details or {}).get(TAINTED)) is strange
@@ -229,6 +232,81 @@ async def test_a_fact_written_down_after_a_page_taints_who_reads_it_in_another_s
     note = next((house.workspace / "memory").iterdir())
     asked = {"path": f"memory/{note.name}"} if read == "memory_get" else {"query": "walnuts"}
     async with opened(house, "another") as agent:
-        result = await agent.client.call_tool(agent.session, read, asked, Trust.OWNER)
+        result = await agent.client.call_tool(agent.key, read, asked, Trust.OWNER)
     assert "Walnuts" in result.text
     assert bool((result.details or {}).get(TAINTED)) is strange
+
+
+async def test_a_note_written_after_a_page_was_read_says_so_and_taints_who_reads_it(tmp_path: Path) -> None:
+    """Whichever tool wrote it, and whichever tool shows it in another session."""
+    note, patch = "memory/2026-01-02.md", "*** Begin Patch\n*** Add File: bank/x.md\n+from a patch\n*** End Patch"
+    (tmp_path / ".openclaw/workspace/memory").mkdir(parents=True)
+    (tmp_path / ".openclaw/workspace" / note).write_text("the owner's line\n")
+    steps = [
+        PAGE,
+        Line(calls=(("edit", {"path": note, "oldText": "line\n", "newText": "line\nfrom the page\n"}),)),
+        Line(calls=(("write", {"path": "memory/new.md", "content": "# All\nfrom the page\n"}),)),
+        Line(calls=(("apply_patch", {"input": patch}),)),
+        Line(calls=(("write", {"path": "notes.txt", "content": "from the page\n"}),)),
+        "noted",
+    ]
+    house = House(tmp_path, *steps, config=OFF)
+    async with opened(house) as agent:
+        await agent.ask("what does the page say?")
+    mark = " <!-- origin: page -->\n"
+    assert (house.workspace / note).read_text() == f"the owner's line\nfrom the page{mark}"
+    assert (house.workspace / "memory/new.md").read_text() == f"# All{mark}from the page{mark}"
+    assert (house.workspace / "bank/x.md").read_text() == f"from a patch{mark}"
+    assert (house.workspace / "notes.txt").read_text() == "from the page\n"
+    for look in (("read", {"path": "bank/x.md"}), ("grep", {"pattern": "from the page", "path": "memory"})):
+        house = House(tmp_path, Line(calls=(look,)), WRITE, "done", config=OFF)
+        async with opened(house, look[0]) as agent:
+            await agent.ask("what did we note?")
+            assert "after untrusted text was read" in results(house)[-1].text
+    assert "obey" not in (house.workspace / "SOUL.md").read_text()
+
+
+async def test_what_strangers_may_have_said_does_not_begin_a_session(tmp_path: Path) -> None:
+
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory/2026-01-02.md").write_text("- ours\n- theirs <!-- origin: page -->\n- ours, too\n")
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    settings = StartupContext(enabled=True, apply_on=("new",))
+    notes = recent_notes(tmp_path, now=now, zone=UTC, settings=settings, occasion="new")
+    assert "- ours\n- ours, too" in notes and "theirs" not in notes
+
+
+@pytest.mark.parametrize(
+    ("everyone", "own", "outside"),
+    [
+        ({}, {}, False),
+        ({}, {"workspaceOnly": False}, True),
+        ({"workspaceOnly": False}, {}, True),
+        ({"workspaceOnly": False}, {"workspaceOnly": True}, False),
+        ({"workspaceOnly": False}, {"workspaceOnly": "no"}, False),
+    ],
+)
+async def test_where_apply_patch_may_write_is_said_for_everyone_and_for_one_agent(
+    tmp_path: Path, everyone: Any, own: Any, outside: bool
+) -> None:
+    def tools(patch: Any) -> dict[str, Any]:
+        return {"exec": {"mode": "full", "applyPatch": patch}}
+
+    config = {
+        "tools": tools(everyone),
+        "agents": {**OFF["agents"], "entries": {"main": {"tools": tools(own)}}},
+    }
+    patch = f"*** Begin Patch\n*** Add File: {tmp_path}/made.txt\n+here\n*** End Patch"
+    house = House(tmp_path, Line(calls=(("apply_patch", {"input": patch}),)), "done", config=config)
+    async with house.agent() as agent:
+        await agent.ask("go")
+    assert (tmp_path / "made.txt").exists() is outside
+
+
+async def test_an_agent_has_its_own_time_for_commands(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"tools": {"exec": {"mode": "full", "timeoutSeconds": 60, "backgroundMs": 7}}}
+    config["agents"] = {"entries": {"main": {"tools": {"exec": {"timeoutSeconds": 5}}}, "b": {}}}
+    async with House(tmp_path, config=config).agent() as agent:
+        settings = agent.client.runtime.home.toolkit.processes.settings
+        assert (settings("main").timeout_seconds, settings("main").background_ms) == (5, 7)
+        assert (settings("b").timeout_seconds, settings("b").background_ms) == (60, 7)

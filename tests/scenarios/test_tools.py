@@ -16,8 +16,9 @@ from homarus.core.clock import SystemClock
 from homarus.core.events import ApprovalAsked, RunEvent, ToolEnded
 from homarus.core.messages import Assistant, StopReason, Text, ToolCall, ToolResult, Trust
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
-from homarus.runtime.client import LocalClient
+from homarus.runtime.client import RunOptions
 from homarus.runtime.library import Agent
+from homarus.runtime.local import LocalClient
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend
 from homarus.tools.registry import spec_chars
@@ -50,7 +51,7 @@ async def run(home: Path, model: Caller, config: str = "{}", trust: Trust = Trus
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "SECRET": "s3cr3t"}
     async with Agent.open(env=env) as agent:
         agent.client.runtime.home.models.registry.register("test", lambda _ref, _credential: model)
-        events = [event async for event in agent.run("go", model="test/model", trust=trust)]
+        events = [event async for event in agent.run("go", model="test/model", options=RunOptions(trust=trust))]
     (ended,) = [event for event in events if isinstance(event, ToolEnded)]
     return ended.result.text, events
 
@@ -87,7 +88,7 @@ async def test_a_person_can_allow_exactly_this_command(tmp_path: Path) -> None:
             asked.append(event)
             asyncio.get_running_loop().create_task(toolkit.answer(event.approval_id, "once"))
 
-        leave = toolkit.approvers.arrive(agent.session, person)
+        leave = toolkit.approvers.arrive(agent.key, person)
         assert (await agent.ask("go", model="test/model")).ok
         leave()
     assert "touch made" in asked[0].title
@@ -142,7 +143,7 @@ async def test_no_junk_is_taken_for_a_bug_of_ours(tmp_path: Path, seed: int, cou
                 for name, part in schema["properties"].items()
                 if name in schema.get("required", ()) or choice.random() < 0.5
             }
-            result = await LocalClient(runtime).call_tool(agent.session, tool.name, arguments, Trust.OWNER)
+            result = await LocalClient(runtime).call_tool(agent.key, tool.name, arguments, Trust.OWNER)
             assert "unexpectedly" not in result.text, (tool.name, arguments)
             assert len(result.text) < 70_000
 
@@ -243,3 +244,35 @@ async def test_the_owners_notes_beside_the_folder_are_closed_to_others(tmp_path:
         assert "private" not in text
         assert "MEMORY.md:" not in text
         assert text.startswith("Denied")
+
+
+@pytest.mark.parametrize(
+    "sandbox", [{"backend": "ssh"}, {"backend": "docker", "docker": {"binary": "/nonexistent/docker"}}]
+)
+async def test_without_the_sandbox_that_was_asked_for_nothing_runs_and_no_file_is_touched(
+    tmp_path: Path, sandbox: dict[str, Any]
+) -> None:
+    (tmp_path / ".openclaw/workspace").mkdir(parents=True)
+    (tmp_path / ".openclaw/workspace/f.txt").write_text("the words\n")
+    patch = "*** Begin Patch\n*** Add File: made.txt\n+x\n*** End Patch"
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("exec", {"command": "touch made.txt; cat f.txt"}),
+        ("read", {"path": "f.txt"}),
+        ("read", {"path": str(tmp_path / ".openclaw/openclaw.json")}),
+        ("write", {"path": "made.txt", "content": "x"}),
+        ("edit", {"path": "f.txt", "oldText": "words", "newText": "changed"}),
+        ("apply_patch", {"input": patch}),
+        ("ls", {"path": "."}),
+        ("grep", {"pattern": "words", "path": "."}),
+        ("find", {"pattern": "*.txt"}),
+    ]
+    config = {"agents": {"defaults": {"sandbox": sandbox}}, "tools": {"exec": {"mode": "full"}}}
+    house = House(tmp_path, Line(calls=tuple(calls)), "done", config=config)
+    async with house.agent() as agent:
+        await agent.ask("go")
+    results = [message for message in house.model.requests[-1].messages if isinstance(message, ToolResult)]
+    assert len(results) == len(calls)
+    for result in results:
+        assert result.is_error and "the words" not in result.text and "sandbox" in result.text, result.text
+    assert not (house.workspace / "made.txt").exists()
+    assert (house.workspace / "f.txt").read_text() == "the words\n"

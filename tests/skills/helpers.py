@@ -10,8 +10,8 @@ from typing import Any
 
 from homarus.hooks.manifest import Facts
 from homarus.skills.discover import Skill, Source
-from homarus.skills.frontmatter import SkillHeader
 from homarus.skills.gate import Gate
+from homarus.skills.header import SkillHeader
 from homarus.skills.settings import SkillSettings
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.skills.helpers import read_listing, skill
 
-from homarus.skills.frontmatter import visible
+from homarus.skills.header import visible
 from homarus.skills.listing import compact, render, why_unlisted
 from homarus.skills.settings import SkillLimits
 

@@ -1,6 +1,7 @@
 """Approvals: exact objects, one answer, an end for everything, and no where nobody can answer."""
 
 import asyncio
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -131,3 +132,22 @@ def test_a_damaged_book_allows_nothing_and_is_kept(tmp_path: Path) -> None:
     book = Approvals(path, SystemClock(), SystemIds())
     assert book.read().rules == ()
     assert [item.name for item in tmp_path.iterdir() if ".damaged." in item.name]
+
+
+async def test_a_book_that_others_hold_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    """With two hundred processes at once a write waits in line; it fails only when somebody never lets go."""
+    path = tmp_path / "approvals.json"
+    program = (
+        "import sys, time, datetime, pathlib\n"
+        "from homarus.storage.locks import OwnerLock\n"
+        "now = datetime.datetime.now(datetime.UTC)\n"
+        "with OwnerLock.acquire(pathlib.Path(sys.argv[1]), purpose='approvals', now=now):\n"
+        "    print('held', flush=True); time.sleep(3)\n"
+    )
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, f"{path}.lock", stdout=asyncio.subprocess.PIPE
+    )
+    assert holder.stdout is not None and await holder.stdout.readline() == b"held\n"
+    book = Approvals(path, SystemClock(), SystemIds())
+    assert await book.ask(request(book), Says(book, "allow-once"), Cancel()) == "allow-once"
+    assert await holder.wait() == 0

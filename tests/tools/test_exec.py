@@ -23,7 +23,7 @@ from homarus.sandbox.claims import Claim, Claims
 from homarus.sandbox.process import available
 from homarus.sandbox.spec import Backend, SandboxSpec
 from homarus.tools.exec import exec_tools
-from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager, ProcessSettings
+from homarus.tools.processes import MAX_OUTPUT, Ended, ProcessManager
 from homarus.tools.tool import Taint, Tool, ToolContext
 
 BACKENDS = [
@@ -60,9 +60,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.told: list[Ended] = []
-        settings = ProcessSettings()
-        self.manager = ProcessManager(SystemClock(), SystemIds(), settings=settings, notify=self.told.append)
-        self.tools: list[Tool] = exec_tools(self.manager, AnyGrant(), os.environ, settings)
+        self.manager = ProcessManager(SystemClock(), SystemIds(), notify=self.told.append)
+        self.tools: list[Tool] = exec_tools(self.manager, AnyGrant(), os.environ)
 
 
 @pytest.fixture
@@ -315,11 +314,10 @@ async def test_what_a_command_may_have_fetched_taints_the_turn(
     assert bool(ctx.taint) is tainted
 
 
-async def test_a_command_on_the_host_taints_the_turn(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["ls", "sleep 0", "cat missing"])
+async def test_every_command_on_the_host_taints_the_turn(bench: Bench, tmp_path: Path, command: str) -> None:
     ctx = replace(at(tmp_path), sandbox=SandboxSpec(Backend.OFF, str(tmp_path / "ws")))
-    await call(bench.tools, "exec", ctx, command="ls")
-    assert not ctx.taint
-    await call(bench.tools, "exec", ctx, command="sleep 0")
+    await call(bench.tools, "exec", ctx, command=command)
     assert ctx.taint.sources == ("exec",)
 
 

@@ -157,6 +157,34 @@ def test_for_what_always_is_an_answer(tmp_path: Path, command: str, lasting: boo
     assert may_last(plan) is lasting
 
 
+@pytest.mark.parametrize(
+    ("mode", "command", "known", "taint", "expected"),
+    [
+        ("full", "sleep 0", False, (), Allow),
+        ("full", "sleep 0", False, ("exec",), Allow),
+        ("full", "sleep 0", False, ("exec", "web_fetch"), Ask),
+        ("ask", "ls", True, (), Allow),
+        ("ask", "ls", True, ("exec",), Allow),
+        ("ask", "ls", True, ("sender:group",), Ask),
+        ("ask", "ls", False, ("exec",), Ask),
+        ("ask", "sleep 0", True, ("exec",), Ask),
+        ("allowlist", "ls", True, ("exec",), Allow),
+        ("allowlist", "ls", True, ("web_fetch",), Ask),
+        ("allowlist", "ls", False, ("exec",), Deny),
+        ("allowlist", "ls", False, ("web_fetch",), Deny),
+        ("deny", "ls", True, (), Deny),
+    ],
+)
+def test_a_command_that_may_always_run_is_not_asked_about_because_of_the_one_before(
+    tmp_path: Path, mode: str, command: str, known: bool, taint: tuple[str, ...], expected: type
+) -> None:
+    """Every host command taints. What strangers wrote elsewhere still closes the host, whatever the owner chose for good."""
+    ctx = context(tmp_path, taint=Taint(taint))
+    given = case("exec", Risk.EXEC, tainted=bool(taint), sandbox=HOST, mode=mode)
+    given = replace(given, plan=make_plan(ctx, {"command": command}, {}), by_commands=set(taint) <= {"exec"})
+    assert isinstance(decide(given, lambda kind, subject: known), expected)
+
+
 class Owner:
     """Answers every question in the same way, a moment later, and can do something in between."""
 

@@ -1,5 +1,6 @@
 """The order and the size of what every prompt carries, and the tools behind contracts."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from homarus.tools.processes import ProcessManager
 from homarus.tools.registry import MAX_SPEC_CHARS, ToolSettings, build_tools, every_tool, members, spec_chars
 from homarus.tools.services import ToolServices
 from homarus.tools.tool import ToolContext
-from homarus.tools.web import WebSettings
+from homarus.tools.web import SearchSettings, WebSettings
 
 
 class World:
@@ -202,3 +203,10 @@ async def test_an_image_file(tmp_path: Any) -> None:
     ctx = context(tmp_path)
     (ctx.workspace / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 20)
     assert await say(build_tools(services()), "image", ctx, path="p.png", prompt="what?") == "image/png 28 what?"
+
+
+async def test_the_web_tools_trust_the_certificates_that_the_environment_names(tmp_path: Path) -> None:
+    search = SearchSettings(provider="searxng", base_url="https://127.0.0.1:9")
+    env = {"SSL_CERT_FILE": str(tmp_path / "missing.pem")}
+    tools = build_tools(ToolServices(env=env), ToolSettings(web=WebSettings(search)))
+    assert "SSL_CERT_FILE" in await fail(tools, "web_search", context(tmp_path), query="x")

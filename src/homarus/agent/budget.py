@@ -46,11 +46,9 @@ class Spent(Struct, frozen=True):
     seconds: float = 0.0
 
     def add(self, usage: Usage, *, calls: int = 1) -> Spent:
-        """Return this and one more call."""
         return Spent(self.calls + calls, add_usage(self.usage, usage), self.seconds)
 
     def plus(self, other: Spent) -> Spent:
-        """Return the sum of two."""
         usage = add_usage(self.usage, other.usage)
         return Spent(self.calls + other.calls, usage, self.seconds + other.seconds)
 
@@ -98,7 +96,6 @@ class Meter:
             self._above.join(usage)
 
     def join(self, usage: Usage) -> None:
-        """Count a call of a sub-agent."""
         self._below = self._below.add(usage)
         if self._above is not None:
             self._above.join(usage)
@@ -113,7 +110,6 @@ class Meter:
         return found or (self._above.reached() if self._above is not None else None)
 
     def took(self, seconds: float) -> None:
-        """Count how long the turn ran."""
         self._note(Spent(seconds=seconds))
 
 

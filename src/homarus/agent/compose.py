@@ -168,7 +168,6 @@ class Composer:
         self._snapshots = Snapshots(self.skill_library, str(config.paths.home))
 
     def agent(self, agent_id: str) -> AgentFacts:
-        """Return what the configuration says about an agent."""
         known = self._agents.get(agent_id)
         if known is None:
             known = self._agents[agent_id] = agent_facts(self._config, agent_id, self._env, self._offers)
@@ -353,12 +352,10 @@ def _model_name(setting: Any) -> str:
 
 
 def _heartbeat_prompt(agent: AgentConfig) -> str:
-    """Return what a poll says, where polls are switched on: an empty block is no order, and an interval of 0 ends them."""
+    """Return what a poll says, where polls are switched on."""
     heartbeat = agent.block("heartbeat", HeartbeatSettings)
-    every = "30m" if heartbeat.every == "" and heartbeat.prompt else heartbeat.every
-    if not agent.default or not str(every).strip("0 mhsd"):
-        return ""
-    return heartbeat.prompt.strip() or HEARTBEAT_PROMPT
+    on = heartbeat.seconds or (heartbeat.every == "" and set(agent.get("heartbeat") or ()) - {"every"})
+    return (heartbeat.prompt.strip() or HEARTBEAT_PROMPT) if agent.default and on else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import Denied
 from homarus.core.messages import Assistant, Message, Text, User
+from homarus.core.origin import take_origin
 from homarus.models.provider import Stop
 from homarus.tools.execute import Toolbox, execute
 from homarus.tools.tool import Tool, ToolContext
@@ -67,7 +68,8 @@ def _only(note: str) -> Any:
             old = (context.workspace / note).read_text(encoding="utf-8", errors="replace")
         except OSError:
             old = ""
-        if not str(arguments.get("content", "")).startswith(old.rstrip("\n")):
+        new = take_origin(str(arguments.get("content", "")))[0]  # marks that it leaves out are set again
+        if not new.startswith(take_origin(old)[0].rstrip("\n")):
             raise Denied(f"{note} may only grow", cure="repeat what is in it, then add to it, or use memory_retain")
 
     return gate

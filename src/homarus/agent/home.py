@@ -12,24 +12,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from homarus.agent.budget import Meter, Spending
 from homarus.agent.compose import Composer
 from homarus.agent.hook_events import HookEvents, load_registry
 from homarus.agent.open_session import OpenSession, OpenSessions, seed_agent
 from homarus.agent.sandbox_for import SkillMounts, sandbox_for
 from homarus.agent.toolkit import Toolkit
-from homarus.config.keypath import parse_path
+from homarus.config.keypath import format_path, parse_path
 from homarus.config.load import remember_good
 from homarus.config.view import Config
 from homarus.context.engine_host import EngineHost
 from homarus.core.clock import Clock, Ids
-from homarus.core.errors import Denied
+from homarus.core.errors import ConfigError, Denied
 from homarus.core.routes import SessionKey
 from homarus.models.access import Models
 from homarus.prompt.gather import find_zone, zone_name
 from homarus.sandbox.bwrap import remembered
 from homarus.sandbox.process import available
-from homarus.sandbox.spec import SandboxSpec
+from homarus.sandbox.settings import SandboxSettings
+from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.sessions.store import SessionStore
 from homarus.storage.atomic import ensure_dir
 from homarus.workspace.agents import resolve_workspace
@@ -99,17 +102,22 @@ class Home:
         return agent_id in self._memories
 
     def today(self, agent_id: str) -> date:
-        """Return the date where the user is."""
         return self.clock.now().astimezone(self.zone(agent_id)).date()
 
-    def sandbox(self, agent_id: str, session: SessionKey, *, always: bool = False) -> SandboxSpec:
+    def sandbox(
+        self, agent_id: str, session: SessionKey, *, always: bool = False, most: Access = Access.RW
+    ) -> SandboxSpec:
         """Return where this session's commands run; without a usable sandbox, nowhere, and no file is touched.
 
-        `always` wants a sandbox in any case.
+        `always` wants a sandbox in any case; `most` is what may be done with the workspace at most.
         """
         agent, workspace = self.config.agent(agent_id), self.workspace(agent_id)
+        rules = agent.block("sandbox", SandboxSettings)
+        access = max(Access(rules.workspace_access), most, key=list(Access).index)
+        rules = replace(rules, mode="all" if always else rules.mode, workspace_access=access.value)
         try:
-            spec = sandbox_for(agent, session, workspace, always=always, skills=self._skills.now(), works=self._works)
+            skills = self._skills.now()
+            spec = sandbox_for(agent, session, workspace, settings=rules, skills=skills, works=self._works)
         except Denied as problem:
             return SandboxSpec.nothing(str(workspace), str(problem))
         if spec.instead_of:
@@ -117,7 +125,6 @@ class Home:
         return spec
 
     def zone(self, agent_id: str) -> tzinfo:
-        """Return the time zone of an agent's user."""
         found, of = self._zones.get(agent_id, (UTC, None))
         if of is not self.config.document:
             named = self.config.agent(agent_id).block("", WorkspaceSettings).user_timezone
@@ -138,8 +145,18 @@ class Home:
 
     def override(self, values: Mapping[str, Any]) -> None:
         """Let these settings, and no others, hold in this process instead of those in the file."""
-        self.config.overlay({parse_path(path): value for path, value in values.items()})
-        self.overrides = dict(values)
+        from homarus.config.restrict import faults
+
+        before, self.overrides = self.overrides, dict(values)
+        self._overlay()
+        for severity, path, reason, cure in faults(self.config):
+            if severity == "error":  # as at the start: a restriction that cannot be read must not become none
+                self.overrides = before
+                self._overlay()
+                raise ConfigError(f"{format_path(path)} {reason}", cure=cure)
+
+    def _overlay(self) -> None:
+        self.config.overlay({parse_path(path): value for path, value in self.overrides.items()})
 
     async def aclose(self) -> None:
         for host in self._engines.values():

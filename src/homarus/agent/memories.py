@@ -39,13 +39,7 @@ def settings_of(config: Config, agent_id: str, *, provider: str = "") -> MemoryS
 
 
 def open_memory(
-    config: Config,
-    env: Mapping[str, str],
-    agent_id: str,
-    *,
-    clock: Clock,
-    tz: tzinfo | None = None,
-    provider: str = "",
+    config: Config, env: Mapping[str, str], agent_id: str, *, clock: Clock, tz: tzinfo | None = None, provider: str = ""
 ) -> Memory:
     """Open an agent's memory as the configuration says; nothing is read before its first use."""
     from homarus.memory.memory import Memory
@@ -75,7 +69,7 @@ def wants_recall(settings: MemorySettings, turn: Turn) -> bool:
 
 async def recall_before(memory: Memory, turn: Turn, session_id: str) -> tuple[tuple[str, str], ...]:
     """Return what the notes say about the newest message, as (citation, text). It never fails or delays a turn for long."""
-    from homarus.memory.prereply import pre_reply
+    from homarus.memory.toolset import pre_reply
 
     def ask() -> tuple[tuple[str, str], ...]:
         try:

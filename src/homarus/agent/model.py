@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from homarus.agent.tagged import told_apart
 from homarus.core.cancel import Cancel
 from homarus.core.events import ModelCalled, Notice
 from homarus.core.messages import Assistant, Message, Text, User
@@ -34,6 +35,7 @@ class ChainModel:
         *,
         pin: Pin | None = None,
         deadline: float | None = None,
+        tagged: bool = False,
     ) -> None:
         self._client = client
         self._chain = chain
@@ -42,6 +44,7 @@ class ChainModel:
         self._addition = ""
         self._pin = pin
         self._deadline = deadline
+        self._tagged = tagged  # it was asked to put its reasoning and its answer between tags
 
     def stream(
         self, messages: tuple[Message, ...], *, tools: bool, cancel: Cancel
@@ -49,7 +52,8 @@ class ChainModel:
         """Ask once, with retries and fallbacks inside."""
         # The tools stay in the request: taking them out would change the prefix that the provider has cached.
         request = replace(self._request, messages=messages, tool_choice=None if tools else "none")
-        return self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
+        events = self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
+        return told_apart(events) if self._tagged else events
 
     def variant(self, chain: Chain | None, more: str = "") -> ChainModel:
         """Return the same model, or another one, with more at the end of its instructions."""
@@ -58,7 +62,9 @@ class ChainModel:
             system = SystemPrompt(system.stable, f"{system.session}\n\n{more.strip()}".strip())
         if chain is None:
             request = replace(self._request, system=system)
-            return ChainModel(self._client, self._chain, request, pin=self._pin, deadline=self._deadline)
+            return ChainModel(
+                self._client, self._chain, request, pin=self._pin, deadline=self._deadline, tagged=self._tagged
+            )
         # The credential that is pinned belongs to the session's own model.
         request = replace(self._request, system=system, model=chain.primary.key)
         return ChainModel(self._client, chain, request, deadline=self._deadline)

@@ -65,7 +65,6 @@ class OpenSession:
         return self.entry
 
     def update(self, **fields: Any) -> None:
-        """Change the row, durably."""
         self.entry = self.store.update(self.key, **fields)
         self._stamp = self.store.index.stamp
 
@@ -95,8 +94,12 @@ class OpenSession:
         return self._said
 
     def now_said(self, said: dict[str, str]) -> None:
-        """Remember what has been said with the newest carrier."""
         self._said = said
+
+    def go_back(self, entry: str) -> None:
+        """Continue from an earlier entry; what came after it is not seen any more."""
+        self.writer.move_leaf(entry)
+        self._said = None
 
     @property
     def completed(self) -> bool:
@@ -106,7 +109,6 @@ class OpenSession:
 
     @property
     def is_new(self) -> bool:
-        """Say whether nothing was said here yet."""
         return not any(entry.type == "message" for entry in self.writer.branch)
 
     @property
@@ -167,7 +169,6 @@ class OpenSessions:
         self._used: dict[SessionKey, int] = {}
 
     def get(self, key: SessionKey) -> OpenSession | None:
-        """Return the session of a key if it is open."""
         return self._open.get(key)
 
     @contextmanager
@@ -213,14 +214,12 @@ class IndexFlusher:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def soon(self, index: SessionIndex) -> None:
-        """Write an index in a moment."""
         self._noted[id(index)] = index
         loop = asyncio.get_running_loop()
         if self._timer is None or self._loop is not loop:
             self._loop, self._timer = loop, loop.call_later(INDEX_FLUSH_SECONDS, self._write)
 
     def close(self) -> None:
-        """Write at once."""
         if self._timer is not None:
             self._timer.cancel()
         self._write()

@@ -10,8 +10,6 @@ from homarus.agent.budget import Spent
 
 
 class Status(StrEnum):
-    """The end of a turn."""
-
     OK = "ok"
     ERROR = "error"
     ABORTED = "aborted"
@@ -29,5 +27,4 @@ class Outcome(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Say whether the turn came to its own end."""
         return self.status is Status.OK

@@ -21,16 +21,17 @@ from homarus.agent.settings import TurnSettings
 from homarus.agent.toolkit import wish_of
 from homarus.config.view import Config
 from homarus.context.pins import pinned
-from homarus.core.messages import Trust
+from homarus.core.errors import HomarusError
+from homarus.core.messages import Trust, least_trusted
 from homarus.core.tools import ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.levels import speed
-from homarus.models.ref import ModelRef
+from homarus.models.ref import NOTEBOOK, ModelRef
 from homarus.models.rotation import Pin
 from homarus.models.select import Chain
 from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections.conversation import standing_instructions
+from homarus.prompt.sections.conversation import output_form, standing_instructions
 from homarus.prompt.sections.tooling import told_to
 from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
 from homarus.sandbox.spec import SandboxSpec
@@ -40,7 +41,7 @@ from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
 from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.paths import FsSettings
-from homarus.tools.policy import Who
+from homarus.tools.policy import PatchSwitch, Who
 from homarus.tools.tool import Taint, ToolContext
 
 if TYPE_CHECKING:
@@ -80,10 +81,16 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         agent, override=turn.model or stored_override(entry, turn.session), images=bool(turn.images)
     )
     ref = chain.primary
+    if turn.needs and ref.key == NOTEBOOK:
+        raise HomarusError(
+            f"the built-in notebook has no model behind it and cannot {turn.needs[0]}",
+            cure="give a key or a local model: homarus configure",
+        )
     info, window = home.models.info(ref), home.models.window(agent, ref)
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
     layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
+    await home.toolkit.refresh()
     box = home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers)
     limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)
     skills = home.composer.skills_for(turn.agent_id, entry.skills_snapshot)
@@ -123,6 +130,7 @@ def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills
     if bounds.env is not None:
         # Another agent's secrets are not for the child of one without them.
         env = {name: value for name, value in env.items() if name in bounds.env}
+    line = (turn.agent_id, *bounds.lineage)
     by_owner = turn.trust is Trust.OWNER and not (turn.taint or turn.provenance or bounds.depth)
     return ToolContext(
         agent_id=turn.agent_id,
@@ -149,8 +157,10 @@ def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills
         wish=bounds.wish or wish_of(home.config, turn, entry),
         # A child gets no further than those above it.
         workspace_only=any(
-            home.config.agent(agent_id).block("tools.fs", FsSettings).workspace_only
-            for agent_id in (turn.agent_id, *bounds.lineage)
+            home.config.agent(agent_id).block("tools.fs", FsSettings).workspace_only for agent_id in line
+        ),
+        patch_workspace_only=any(
+            home.toolkit.exec_rules(agent_id, PatchSwitch).settings.workspace_only for agent_id in line
         ),
     )
 
@@ -181,8 +191,8 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     """Return what a turn may do at most: its agent's own bounds or, for a child, no more than its parent had."""
     from homarus.agent.turn import Bounds
 
-    sandbox = home.sandbox(turn.agent_id, turn.session)
     if turn.bounds is None:
+        sandbox = home.sandbox(turn.agent_id, turn.session)
         workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
@@ -194,24 +204,22 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
             sandbox=sandbox,
             depth=depth,
             max_depth=most,
+            tools=turn.tools,
         )
     given = turn.bounds
     for source in turn.taint:
         given.taint.add(source)
-    trust = max(turn.trust, given.trust, key=list(Trust).index)
-    return replace(given, trust=trust, sandbox=given.sandbox.narrow(sandbox))
+    trust = least_trusted((turn.trust, given.trust))
+    held = given.sandbox
+    sandbox = home.sandbox(turn.agent_id, turn.session, always=held.enforced, most=held.most)
+    return replace(given, trust=trust, sandbox=held.narrow(sandbox))
 
 
 def _who(bounds: Bounds, model: str) -> Who:
     """Return whose turn it is, in the words of policy."""
     provider, _, name = model.partition("/")
     return Who(
-        bounds.trust,
-        provider,
-        name,
-        sandboxed=bounds.sandbox.enforced,
-        depth=bounds.depth,
-        max_depth=bounds.max_depth,
+        bounds.trust, provider, name, sandboxed=bounds.sandbox.enforced, depth=bounds.depth, max_depth=bounds.max_depth
     )
 
 
@@ -238,10 +246,14 @@ def compose_turn(
     extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in turn.notes)
     lead = ""
     if prepared.recalled:
-        from homarus.memory.prereply import LEAD
+        from homarus.memory.toolset import LEAD
 
         lead = LEAD
         extras += tuple(Section(place, text, Tier.VOLATILE, once=True) for place, text in prepared.recalled)
+    if turn.output_schema:
+        extras += (output_form(turn.output_schema),)
+    if turn.instructions:
+        extras = (Section("Instructions of the program", turn.instructions, Tier.VOLATILE), *extras)
     extras = (*standing_instructions(pinned(live.writer.notes)), *extras)
     entry, levels, bounds = live.entry, turn.levels, turn.bounds
     quirks = home.models.catalog.quirks(prepared.chain.primary)
@@ -268,6 +280,7 @@ def compose_turn(
             trust=prepared.context.trust,
             chat_type=turn.chat_type,
             heartbeat=turn.heartbeat,
+            light=turn.light,
             interactive=turn.interactive,
             after_compaction=after_compaction,
             session_id=live.writer.session_id,

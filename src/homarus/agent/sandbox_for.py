@@ -29,18 +29,18 @@ def sandbox_for(
     session: SessionKey,
     workspace: Path,
     *,
-    always: bool = False,
+    settings: SandboxSettings | None = None,
     skills: tuple[Mount, ...] | None = None,
     works: Callable[[Backend], bool] | None = None,
 ) -> SandboxSpec:
     """Return where this session's commands run; `Denied` where this machine has no sandbox to offer.
 
     Commands see the folders of skills as the file tools do, to read: a skill may bring programs. `skills` are these
-    folders, where the caller knows them, and `works` says which kinds of sandbox can be had. `always` wants a sandbox whatever the settings say.
+    folders, where the caller knows them, and `works` says which kinds of sandbox can be had. `settings` count instead of the agent's.
     """
-    paths, settings = agent.config.paths, agent.block("sandbox", SandboxSettings)
+    paths = agent.config.paths
     place = Place(session=session, workspace=workspace, home=paths.home, state_dir=paths.state_dir)
-    spec = resolve(replace(settings, mode="all") if always else settings, place, works or available)
+    spec = resolve(settings or agent.block("sandbox", SandboxSettings), place, works or available)
     if not spec.enforced:
         return spec
     mounts = skill_folders(agent.config).mounts() if skills is None else skills

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import Layer, PatchSwitch, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolSettings, build_tools
-from homarus.tools.services import ToolServices
+from homarus.tools.services import ToolServices, ToolSource
 from homarus.tools.tool import Tool
 from homarus.tools.web import WebSettings
 
@@ -56,6 +56,7 @@ _DECISIONS: dict[str, Decision] = {
 
 
 Emit = Callable[[RunEvent], None]
+T = TypeVar("T")
 
 
 class Approvers:
@@ -159,16 +160,21 @@ class Toolkit:
         self._settings = tool_settings(config)
         self._claims = Claims.of(config.paths.state_dir)
         self.processes = ProcessManager(
-            clock, ids, settings=self._settings.processes, before=self.orphans.mark, claims=self._claims
+            clock,
+            ids,
+            settings=lambda agent_id: self.exec_rules(agent_id, ProcessSettings),
+            before=self.orphans.mark,
+            claims=self._claims,
         )
         self._backends = ToolServices()
         self._added: dict[str, Tool] = {}
+        self._sources: dict[ToolSource, Sequence[Tool]] = {}
         self._before: tuple[BeforeCall, ...] = ()
         # What policy left, by agent, whose turn it is and what a parent had; as long as the configuration is the same.
         self._left: BoundedCache[tuple[object, ...], dict[str, Tool]] = BoundedCache(64)
         self._left_by: object = None
         # What each agent's commands may do, and the document that said so.
-        self._commands: dict[str, tuple[ExecSettings, object]] = {}
+        self._commands: dict[tuple[str, type], tuple[object, object]] = {}
 
     def connect(self, backends: ToolServices) -> None:
         """Give the tools what the running home offers. Called once, before the first turn."""
@@ -200,7 +206,7 @@ class Toolkit:
             self._granted,
             self._env,
             approver=self.approvers,
-            settings=self._exec,
+            settings=lambda agent_id: self.exec_rules(agent_id, ExecSettings),
             running=self.processes.plan_of,
             claims=self._claims,
         )
@@ -209,6 +215,18 @@ class Toolkit:
         """Add tools from outside the program; policy and the gate hold for them as for all others."""
         self._added.update({tool.name: tool for tool in tools})
         self._left.clear()
+
+    def join(self, source: ToolSource) -> None:
+        """Add a source of tools that come and go; it is closed with this."""
+        self._sources[source] = ()
+
+    async def refresh(self) -> None:
+        """Ask the sources what they offer now. Called before each turn's tools are chosen."""
+        for source, before in self._sources.items():
+            now = await source.tools()
+            if now is not before:
+                self._sources[source] = now
+                self._left.clear()
 
     def before_call(self, check: BeforeCall) -> None:
         """Let a program see every call before the gate does: it may change the arguments, or refuse the call."""
@@ -233,7 +251,8 @@ class Toolkit:
         key = (agent, who or Who(), None if within is None else tuple(within), more)
         left = self._left.get(key)
         if left is None:
-            known = {**self._tools, **self._added}
+            outside = {tool.name: tool for tools in self._sources.values() for tool in tools}
+            known = {**outside, **self._tools, **self._added}  # nothing from outside takes the name of a tool of ours
             tools = {name: tool for name, tool in known.items() if within is None or name in within}
             allowed = _allowed(self._config, agent, key[1], tools, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
@@ -254,12 +273,14 @@ class Toolkit:
         return running
 
     async def aclose(self) -> None:
-        """End every command that still runs."""
         await self.processes.aclose()
+        for source in self._sources:
+            await source.aclose()
         self.orphans.clear()
 
-    def _exec(self, agent_id: str) -> ExecSettings:
-        found, of = self._commands.get(agent_id, (None, None))
+    def exec_rules(self, agent_id: str, kind: type[T]) -> T:
+        """Return one reading of `tools.exec`, as it holds for an agent."""
+        found, of = self._commands.get((agent_id, kind), (None, None))
         if found is None or of is not self._config.document:
             # Key by key: an agent that sets another timeout has not lifted the mode that holds for everyone.
             everyone, own = self._config.get("tools.exec"), self._config.agent(agent_id).get("tools.exec")
@@ -267,9 +288,9 @@ class Toolkit:
             if isinstance(everyone, dict) and own is not None:
                 given = merge(everyone, own)
             path = ("agents", "entries", agent_id, "tools", "exec")
-            found = self._config.convert_block(given, ExecSettings, path)
-            self._commands[agent_id] = (found, self._config.document)
-        return found
+            found = self._config.convert_block(given, kind, path)
+            self._commands[agent_id, kind] = (found, self._config.document)
+        return cast("T", found)
 
 
 def tool_settings(config: Config) -> ToolSettings:
@@ -283,15 +304,13 @@ def tool_settings(config: Config) -> ToolSettings:
         reach=Reach(
             readable, config.block("tools.fs", FsSettings).workspace_only, skills.linked, state=config.paths.state_dir
         ),
-        patch_workspace_only=config.block("tools.exec", PatchSwitch).settings.workspace_only,
-        processes=config.block("tools.exec", ProcessSettings),
         web=web,
         search_key=config.resolve(key) if key else "",
         citations=str(config.get("memory.citations") or "auto"),
     )
 
 
-def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSpec, ...]:
+def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Tool, ...] = ()) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
     from homarus.tools.gate import Granted
 
@@ -305,10 +324,12 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
         sessions_send=nothing,
         spawner=nothing,
         status=nothing,
+        scheduler=nothing,
         gateway=nothing,
         vision=Vision(config, Models(config, {}, clock=SystemClock())),
         processes=ProcessManager(SystemClock(), SystemIds()),
         grants=Granted(),
+        more=more,
     )
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
     return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())

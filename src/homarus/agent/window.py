@@ -21,6 +21,7 @@ from homarus.core.tools import ToolSpec
 from homarus.models.select import Chain
 from homarus.storage.cache import BoundedCache
 from homarus.tools.loopguard import LoopGuard
+from homarus.workspace.audience import Audience
 from homarus.workspace.loader import read_sections
 
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ class CompactionState:
 
     @property
     def flush_failures(self) -> int:
-        """Return how often saving memory failed in this cycle."""
         return self._live.flush_failures
 
     @flush_failures.setter
@@ -86,7 +86,6 @@ class CompactionState:
         self._guard.compacted()
 
     def flushed(self) -> None:
-        """Note that memory was saved in this cycle."""
         now = epoch_ms(self._live.store.clock.now())
         self._live.update(memory_flush_at=now, memory_flush_compaction_count=self.compactions)
 
@@ -133,7 +132,7 @@ def open_window(
         call=_engine_call(turn, live, prepared),
         fixed_tokens=prompt_tokens(prompt.prompt.system.text, prepared.specs),
         heartbeat=turn.heartbeat,
-        writable=_can_save(prepared),
+        writable=can_save(turn, prepared),
         verbose=(turn.levels.get("verbose") or live.entry.verbose_level or "off") != "off",
     )
     ports = Ports(
@@ -167,9 +166,13 @@ def _rules(home: Home, prepared: Prepared, settings: CompactionSettings) -> str:
     return read_sections(context.workspace, names, home.today(context.agent_id)) if names else ""
 
 
-def _can_save(prepared: Prepared) -> bool:
-    """Say whether a turn can write down what is worth keeping."""
+def can_save(turn: Turn, prepared: Prepared) -> bool:
+    """Say whether a turn can write down what is worth keeping: what others say is not for the owner's memory, and what one
+    agent hands to another is not for that one's."""
     context = prepared.context
+    heard = Audience(session=turn.session, trust=context.trust, chat_type=turn.chat_type)
+    if context.shared or not heard.owner_alone or set(context.lineage) - {context.agent_id}:
+        return False
     can_write = context.sandbox.can_write(str(context.workspace / "memory"))
     return can_write and bool(prepared.box.tools.keys() & {"write", "memory_retain"})
 

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import os
+import select
+import signal
+import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 import click
+import msgspec
+from msgspec import Struct
 
+from homarus.agent.home import Home
 from homarus.cli.app import App
-from homarus.cli.attach import attach, piped_text
 from homarus.cli.failures import say
-from homarus.cli.options import json_option, pass_app
-from homarus.core.events import Notice, RunEvent
+from homarus.cli.options import with_json
+from homarus.core.clock import SystemIds
+from homarus.core.errors import HomarusError
+from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
+from homarus.core.messages import Image
+from homarus.core.text import human_bytes, printable
+from homarus.runtime.client import RunOptions
+from homarus.runtime.library import Agent
+from homarus.runtime.local import LocalClient
+from homarus.runtime.reply import ReplyFold, footer
+from homarus.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from homarus.runtime.library import Agent
     from homarus.sessions.row import SessionEntry
+
 
 INTERRUPTED = 130
 
@@ -36,8 +54,7 @@ INTERRUPTED = 130
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="How long the turn may take; 0 is for ever.")
 @click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
-@json_option
-@pass_app
+@with_json
 def command(
     app: App,
     text: str | None,
@@ -58,10 +75,6 @@ def command(
     here as in a chat. Ctrl-C stops the turn and keeps what was said so far.
     """
     del local  # a turn always runs in this process as long as nothing else serves this home
-    import asyncio
-
-    from homarus.runtime.client import RunOptions
-    from homarus.runtime.reply import ReplyFold
 
     if text and message:
         raise click.UsageError("say it once: TEXT or -m TEXT")
@@ -72,16 +85,16 @@ def command(
 
     async def turn() -> int:
         async with open_agent(app, agent_id, session) as agent:
-            row = await agent.client.row(agent.session)
+            row = await agent.client.row(agent.key)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
             with _shown(app, agent, row, as_json=as_json, stream=stream) as show, interrupts.stopping(agent):
-                async for event in agent.client.run(agent.session, said.text, options):
+                async for event in agent.client.run(agent.key, said.text, options):
                     fold.take(event)
                     show(event)
             reply = fold.reply()
         if as_json and not stream:
-            app.out.json(reply.to_json(str(agent.session)))
+            app.out.json(reply.to_json(str(agent.key)))
         elif not (as_json or stream or _watched(app)):
             for each in reply.texts:
                 app.out.line(each)
@@ -121,8 +134,6 @@ def _shown(
     if as_json and stream:
         yield partial(_as_line, app)
     elif stream:
-        from homarus.cli.reply_stream import TextStream
-
         yield TextStream(app.out.out, row.response_usage, row.verbose_level).take
     elif as_json or not _watched(app):
         yield _show_nothing
@@ -139,20 +150,12 @@ def _show_nothing(event: RunEvent) -> None:
 
 
 def _as_line(app: App, event: RunEvent) -> None:
-    import msgspec
-
     app.out.pieces([msgspec.json.encode(event).decode() + "\n"], as_json=True)
     app.out.out.flush()
 
 
 def open_agent(app: App, agent_id: str, session: str) -> Agent:
     """Open an agent of this home in one of its sessions."""
-    from homarus.agent.home import Home
-    from homarus.core.clock import SystemIds
-    from homarus.runtime.client import LocalClient
-    from homarus.runtime.library import Agent
-    from homarus.runtime.runtime import Runtime
-
     client = LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
     return Agent(client, client.resolve(agent_id, session))
 
@@ -168,20 +171,15 @@ class _Interrupts:
         self._stop: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
-        import signal
-
         self._before = signal.signal(signal.SIGINT, self._signalled)
         return self
 
     def __exit__(self, *_: object) -> None:
-        import signal
-
         signal.signal(signal.SIGINT, self._before)
 
     @contextmanager
     def stopping(self, agent: Agent) -> Iterator[None]:
         """Stop this agent's turn when the signal comes."""
-        import asyncio
 
         def stop() -> None:
             if self.heard or not agent.stop("interrupted"):
@@ -199,3 +197,126 @@ class _Interrupts:
         if self._stop is None:
             raise KeyboardInterrupt
         self._stop()
+
+
+class TextStream:
+    """Writes a turn's visible text as it comes; what the model says to the program never shows."""
+
+    def __init__(self, out: TextIO, usage: str | None = None, verbose: str | None = None) -> None:
+        from homarus.delivery.stream import StreamFilter
+
+        self._new_filter = StreamFilter
+        self._out = out
+        self._usage = usage
+        self._verbose = verbose in {"on", "full"}
+        self._filter = StreamFilter()
+        self._shown = False
+
+    def take(self, event: RunEvent) -> None:
+        """Write what one event shows."""
+        match event:
+            case Notice(kind="reply"):
+                self._write(event.text)
+                self._end()
+            case ModelCalled():
+                # A new attempt: what an earlier one had shown stays shown, and this one begins anew.
+                self._end()
+            case TextDelta():
+                self._write(self._filter.feed(event.text))
+            case MessageEnded():
+                self._write(self._filter.finish()[0])
+                self._end()
+            case ToolStarted() if self._verbose:
+                self._write(f"[{event.name}]\n")
+                self._shown = False
+            case RunEnded():
+                if line := footer(self._usage, event):
+                    self._write(f"{line}\n")
+
+    def _write(self, text: str) -> None:
+        if text := printable(text):
+            self._shown = True
+            self._out.write(text)
+            self._out.flush()
+
+    def _end(self) -> None:
+        if self._shown:
+            self._out.write("\n")
+            self._out.flush()
+        self._filter, self._shown = self._new_filter(), False
+
+
+MAX_TEXT = 1 << 20
+PATIENCE_SECONDS = 2.0  # after which a person is told what the program waits for
+MAX_IMAGE = 10 << 20
+_PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+class Attached(Struct, frozen=True):
+    """The words of a message with the texts that belong to it, and its pictures."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+def attach(words: str, files: tuple[Path, ...], piped: str = "") -> Attached:
+    """Put a message together. Text alone is the message itself; beside words it is named."""
+    blocks, images = [words] if words.strip() else [], []
+    if piped.strip():
+        blocks.append(_block("standard input", piped) if blocks or files else piped.rstrip("\n"))
+    for path in files:
+        data = _read(path)
+        kind = _picture(data)
+        if kind:
+            images.append(Image(base64.b64encode(data).decode("ascii"), kind))
+            continue
+        try:
+            blocks.append(_block(str(path), data.decode("utf-8")))
+        except UnicodeDecodeError:
+            raise HomarusError(
+                f"{path} is neither text nor a picture", cure="name a text file, PNG, JPEG, GIF or WebP"
+            ) from None
+    return Attached("\n\n".join(blocks), tuple(images))
+
+
+def piped_text() -> str:
+    """Return what comes through a pipe or from a file; a terminal and a program that keeps its end open say nothing."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # closed, or a test's own stream
+        return "" if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty() else sys.stdin.read()
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+        return ""
+    if stat.S_ISFIFO(mode) and not select.select([sys.stdin], [], [], PATIENCE_SECONDS)[0]:
+        say("waiting for standard input, which is open (end it, or add < /dev/null)")
+    text = sys.stdin.read(MAX_TEXT + 1)
+    if len(text) > MAX_TEXT:
+        raise HomarusError(
+            f"standard input holds more than {human_bytes(MAX_TEXT)}",
+            cure="send a part of it, or name the file in the message",
+        )
+    return text
+
+
+def _read(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > MAX_IMAGE:
+            raise HomarusError(f"{path} is larger than {human_bytes(MAX_IMAGE)}", cure="name a smaller file")
+        data = path.read_bytes()
+    except OSError as problem:
+        raise HomarusError(f"cannot read {path}: {problem.strerror}", cure="check the name") from None
+    if len(data) > MAX_TEXT and not _picture(data):
+        raise HomarusError(f"{path} is larger than {human_bytes(MAX_TEXT)}", cure="send a part of it")
+    return data
+
+
+def _picture(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _PICTURES.items() if data.startswith(magic)), "")
+
+
+def _block(name: str, text: str) -> str:
+    safe = name.replace('"', "'").replace("\n", " ")
+    return f'<file name="{safe}">\n{text.rstrip()}\n</file>'

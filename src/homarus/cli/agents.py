@@ -5,17 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
+from homarus.agent.open_session import seed_agent
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
-
-if TYPE_CHECKING:
-    from homarus.config.load import AgentConfig, Config
-    from homarus.config.write import Operation
+from homarus.cli.options import with_json
+from homarus.config.load import AgentConfig, Config, load_config
+from homarus.config.write import Operation, change
+from homarus.core.errors import ConfigError
+from homarus.core.routes import normalize_agent_id
+from homarus.workspace.agents import describe, put_away, refuse_shared, resolve_workspace, trash_place
+from homarus.workspace.identity import write_identity
+from homarus.workspace.roster import add_agent, delete_agent, describe_match, pin_workspace
+from homarus.workspace.roster import bind as bound
+from homarus.workspace.roster import set_identity as identified
+from homarus.workspace.roster import unbind as unbound
 
 _PEERS = ("direct", "group", "channel", "room")
 
@@ -37,18 +45,12 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
-@pass_app
+@with_json
 def list_(app: App, as_json: bool) -> None:
     """List the agents with their workspaces, models and bindings."""
-    from homarus.workspace.agents import describe
-    from homarus.workspace.roster import describe_match
-
     config = app.config
     views = [describe(config, agent, app.env) for agent in config.agents]
     if as_json:
-        import msgspec
-
         app.out.json(msgspec.to_builtins(views))
         return
     app.out.table(
@@ -73,8 +75,7 @@ def list_(app: App, as_json: bool) -> None:
 @click.option("--model", metavar="REF", help="Its model, instead of the common one.")
 @click.option("--name", help="Its name, written into its IDENTITY.md.")
 @click.option("--emoji", help="Its emoji, written into its IDENTITY.md.")
-@json_option
-@pass_app
+@with_json
 def add(
     app: App,
     agent: str,
@@ -85,11 +86,6 @@ def add(
     as_json: bool,
 ) -> None:
     """Add an AGENT to the roster and lay out its workspace."""
-    from homarus.agent.open_session import seed_agent
-    from homarus.core.routes import normalize_agent_id
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import add_agent
-
     agent_id = _new_id(agent, normalize_agent_id(agent))
     config = app.config
     settings: dict[str, Any] = {}
@@ -118,14 +114,9 @@ def add(
 @click.argument("agent")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Also move its workspace and sessions to <state>/trash.")
-@json_option
-@pass_app
+@with_json
 def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
     """Take an AGENT and its bindings out of the configuration; its files stay unless you say --purge."""
-    from homarus.core.errors import ConfigError
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import delete_agent
-
     config = app.config
     known = config.agent_named(agent)
     if len(config.agents) == 1:
@@ -154,22 +145,19 @@ def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
 @click.argument("channel")
 @click.option("--account", metavar="ID", help="Only this account of the channel.")
 @click.option("--peer", metavar="KIND:ID", help=f"Only this conversation; KIND is {', '.join(_PEERS)}.")
-@json_option
-@pass_app
+@with_json
 def bind(app: App, agent: str, channel: str, account: str | None, peer: str | None, as_json: bool) -> None:
     """Let AGENT answer on CHANNEL: on all of it, on one account, or in one conversation."""
-    from homarus.workspace.roster import bind as bound
-    from homarus.workspace.roster import describe_match
-
     config = app.config
     known, match = config.agent_named(agent), _match(channel, account, peer)
     operations = bound(config.authored, known.id, match)
     if operations:
         _change(app, config, operations)
-    if as_json:
-        app.out.json({"agentId": known.id, "match": match, "changed": bool(operations)})
-    else:
-        app.out.line(f"{known.id} {'answers' if operations else 'answered already'} on {describe_match(match)}")
+    app.out.answer(
+        {"agentId": known.id, "match": match, "changed": bool(operations)},
+        f"{known.id} {'answers' if operations else 'answered already'} on {describe_match(match)}",
+        as_json=as_json,
+    )
 
 
 @command.command()
@@ -178,8 +166,7 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
 @click.option("--account", metavar="ID", help="Only this account of the channel.")
 @click.option("--peer", metavar="KIND:ID", help="Only this conversation.")
 @click.option("--all", "everything", is_flag=True, help="Every binding of the agent.")
-@json_option
-@pass_app
+@with_json
 def unbind(
     app: App,
     agent: str,
@@ -190,18 +177,17 @@ def unbind(
     as_json: bool,
 ) -> None:
     """Remove AGENT's bindings on CHANNEL, or all of them."""
-    from homarus.workspace.roster import unbind as unbound
-
     if everything == bool(channel):
         raise click.UsageError("name a CHANNEL, or say --all")
     config = app.config
     known = config.agent_named(agent)
     operations = unbound(config.authored, known.id, _match(channel, account, peer) if channel else None)
     _change(app, config, operations)
-    if as_json:
-        app.out.json({"agentId": known.id, "removed": len(operations)})
-    else:
-        app.out.line(f"removed {len(operations)} binding{'s' if len(operations) > 1 else ''} of {known.id}")
+    app.out.answer(
+        {"agentId": known.id, "removed": len(operations)},
+        f"removed {len(operations)} binding{'s' if len(operations) > 1 else ''} of {known.id}",
+        as_json=as_json,
+    )
 
 
 @command.command("set-identity")
@@ -218,13 +204,9 @@ def unbind(
     default="auto",
     help="auto: IDENTITY.md, and openclaw.json where it names the same value.",
 )
-@json_option
-@pass_app
+@with_json
 def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **labels: str | None) -> None:
     """Change who AGENT is: one line of its IDENTITY.md each, nothing else."""
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import set_identity as identified
-
     values = {label: value.strip() for label, value in labels.items() if value and value.strip()}
     if not values:
         raise click.UsageError("say what to change, for example --name Otto")
@@ -238,10 +220,11 @@ def set_identity(app: App, /, agent: str | None, where: str, as_json: bool, **la
     if operations:
         _change(app, config, operations)
         touched.append(str(app.paths.config_path))
-    if as_json:
-        app.out.json({"agentId": known.id, "identity": values, "changed": touched})
-    else:
-        app.out.line(f"{known.id}: set {', '.join(values)} in {' and '.join(touched)}")
+    app.out.answer(
+        {"agentId": known.id, "identity": values, "changed": touched},
+        f"{known.id}: set {', '.join(values)} in {' and '.join(touched)}",
+        as_json=as_json,
+    )
 
 
 def _new_id(asked: str, agent_id: str) -> str:
@@ -269,16 +252,11 @@ def _match(channel: str, account: str | None, peer: str | None) -> dict[str, Any
 
 def _change(app: App, config: Config, operations: Sequence[Operation]) -> Config:
     """Write the changes and return the configuration as it is then."""
-    from homarus.config.load import load_config
-    from homarus.config.write import change
-
     change(config, app.env, operations)
     return load_config(app.paths, app.env)
 
 
 def _edit_record(home: Path, values: dict[str, str]) -> Path:
-    from homarus.workspace.identity import write_identity
-
     return write_identity(home, values)
 
 
@@ -291,8 +269,6 @@ def _ask(app: App, question: str, as_json: bool) -> None:
 
 def _keep_heirs_home(app: App, config: Config, gone: AgentConfig) -> list[Operation]:
     # The default agent's folder is `agents.defaults.workspace`: whoever becomes the default would move in there.
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.roster import pin_workspace
 
     others = [agent for agent in config.agents if agent.id != gone.id]
     heir = next((agent for agent in others if agent.entry.get("default") is True), others[0])
@@ -303,8 +279,6 @@ def _keep_heirs_home(app: App, config: Config, gone: AgentConfig) -> list[Operat
 
 def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[tuple[str, Path]]:
     """Return what --purge moves; refuses before anything is changed if that would take others along."""
-    from homarus.workspace.agents import refuse_shared, resolve_workspace
-
     paths = app.paths
     others = [other for other in config.agents if other.id != agent.id]
     keep = [
@@ -321,8 +295,6 @@ def _folders(app: App, config: Config, agent: AgentConfig, home: Path) -> list[t
 
 
 def _purge(app: App, agent_id: str, folders: list[tuple[str, Path]]) -> list[Path]:
-    from homarus.workspace.agents import put_away, trash_place
-
     place = trash_place(app.paths.state_dir / "trash", agent_id, app.clock.now())
     moved = [put_away(folder, place, label) for label, folder in folders]
     return [path for path in moved if path is not None]

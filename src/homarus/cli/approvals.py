@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
-
-if TYPE_CHECKING:
-    from homarus.tools.approval import Approvals, Decision, Request
+from homarus.cli.options import with_json
+from homarus.cli.output import clean
+from homarus.core.clock import SystemIds
+from homarus.core.errors import Denied
+from homarus.tools.approval import Approvals, Decision, Request, approvals_path
+from homarus.tools.approval_text import visible
 
 
 @click.group("approvals", cls=Group, default="list")
@@ -20,12 +23,9 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
-@pass_app
+@with_json
 def list_approvals(app: App, as_json: bool = False) -> None:
     """List open questions and lasting rules."""
-    from msgspec import to_builtins
-
     book = _book(app).read()
     if as_json:
         app.out.json(to_builtins(book))
@@ -35,37 +35,37 @@ def list_approvals(app: App, as_json: bool = False) -> None:
         app.out.line("Nothing waits for an answer, and nothing may always run.")
     if book.pending:
         rows = [
-            (item.id, f"{(item.expires_ms - now) // 1000} s", item.agent_id, _clean(item.summary), _clean(item.reason))
+            (
+                item.id,
+                f"{(item.expires_ms - now) // 1000} s",
+                item.agent_id,
+                clean(item.summary, 300),
+                clean(item.reason, 300),
+            )
             for item in book.pending
         ]
         app.out.table(rows, ["id", "left", "agent", "what", "why"])
     if book.rules:
-        rules = [(rule.id, rule.kind, rule.agent_id, _clean(rule.subject)) for rule in book.rules]
+        rules = [(rule.id, rule.kind, rule.agent_id, clean(rule.subject, 300)) for rule in book.rules]
         app.out.table(rules, ["rule", "kind", "agent", "always allowed"])
 
 
 @command.command("show")
 @click.argument("ident")
-@json_option
-@pass_app
+@with_json
 def show(app: App, ident: str, as_json: bool) -> None:
     """Show everything about one question."""
-    from msgspec import to_builtins
-
-    from homarus.core.errors import Denied
-
     book = _book(app).read()
     found = [*book.pending, *(item.request for item in reversed(book.decided))]
     request = next((item for item in found if item.id == ident), None)
     if request is None:
-        raise Denied(f"there is no question '{_clean(ident)}'", cure="see: homarus approvals list")
+        raise Denied(f"there is no question '{clean(ident, 300)}'", cure="see: homarus approvals list")
     data: dict[str, Any] = to_builtins(request)
     answers = [item for item in book.decided if item.request.id == ident]
     data["decision"] = answers[-1].decision if answers else None
     if as_json:
         app.out.json(data)
         return
-    from homarus.tools.approval_text import visible
 
     for key, value in {**data, **data.pop("details")}.items():
         app.out.line(f"{key}: {visible(str(value))}")  # all of it: who says yes has read it
@@ -74,8 +74,7 @@ def show(app: App, ident: str, as_json: bool) -> None:
 @command.command("allow")
 @click.argument("ident")
 @click.option("--always", is_flag=True, help="also for the next times, where that is possible")
-@json_option
-@pass_app
+@with_json
 def allow(app: App, ident: str, always: bool, as_json: bool) -> None:
     """Allow what a question asks for: this once, or always."""
     _answer(app, ident, "allow-always" if always else "allow-once", as_json=as_json)
@@ -83,8 +82,7 @@ def allow(app: App, ident: str, always: bool, as_json: bool) -> None:
 
 @command.command("deny")
 @click.argument("ident")
-@json_option
-@pass_app
+@with_json
 def deny(app: App, ident: str, as_json: bool) -> None:
     """Say no to a question."""
     _answer(app, ident, "deny", as_json=as_json)
@@ -92,33 +90,25 @@ def deny(app: App, ident: str, as_json: bool) -> None:
 
 @command.command("revoke")
 @click.argument("rule")
-@json_option
-@pass_app
+@with_json
 def revoke(app: App, rule: str, as_json: bool) -> None:
     """Take back a lasting rule."""
     gone = _book(app).revoke(rule)
-    if as_json:
-        app.out.json({"revoked": gone.id, "kind": gone.kind, "subject": gone.subject})
-    else:
-        app.out.line(f"No longer allowed for good: {_clean(gone.subject)}")
+    app.out.answer(
+        {"revoked": gone.id, "kind": gone.kind, "subject": gone.subject},
+        f"No longer allowed for good: {clean(gone.subject, 300)}",
+        as_json=as_json,
+    )
 
 
 def _answer(app: App, ident: str, decision: Decision, *, as_json: bool) -> None:
     request: Request = _book(app).decide(ident, decision, "cli")
-    if as_json:
-        app.out.json({"id": request.id, "decision": decision, "summary": request.summary})
-    else:
-        app.out.line(f"{decision}: {_clean(request.summary)}")
+    app.out.answer(
+        {"id": request.id, "decision": decision, "summary": request.summary},
+        f"{decision}: {clean(request.summary, 300)}",
+        as_json=as_json,
+    )
 
 
 def _book(app: App) -> Approvals:
-    from homarus.core.clock import SystemIds
-    from homarus.tools.approval import Approvals, approvals_path
-
     return Approvals(approvals_path(app.paths.state_dir), app.clock, SystemIds())
-
-
-def _clean(text: str) -> str:
-    from homarus.core.text import single_line
-
-    return single_line(text, 300)

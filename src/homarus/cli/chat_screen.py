@@ -21,10 +21,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
-from homarus.cli.chat_history import ChatHistory
-from homarus.cli.chat_paint import Painter
-from homarus.cli.chat_view import Block, ChatView
-from homarus.cli.chat_words import Words, suggest
+from homarus.cli.chat import ChatHistory, Words, suggest
+from homarus.cli.chat_view import Block, ChatView, Painter
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted
 from homarus.core.text import printable, single_line
@@ -111,7 +109,7 @@ class Screen:
     async def run(self, greeting: str) -> None:
         """Talk until the person leaves."""
         unlisten = self._agent.listen(self._heard)
-        leave = self._agent.client.attend(self._agent.session)
+        leave = self._agent.client.attend(self._agent.key)
         printer = asyncio.ensure_future(self._print_all())
         self._say(Block("note", greeting))
         try:
@@ -139,7 +137,7 @@ class Screen:
 
     async def _may_leave(self) -> bool:
         """Say whether nothing is lost by leaving now; what would be cut off is named once, and then it is the person's choice."""
-        working = (await self._agent.client.status(self._agent.session)).children
+        working = (await self._agent.client.status(self._agent.key)).children
         if not working or self._warned:
             return True
         self._warned = True
@@ -184,7 +182,7 @@ class Screen:
 
     async def _refresh(self) -> None:
         """Take up what a command or another program may have changed in the session: model, levels, what waits."""
-        status, view = await self._agent.client.status(self._agent.session), self._view
+        status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
         view.usage = status.row.response_usage
@@ -231,7 +229,7 @@ class Screen:
         if view.used:
             share = f"/{view.window:,} tok ({100 * view.used / view.window:.0f} %)" if view.window else " tok"
             parts.append(f"{view.used:,}{share}")
-        parts.append(str(self._agent.session))
+        parts.append(str(self._agent.key))
         if view.waiting:
             parts.append(f"{view.waiting} waiting")
         return " " + " · ".join(parts)

@@ -6,10 +6,12 @@ is the live tail. So what was printed is final, survives a resize, and can be sc
 
 from __future__ import annotations
 
+import io
 import json
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -33,9 +35,15 @@ from homarus.core.events import (
     UserAccepted,
 )
 from homarus.core.patterns import late
-from homarus.core.text import human_bytes, single_line
+from homarus.core.redact import redacted
+from homarus.core.text import human_bytes, printable, single_line
 from homarus.delivery.stream import StreamFilter
 from homarus.runtime.reply import footer
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown as RichMarkdown
+
 
 MAX_TOOLS = 100
 HESITATION_SECONDS = 0.7  # what somebody types on with before they see that they were asked
@@ -273,8 +281,6 @@ class ChatView:
         if event.status == "aborted":
             return [*left, Block("note", "■ stopped")]
         if event.status != "ok":
-            from homarus.core.redact import redacted
-
             left.append(Block("error", f"✗ {redacted(event.error or event.status)}"))
         line = footer(self.usage, event)
         return [*left, Block("note", line)] if line else left
@@ -291,3 +297,66 @@ def summary(arguments: dict[str, Any]) -> str:
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+_STYLES: dict[Kind, tuple[str, str]] = {
+    "tool": ("⏺ ", "dim cyan"),
+    "failed": ("⏺ ", "red"),
+    "thinking": ("", "dim italic"),
+    "note": ("", "dim"),
+    "warning": ("", "yellow"),
+    "error": ("", "bold red"),
+    "user": ("› ", "bold"),
+    "detail": ("  ", "dim"),
+}
+
+
+class Painter:
+    """Turns blocks into text for one terminal. Without colours it is plain text of the same shape."""
+
+    def __init__(self, *, color: bool) -> None:
+        self.color = color
+
+    def paint(self, block: Block, width: int) -> str:
+        """Return a block ready to print, ending with a line break."""
+        from rich.console import Console
+        from rich.text import Text
+
+        out = io.StringIO()
+        console = Console(
+            file=out,
+            width=max(20, min(width, 120)),
+            force_terminal=self.color,
+            color_system="standard" if self.color else None,
+            highlight=False,
+            emoji=False,
+            markup=False,
+        )
+        text = printable(block.text)
+        if block.kind == "markdown":
+            console.print(_markdown()(text, code_theme="ansi_dark", hyperlinks=False))
+            return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").split("\n")) + "\n\n"
+        lead, style = _STYLES[block.kind]
+        lines = [f"{lead if number == 0 else ' ' * len(lead)}{line}" for number, line in enumerate(text.split("\n"))]
+        console.print(Text("\n".join(lines), style=style if self.color else "", overflow="fold"))
+        return out.getvalue()
+
+
+@cache
+def _markdown() -> type[RichMarkdown]:
+    """Return rich's Markdown with headings at the left, where a chat's text stands."""
+    from rich.markdown import Heading
+    from rich.markdown import Markdown as RichMarkdown
+    from rich.text import Text
+
+    class LeftHeading(Heading):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            del console, options
+            text: Text = self.text
+            text.stylize("bold underline" if self.tag == "h1" else "bold")
+            yield text
+
+    class ChatMarkdown(RichMarkdown):
+        elements: ClassVar = {**RichMarkdown.elements, "heading_open": LeftHeading}
+
+    return ChatMarkdown

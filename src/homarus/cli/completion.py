@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
 from homarus.cli.app import App
 from homarus.cli.options import pass_app
@@ -22,8 +23,6 @@ def command(app: App, shell: str) -> None:
     zsh:   eval "$(homarus completion zsh)"         in ~/.zshrc
     fish:  homarus completion fish | source         in ~/.config/fish/config.fish
     """
-    from click.shell_completion import get_completion_class
-
     from homarus.cli.main import COMPLETE, cli
 
     kind = get_completion_class(shell)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import pass_app, with_json
+from homarus.config.blocks import build_schema
+from homarus.config.blocks import validate as check
+from homarus.config.edit import parse_text
+from homarus.config.keypath import lookup, parse_path
+from homarus.config.load import Config, Problem, inspect_config
+from homarus.config.redact import redact
+from homarus.config.report import HEADERS, has_errors, table_rows
+from homarus.config.report import as_json as plain
+from homarus.config.scan import ScanError, parse
+from homarus.config.write import FileChange, Operation, Refused, change, read_or_none, write
 from homarus.core.errors import ConfigError, HomarusError
-
-if TYPE_CHECKING:
-    from homarus.config.load import Config, Problem
-    from homarus.config.write import FileChange, Operation
+from homarus.storage.atomic import write_atomic
 
 CONFIGURATION = 78
 _PATCH_BYTES = 8 * 1024 * 1024
@@ -40,20 +53,24 @@ def command() -> None:
     """
 
 
+def _writes(function: Callable[..., None]) -> Callable[..., None]:
+    dry = click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
+    return dry(
+        click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")(with_json(function))
+    )
+
+
 @command.command()
 @click.argument("path", required=False, default="")
 @click.option("--effective", is_flag=True, help="Show the canonical form: newest spelling, OPENCLAW_* applied.")
 @click.option("--reveal", is_flag=True, help="Show secrets; only to a terminal, unless --yes is given too.")
 @click.option("--yes", is_flag=True, help="With --reveal: yes, also into a pipe or a file.")
-@json_option
-@pass_app
+@with_json
 def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: bool) -> None:
     """Print the value at PATH, or everything. Secrets are hidden.
 
     Text, numbers and flags are printed bare, objects and lists as JSON. A key that is not set ends with code 1.
     """
-    from homarus.config.redact import redact
-
     steps = _path(path)
     if reveal and not yes and not app.out.out.isatty():
         raise click.UsageError("--reveal shows secrets to a terminal only; add --yes to write them elsewhere")
@@ -88,10 +105,7 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
 )
 @click.option("--ref-id", metavar="ID", help="What the reference names: a variable, a JSON pointer, a program's id.")
 @click.option("--ref-provider", metavar="NAME", default="default", help="Which entry of secrets.providers it uses.")
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
-@json_option
-@pass_app
+@_writes
 def set_(
     app: App,
     path: str,
@@ -111,8 +125,6 @@ def set_(
     VALUE is JSON5 if it reads as such (true, 5, "text", {a: 1}, [1, 2]) and text otherwise. Missing objects on the way
     are made. A key that lives in an included file is changed there.
     """
-    from homarus.config.write import Operation
-
     if (ref_source is None) != (ref_id is None) or (ref_source is None) == (value is None):
         raise click.UsageError("give either VALUE, or --ref-source together with --ref-id")
     if ref_source is not None:
@@ -125,14 +137,9 @@ def set_(
 
 @command.command()
 @click.argument("path")
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
-@json_option
-@pass_app
+@_writes
 def unset(app: App, path: str, dry_run: bool, force: bool, as_json: bool) -> None:
     """Remove the key at PATH with its comma; comments around it stay."""
-    from homarus.config.write import Operation
-
     _change(app, [Operation("unset", _path(path, whole=False))], dry_run=dry_run, force=force, as_json=as_json)
 
 
@@ -140,10 +147,7 @@ def unset(app: App, path: str, dry_run: bool, force: bool, as_json: bool) -> Non
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--file", "named", type=click.Path(path_type=Path, dir_okay=False), help="The same as FILE.")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read standard input, as without FILE.")
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--force", is_flag=True, help="Write it even if the checks find it wrong.")
-@json_option
-@pass_app
+@_writes
 def patch(
     app: App, file: Path | None, named: Path | None, from_stdin: bool, dry_run: bool, force: bool, as_json: bool
 ) -> None:
@@ -152,9 +156,6 @@ def patch(
     Objects merge, null removes a key, everything else replaces. The marker of a hidden secret keeps the old value, so
     that what `config get` printed can be changed and sent back.
     """
-    from homarus.config.edit import parse_text
-    from homarus.config.write import Operation
-
     source = named or file
     if source is not None and str(source) != "-" and not from_stdin:
         try:
@@ -176,17 +177,12 @@ def patch(
 
 
 @command.command()
-@json_option
-@pass_app
+@with_json
 def validate(app: App, as_json: bool) -> None:
     """Check everything the program will read at start; ends with code 78 if something is wrong.
 
     Every key without effect is listed: mistyped, unknown, or known to OpenClaw and not used here. All of them are kept.
     """
-    from homarus.config.blocks import validate as check
-    from homarus.config.report import HEADERS, has_errors, table_rows
-    from homarus.config.report import as_json as plain
-
     problems = check(_load(app))
     bad = has_errors(problems)
     if as_json:
@@ -200,8 +196,7 @@ def validate(app: App, as_json: bool) -> None:
 
 
 @command.command()
-@json_option
-@pass_app
+@with_json
 def file(app: App, as_json: bool) -> None:
     """Print where the configuration lies; with --json also what it includes and what stands in for it."""
     config = _load(app)
@@ -222,8 +217,7 @@ def file(app: App, as_json: bool) -> None:
 
 @command.command()
 @click.argument("path", required=False, default="")
-@json_option
-@pass_app
+@with_json
 def schema(app: App, path: str, as_json: bool) -> None:
     """Print the JSON Schema of what homarus reads, or of the part at PATH. It is JSON with and without --json.
 
@@ -231,8 +225,6 @@ def schema(app: App, path: str, as_json: bool) -> None:
     For your editor:
       homarus config schema > openclaw.schema.json
     """
-    from homarus.config.blocks import build_schema
-
     del as_json
     app.out.json(build_schema(path))
 
@@ -244,8 +236,6 @@ def edit(app: App) -> None:
 
     What does not pass the checks can be edited again; what is given up is kept as openclaw.json.rej.
     """
-    from homarus.cli.config_edit import edit_session
-
     edit_session(app)
 
 
@@ -257,14 +247,10 @@ _MISSING: Any = object()
 
 
 def _load(app: App) -> Config:
-    from homarus.config.load import inspect_config
-
     return inspect_config(app.paths, app.env)
 
 
 def _path(text: str, *, whole: bool = True) -> tuple[str | int, ...]:
-    from homarus.config.keypath import parse_path
-
     try:
         steps = parse_path(text)
     except ConfigError as problem:
@@ -278,8 +264,6 @@ def _shown(
     config: Config, steps: tuple[str | int, ...], *, effective: bool, show: Callable[[dict[str, Any]], Any]
 ) -> Any:
     """Look a path up in the whole shown document: what stands around a value decides whether it is a secret."""
-    from homarus.config.keypath import lookup
-
     if not effective:
         authored = show(config.authored)
         for path in (steps, config.written(steps)):
@@ -291,10 +275,6 @@ def _shown(
 
 def parse_value(text: str, *, strict: bool = False) -> Any:
     """Return what a value on the command line means. `+49170…` is text, though JSON5 would call it a number."""
-    import re
-
-    from homarus.config.scan import ScanError, parse
-
     number = re.fullmatch(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|0[xX][0-9a-fA-F]+)", text.strip())
     looks = number or text.strip() in ("true", "false", "null") or text.strip()[:1] in ("{", "[", '"', "'")
     if not looks and not strict:
@@ -306,8 +286,6 @@ def parse_value(text: str, *, strict: bool = False) -> Any:
 
 
 def _change(app: App, operations: Sequence[Operation], *, dry_run: bool, force: bool, as_json: bool) -> None:
-    from homarus.config.write import Refused, change
-
     def warn(problem: Problem) -> None:
         app.out.warn(str(problem))
 
@@ -325,17 +303,103 @@ def report(app: App, changes: Sequence[FileChange], *, dry_run: bool, as_json: b
             {
                 "ok": True,
                 "dryRun": dry_run,
-                "files": [str(change.path) for change in changes],
-                "backups": [str(change.backup) for change in changes if change.backup],
-                "diff": "".join(change.diff for change in changes),
+                "files": [str(each.path) for each in changes],
+                "backups": [str(each.backup) for each in changes if each.backup],
+                "diff": "".join(each.diff for each in changes),
             }
         )
         return
-    for change in changes:
-        for line in change.diff.splitlines():
+    for each in changes:
+        for line in each.diff.splitlines():
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
             app.out.line(app.out.style(line, colour) if colour else line)
     if not changes:
         app.out.line("nothing to change")
     elif dry_run:
         app.out.line("dry run: nothing was written")
+
+
+_NEW_FILE = b"{\n}\n"
+
+
+def edit_session(app: App) -> None:
+    """Let the user edit a private copy until it passes or is given up; then write it, or keep it beside the file."""
+    path = app.paths.config_path
+    before = read_or_none(path)
+    start = _NEW_FILE if before is None else before
+    descriptor, name = tempfile.mkstemp(prefix="openclaw-", suffix=".json5")
+    copy = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(start)
+        after = _until_settled(app, copy, start)
+    finally:
+        copy.unlink(missing_ok=True)
+    if after == start:
+        app.out.line("nothing to change")
+    else:
+        _save(app, path, before, after)
+
+
+def _until_settled(app: App, copy: Path, start: bytes) -> bytes:
+    """Return the text to save; one that is given up is kept as a .rej file and ends in an error."""
+    while True:
+        _run_editor(app, copy)
+        after = copy.read_bytes()
+        errors = [] if after == start else _errors(app, after)
+        if not errors:
+            return after
+        for problem in errors:
+            app.out.warn(str(problem))
+        answer = _ask() if sys.stdin.isatty() else "quit"
+        if answer == "save":
+            return after
+        if answer == "quit":
+            kept = _keep(app.paths.config_path, after)
+            raise ConfigError(f"nothing was changed; your text is in {kept}", cure="correct it and copy it back")
+
+
+def _save(app: App, path: Path, before: bytes | None, after: bytes) -> None:
+    change = FileChange(path, before, after)
+    try:
+        done = write(inspect_config(app.paths, app.env), app.env, [change])
+    except ConfigError as problem:
+        raise ConfigError(f"{problem.message}; your text is in {_keep(path, after)}", cure=problem.cure) from None
+    report(app, done, dry_run=False, as_json=False)
+
+
+def _errors(app: App, after: bytes) -> list[Problem]:
+    from homarus.config.blocks import validate
+
+    config = inspect_config(app.paths, app.env, overlay={app.paths.config_path: after})
+    return [problem for problem in validate(config) if problem.severity == "error"]
+
+
+def _ask() -> str:
+    choices = click.Choice(["edit", "save", "quit"])
+    return str(click.prompt("Edit again, save it as it is, or quit and keep it aside?", type=choices, default="edit"))
+
+
+def _keep(path: Path, data: bytes) -> Path:
+    kept = path.with_name(path.name + ".rej")
+    write_atomic(kept, data)
+    return kept
+
+
+def _run_editor(app: App, copy: Path) -> None:
+    named = app.env.get("VISUAL") or app.env.get("EDITOR") or ""
+    # An editor of our own choice needs somebody in front of it; one that was named may be a script.
+    usual = ("nano", "vim", "vi") if sys.stdin.isatty() and sys.stdout.isatty() else ()
+    try:
+        words = shlex.split(named)
+    except ValueError as problem:
+        raise click.UsageError(f"EDITOR cannot be understood: {problem}") from None
+    argv = words or [next((name for name in usual if shutil.which(name)), "")]
+    if not argv[0]:
+        raise click.UsageError("no editor: set EDITOR, for example EDITOR=nano, or use 'homarus config set'")
+    try:
+        code = subprocess.call([*argv, str(copy)])
+    except OSError as problem:
+        raise click.UsageError(f"cannot start the editor {argv[0]}: {problem.strerror}") from None
+    if code != 0:
+        raise ConfigError(f"the editor ended with code {code}; nothing was changed", cure="try again")

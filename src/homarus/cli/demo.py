@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import tempfile
 from pathlib import Path
 
 import click
 
 from homarus.cli.app import App
 from homarus.cli.options import pass_app
+from homarus.core.events import RunEnded, ToolEnded, ToolStarted
+from homarus.delivery.sanitize import shape
+from homarus.runtime.library import Agent
 
 LINES = (
     "Remember that the spare key hangs behind the barometer.",
@@ -27,10 +33,6 @@ def command(app: App, keep: bool) -> int:
 
     It is told something, looks it up later with a citation, and uses tools: the real loop, real files, a real index.
     """
-    import asyncio
-    import shutil
-    import tempfile
-
     folder = Path(tempfile.mkdtemp(prefix="homarus-demo-"))
     try:
         return asyncio.run(_talk(app, folder, keep=keep))
@@ -40,10 +42,6 @@ def command(app: App, keep: bool) -> int:
 
 
 async def _talk(app: App, folder: Path, *, keep: bool) -> int:
-    from homarus.core.events import RunEnded, ToolEnded, ToolStarted
-    from homarus.delivery.sanitize import shape
-    from homarus.runtime.library import Agent
-
     out = app.out
     env = {"HOME": str(folder), "PATH": app.env.get("PATH", "/usr/bin:/bin"), "LANG": app.env.get("LANG", "C.UTF-8")}
     out.line(out.style("A new home, and a conversation with the agent that lives in it.", "bold"))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
-
-if TYPE_CHECKING:
-    from homarus.hooks.discover import Hook, HookSet
-    from homarus.hooks.load import HookStatus
+from homarus.cli.options import with_json
+from homarus.cli.output import clean
+from homarus.config.paths import expand
+from homarus.config.write import Operation, change
+from homarus.core.errors import HomarusError
+from homarus.hooks.discover import Hook, HookSet, find_hooks, standard_roots
+from homarus.hooks.load import HookSettings, HookStatus, judge
+from homarus.hooks.manifest import Facts, on_path
+from homarus.storage.atomic import create_new
+from homarus.workspace.agents import resolve_workspace
+from homarus.workspace.names import BOOT
+from homarus.workspace.templates import template
 
 
 @click.group("hooks", cls=Group, default="list")
@@ -21,8 +29,7 @@ def command() -> None:
 
 
 @command.command("list")
-@json_option
-@pass_app
+@with_json
 def list_hooks(app: App, as_json: bool = False) -> None:
     """List all hooks: what each hears, and whether it runs."""
     found, statuses = _load(app)
@@ -32,22 +39,21 @@ def list_hooks(app: App, as_json: bool = False) -> None:
     rows = [
         (
             _mark(app, status),
-            _clean(status.hook.name),
+            clean(status.hook.name),
             status.hook.source.value,
-            _clean(", ".join(status.hook.events)),
-            _clean(status.reason),
+            clean(", ".join(status.hook.events)),
+            clean(status.reason),
         )
         for status in statuses
     ]
     app.out.table(rows, ["", "name", "source", "hears", "why"])
     for problem in found.problems:
-        app.out.warn(_clean(problem))
+        app.out.warn(clean(problem))
 
 
 @command.command("info")
 @click.argument("name")
-@json_option
-@pass_app
+@with_json
 def info(app: App, name: str, as_json: bool) -> None:
     """Show one hook: its folder, its events, its gates one by one."""
     _, statuses = _load(app)
@@ -57,62 +63,52 @@ def info(app: App, name: str, as_json: bool) -> None:
         return
     out, hook = app.out, status.hook
     out.line(
-        f"{out.style(_clean(hook.name), 'bold')} {hook.emoji}".rstrip()
-        + f"  {_mark(app, status)}: {_clean(status.reason)}"
+        f"{out.style(clean(hook.name), 'bold')} {hook.emoji}".rstrip()
+        + f"  {_mark(app, status)}: {clean(status.reason)}"
     )
-    out.line(_clean(hook.description) or "(no description)")
+    out.line(clean(hook.description) or "(no description)")
     out.line()
-    facts = [
-        ("folder", str(hook.folder)),
-        ("source", hook.source.value),
-        ("key", hook.key if hook.key != hook.name else ""),
-    ]
+    key = hook.key if hook.key != hook.name else ""
+    facts = [("folder", str(hook.folder)), ("source", hook.source.value), ("key", key)]
     facts += [("hears", ", ".join(hook.events)), ("handler", hook.handler and f"{hook.handler}: {hook.function}")]
     facts += [("time limit", f"{hook.timeout:g} s" if hook.timeout else ""), ("homepage", hook.homepage)]
-    for label, value in facts:
-        if value:
-            out.line(f"{label:>10}  {_clean(value)}")
+    out.facts(facts, 10)
     for step in status.steps:
         mark = out.style("open", "green") if step.ok else out.style("shut", "red")
-        out.line(f"{'gate':>10}  {mark}  {step.gate:<8} {_clean(step.detail)}")
+        out.line(f"{'gate':>10}  {mark}  {step.gate:<8} {clean(step.detail)}")
     for problem in hook.problems:
-        out.line(f"{'problem':>10}  {_clean(problem)}")
+        out.line(f"{'problem':>10}  {clean(problem)}")
 
 
 @command.command("enable")
 @click.argument("name")
-@json_option
-@pass_app
+@with_json
 def enable(app: App, name: str, as_json: bool) -> None:
     """Let a hook run from the next start of the gateway on."""
     status = _pick(_load(app)[1], name)
     if not status.able:
-        from homarus.core.errors import HomarusError
-
         reason = next(
             (f"{step.gate}: {step.detail}" for step in status.steps if not step.ok), "; ".join(status.hook.problems)
         )
         raise HomarusError(f"the hook '{status.hook.name}' cannot run here: {reason}", cure="mend that first")
     _switch(app, status.hook, on=True, as_json=as_json)
     for problem in status.hook.problems:
-        app.out.warn(_clean(problem))
+        app.out.warn(clean(problem))
     page = _boot_page(app) if status.hook.name == "boot-md" and status.hook.source == "bundled" else ""
     if page and not as_json:
-        app.out.line(f"wrote {_clean(page)}: what should happen when the gateway starts, yours to edit")
+        app.out.line(f"wrote {clean(page)}: what should happen when the gateway starts, yours to edit")
 
 
 @command.command("disable")
 @click.argument("name")
-@json_option
-@pass_app
+@with_json
 def disable(app: App, name: str, as_json: bool) -> None:
     """Keep a hook from running."""
     _switch(app, _pick(_load(app)[1], name).hook, on=False, as_json=as_json)
 
 
 @command.command("check")
-@json_option
-@pass_app
+@with_json
 def check(app: App, as_json: bool) -> int:
     """Look for hooks that should run and cannot, and for damaged ones. Exit code 1 when there are any."""
     found, statuses = _load(app)
@@ -131,23 +127,12 @@ def check(app: App, as_json: bool) -> int:
         app.out.json({"total": len(statuses), "running": running, "broken": broken, "remarks": remarks})
         return 1 if broken else 0
     app.out.line(f"{len(statuses)} hooks, {running} run")
-    for title, style, lines in (("Broken", "red", broken), ("Remarks", "dim", remarks)):
-        if lines:
-            app.out.line(f"\n{app.out.style(title, style)}")
-        for line in lines:
-            app.out.line(f"  {_clean(line)}")
+    app.out.section("Broken", "red", map(clean, broken))
+    app.out.section("Remarks", "dim", map(clean, remarks))
     return 1 if broken else 0
 
 
 def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
-    import sys
-
-    from homarus.config.paths import expand
-    from homarus.hooks.discover import find_hooks, standard_roots
-    from homarus.hooks.load import HookSettings, judge
-    from homarus.hooks.manifest import Facts, on_path
-    from homarus.workspace.agents import resolve_workspace
-
     config = app.config
     settings = config.block("hooks.internal", HookSettings)
     extra = [expand(folder, config.paths.home) for folder in settings.load.extra_dirs]
@@ -158,8 +143,6 @@ def _load(app: App) -> tuple[HookSet, tuple[HookStatus, ...]]:
 
 
 def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
-    from homarus.config.write import Operation, change
-
     config = app.config
     key = next((key for key in (hook.key, hook.name) if config.lookup(("hooks", "internal", "entries", key))), hook.key)
     wishes = [Operation("set", ("hooks", "internal", "entries", key, "enabled"), on)]
@@ -172,7 +155,7 @@ def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
     word = "enabled" if on else "disabled"
     already = "" if changes else "already "
     app.out.line(
-        f"{_clean(hook.name)} is {already}{word} (hooks.internal.entries.{_clean(key)} in {config.paths.config_path})"
+        f"{clean(hook.name)} is {already}{word} (hooks.internal.entries.{clean(key)} in {config.paths.config_path})"
     )
     if changes:
         app.out.line("a running gateway takes this up when it starts again")
@@ -180,18 +163,11 @@ def _switch(app: App, hook: Hook, *, on: bool, as_json: bool) -> None:
 
 def _boot_page(app: App) -> str:
     """Write a first BOOT.md where there is none, and return where; one that is there stays as it is."""
-    from homarus.storage.atomic import create_new
-    from homarus.workspace.agents import resolve_workspace
-    from homarus.workspace.names import BOOT
-    from homarus.workspace.templates import template
-
     path = resolve_workspace(app.config, app.config.default_agent.id, app.env) / BOOT
     return str(path) if path.parent.is_dir() and create_new(path, template(BOOT).encode()) else ""
 
 
 def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
-    from homarus.core.errors import HomarusError
-
     for status in statuses:
         if name in {status.hook.name, status.hook.key}:
             return status
@@ -200,8 +176,6 @@ def _pick(statuses: tuple[HookStatus, ...], name: str) -> HookStatus:
 
 
 def _unknown_entries(app: App, found: HookSet) -> list[str]:
-    from homarus.hooks.load import HookSettings
-
     entries = app.config.block("hooks.internal", HookSettings).entries
     return [name for name, entry in entries.items() if entry.get("enabled") is not False and found.get(name) is None]
 
@@ -240,10 +214,3 @@ def _detail(status: HookStatus) -> dict[str, Any]:
         "homepage": hook.homepage,
         "gates": [{"gate": step.gate, "ok": step.ok, "detail": step.detail} for step in status.steps],
     }
-
-
-def _clean(text: str) -> str:
-    """Return text that cannot move a terminal's cursor: names of files may hold anything."""
-    from homarus.core.text import single_line
-
-    return single_line(text, 500)

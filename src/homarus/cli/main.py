@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homarus import __version__
-from homarus.cli import streams
 from homarus.cli.app import App
-from homarus.cli.failures import guarded, say
+from homarus.cli.failures import guarded, prepare, say, settle
 from homarus.cli.group import Group
 from homarus.cli.table import COMMANDS, Entry
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
 
 # Set by the scripts of `homarus completion`: then the call is a shell's question, not a command.
 COMPLETE = "_HOMARUS_COMPLETE"
@@ -43,7 +43,8 @@ class LazyGroup(Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        command = importlib.import_module(entry.module).command
+        module, _, name = entry.module.partition(":")
+        command = getattr(importlib.import_module(module), name or "command")
         assert isinstance(command, click.Command)
         return command
 
@@ -56,7 +57,7 @@ class LazyGroup(Group):
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the same page that the program's door prints without this parser."""
-        from homarus.cli.help import page
+        from homarus.cli.table import page
 
         return page().rstrip()
 
@@ -104,15 +105,13 @@ def cli(
 
         logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
     if ctx.invoked_subcommand is None:
-        from homarus.cli.welcome import welcome
-
         welcome(ctx.obj)
 
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and return the exit code; nothing escapes, and a traceback is shown only with --debug."""
-    streams.prepare()
-    return streams.settle(guarded(lambda: _parsed(args), debug="--debug" in args))
+    prepare()
+    return settle(guarded(lambda: _parsed(args), debug="--debug" in args))
 
 
 def _parsed(args: Sequence[str]) -> object:
@@ -146,3 +145,18 @@ def _usage(problem: click.ClickException) -> int:
     )
     say(f"{problem.format_message()}{where}")
     return problem.exit_code
+
+
+def welcome(app: App) -> None:
+    """Print a friendly start that fits the state of this home."""
+    out = app.out
+    there = app.paths.state_dir.is_dir()
+    steps = (
+        [("chat", "talk to your agent"), ("status", "see where things stand")]
+        if there
+        else [("onboard", "set up a home in a minute"), ("demo", "see what it does first")]
+    )
+    out.line(f"{out.style('homarus', 'bold', 'cyan')}: a personal agent that lives in a folder of Markdown files.\n")
+    out.line(f"Your home is {app.paths.state_dir}.\n" if there else f"There is no home yet at {app.paths.state_dir}.\n")
+    for name, use in [*steps, ("--help", "all commands")]:
+        out.line(f"  {out.style(f'{app.program} {name:<10}', 'cyan')}  {use}")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
+from homarus.agent.memories import open_memory
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
-
-if TYPE_CHECKING:
-    from homarus.memory.memory import Memory
-    from homarus.memory.results import Answer
+from homarus.cli.options import with_json
+from homarus.cli.output import Bar, Output
+from homarus.core.errors import ToolError
+from homarus.core.text import human_bytes, printable
+from homarus.memory.memory import Memory, NoDay
+from homarus.memory.results import Answer, as_json, parse_citation
+from homarus.memory.settings import MemorySettings
+from homarus.memory.terms import query_terms, spans
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,8 +58,7 @@ def place_options(function: F) -> F:
 @click.option("--min-score", type=float, default=None, help="Leave out weaker matches (0 to 1).")
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def search(
     app: App,
     /,
@@ -95,8 +99,7 @@ def search(
 )
 @click.option("--why", is_flag=True, help="Show what spoke for each passage.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def recall(
     app: App,
     /,
@@ -113,8 +116,6 @@ def recall(
     **place: Any,
 ) -> None:
     """Collect the evidence for a question within a token budget."""
-    from homarus.memory.memory import NoDay
-
     text = " ".join(query)
     with opened(app, **place) as memory:
         try:
@@ -131,12 +132,9 @@ def recall(
 @click.option("--from", "from_", type=click.IntRange(1), default=None, help="First line.")
 @click.option("--lines", type=click.IntRange(1), default=None, help="How many lines (default 120).")
 @place_options
-@json_option
-@pass_app
+@with_json
 def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: bool, **place: Any) -> None:
     """Print lines of a note, by path or by a citation such as memory/2026-01-31.md#L12."""
-    from homarus.core.errors import ToolError
-
     with opened(app, **place) as memory:
         found = memory.get(path, from_, lines)
     if as_json:
@@ -154,12 +152,9 @@ def get(app: App, /, path: str, from_: int | None, lines: int | None, as_json: b
 @click.argument("query")
 @click.argument("citation")
 @place_options
-@json_option
-@pass_app
+@with_json
 def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any) -> None:
     """Say how a line (path#L12) scores for a query, signal by signal."""
-    from homarus.memory.results import parse_citation
-
     if parse_citation(citation)[1] is None:
         hint = " (they are the other way round)" if parse_citation(query)[1] is not None else ""
         raise click.UsageError(
@@ -168,8 +163,6 @@ def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any)
     with opened(app, **place) as memory:
         found = memory.explain(query, citation)
     if as_json:
-        import msgspec
-
         app.out.json(msgspec.to_builtins(found))
         return
     where = f"rank {found.rank} of {found.candidates}" if found.rank else f"not among {found.candidates} candidates"
@@ -188,14 +181,9 @@ def explain(app: App, /, query: str, citation: str, as_json: bool, **place: Any)
 
 @command.command()
 @place_options
-@json_option
-@pass_app
+@with_json
 def status(app: App, /, as_json: bool, **place: Any) -> None:
     """Show what the index holds and whether it is up to date."""
-    import msgspec
-
-    from homarus.core.text import human_bytes
-
     with opened(app, **place) as memory:
         found = memory.status()
     if as_json:
@@ -227,8 +215,7 @@ def status(app: App, /, as_json: bool, **place: Any) -> None:
 @command.command()
 @click.option("--force", is_flag=True, help="Read every note again.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def index(app: App, /, force: bool, as_json: bool, **place: Any) -> None:
     """Bring the index in line with the notes."""
     _index(app, force, as_json, place)
@@ -236,23 +223,18 @@ def index(app: App, /, force: bool, as_json: bool, **place: Any) -> None:
 
 @command.command()
 @place_options
-@json_option
-@pass_app
+@with_json
 def rebuild(app: App, /, as_json: bool, **place: Any) -> None:
     """Build the whole index again; searches elsewhere see the old one until it is done."""
     _index(app, True, as_json, place)
 
 
 def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
-    from homarus.cli.progress import Bar
-
     started = app.clock.monotonic()
     with opened(app, **place) as memory, Bar(app.out.err, "indexing") as bar:
         report = memory.sync(force=force, progress=bar.update)
     seconds = app.clock.monotonic() - started
     if as_json:
-        import msgspec
-
         app.out.json({**msgspec.to_builtins(report), "seconds": round(seconds, 3)})
         return
     app.out.line(f"{report.files:,} notes: {report.indexed:,} indexed, {report.removed:,} removed, in {seconds:.2f} s")
@@ -264,15 +246,13 @@ def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @click.option("--since", metavar="DAY", help="Only whom facts from this day on are about: YYYY-MM-DD, or 7d.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **place: Any) -> None:
     """Write what the retained facts say about each person or thing to bank/entities/.
 
     Text that people wrote stays as it is, and so does a generated region that somebody edited.
     """
     from homarus.memory.bank.reflect import reflect as write_pages
-    from homarus.memory.memory import NoDay
 
     with opened(app, **place) as memory:
         try:
@@ -280,8 +260,6 @@ def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **plac
         except NoDay as problem:
             raise click.UsageError(str(problem)) from problem
     if as_json:
-        import msgspec
-
         app.out.json(msgspec.to_builtins(pages))
         return
     for page in pages:
@@ -297,8 +275,7 @@ def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **plac
 @command.command()
 @click.option("--canary/--no-canary", default=True, help="Write a line, find it, remove it.")
 @place_options
-@json_option
-@pass_app
+@with_json
 def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
     """Check the notes and the index, and prove that what is written is found."""
     from homarus.memory.doctor import examine
@@ -306,8 +283,6 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
     with opened(app, **place) as memory:
         checks = examine(memory, canary=canary)
     if as_json:
-        import msgspec
-
         app.out.json(msgspec.to_builtins(checks))
     else:
         marks = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "error": ("bad", "red")}
@@ -329,28 +304,22 @@ def doctor(app: App, /, canary: bool, as_json: bool, **place: Any) -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder with model.safetensors.",
 )
-@json_option
-@pass_app
+@with_json
 def export_minilm(app: App, target: Path | None, source: Path | None, as_json: bool) -> None:
     """Make the int8 MiniLM file once; afterwards it runs on onnxruntime alone."""
     from homarus.memory.embed.export import export
 
     made = export(target or app.paths.models_dir / "minilm", source)
-    if as_json:
-        app.out.json({"path": str(made)})
-    else:
-        app.out.line(f"wrote {made}")
+    app.out.answer({"path": str(made)}, f"wrote {made}", as_json=as_json)
 
 
 @command.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="LoCoMo-format JSON.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Score only the first N questions of each set.")
 @click.option("--provider", default="auto", show_default=True, metavar="NAME", help="Embedder to measure with.")
-@json_option
-@pass_app
+@with_json
 def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_json: bool) -> None:
     """Score recall without a model judging: are the evidence lines of each question returned within a token budget?"""
-    from homarus.cli.progress import Bar
     from homarus.memory.evaluate import run
 
     with Bar(app.out.err, "scoring") as bar:
@@ -371,9 +340,6 @@ def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_j
 def opened(
     app: App, *, agent: str | None, workspace: Path | None, provider: str | None, extra: tuple[str, ...]
 ) -> Memory:
-    from homarus.memory.memory import Memory
-    from homarus.memory.settings import MemorySettings
-
     if workspace is not None:
         return Memory.open(
             workspace,
@@ -385,16 +351,77 @@ def opened(
         )
     if extra:
         raise click.UsageError("--extra goes with --workspace; for an agent set memorySearch.extraPaths")
-    from homarus.agent.memories import open_memory
 
     chosen = app.config.agent_named(agent)
     return open_memory(app.config, app.env, chosen.id, clock=app.clock, provider=provider or "")
 
 
 def show(app: App, memory: Memory, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:
-    from homarus.cli.memory_show import print_answer, to_json
-
     if as_json:
         app.out.json(to_json(answer))
     else:
         print_answer(app.out, query, answer, memory.problems, why=why)
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """Return an answer for programs; the flags are always there."""
+    return {
+        "results": [
+            {
+                **as_json(hit),
+                "path": hit.path,
+                "startLine": hit.start_line,
+                "endLine": hit.end_line,
+                "corpus": hit.source,
+            }
+            for hit in answer
+        ],
+        "mode": answer.mode,
+        "provider": answer.provider,
+        "model": answer.model,
+        "degraded": answer.degraded,
+        "stale": answer.stale,
+        "tokens": answer.tokens,
+        "confidence": answer.confidence,
+        "verdict": answer.verdict,
+        "searchMs": round(answer.searched_ms, 2),
+    }
+
+
+def print_answer(out: Output, query: str, answer: Answer, problems: Sequence[str] = (), *, why: bool = False) -> None:
+    """Print cited passages with the words of the query marked; where there are none, what may be the reason."""
+    terms = query_terms(query)
+    for hit in answer:
+        day = f"  {out.style(hit.timestamp, 'dim')}" if hit.timestamp else ""
+        out.line(f"{out.style(hit.citation, 'cyan')}{day}  {out.style(f'{hit.score:.2f}', 'dim')}")
+        for line in printable(hit.text).split("\n"):
+            out.line("  " + marked(out, line, terms))
+        if hit.also:
+            out.line(out.style(f"  also: {', '.join(hit.also)}", "dim"))
+        if hit.superseded_by:
+            out.line(out.style(f"  replaced by {hit.superseded_by}", "dim"))
+        if hit.origin:
+            out.line(out.style(f"  from: {printable(', '.join(hit.origin))}", "dim"))
+        if why:
+            out.line(out.style(f"  why: {'; '.join(hit.why)}", "dim"))
+    if answer and answer.verdict == "unknown":
+        out.line(out.style("the notes probably do not say; this is what stands nearest", "yellow"))
+    if not answer:
+        out.line("nothing found")
+        for problem in problems:
+            out.warn(problem)
+    if answer.degraded:
+        out.warn(answer.degraded)
+    if answer.stale:
+        out.warn(answer.stale)
+
+
+def marked(out: Output, line: str, terms: list[str]) -> str:
+    """Return a line with the words of the query in bold, where colours are on."""
+    if not out.color:
+        return line
+    pieces, at = [], 0
+    for start, end in spans(line, terms):
+        pieces += [line[at:start], out.style(line[start:end], "bold", "yellow")]
+        at = end
+    return "".join([*pieces, line[at:]])

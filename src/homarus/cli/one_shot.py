@@ -6,14 +6,14 @@ What is going on is a line that is drawn over; questions are asked where a perso
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from homarus.cli.app import App
-from homarus.cli.chat_paint import Painter
-from homarus.cli.chat_view import ChatView
+from homarus.cli.chat_view import ChatView, Painter
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, RunEnded, RunEvent
 from homarus.core.text import printable, single_line
@@ -41,7 +41,7 @@ class LiveAnswer:
         self._ticking: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._drawn = False
-        self._leave = agent.client.attend(agent.session) if sys.stdin.isatty() else None
+        self._leave = agent.client.attend(agent.key) if sys.stdin.isatty() else None
 
     def __enter__(self) -> Self:
         self._ticking = asyncio.ensure_future(self._tick())
@@ -72,8 +72,6 @@ class LiveAnswer:
 
     @property
     def _width(self) -> int:
-        import shutil
-
         return shutil.get_terminal_size().columns
 
     async def _tick(self) -> None:

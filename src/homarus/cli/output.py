@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from types import TracebackType
+from typing import Any, Self, TextIO
 
 from homarus.core.patterns import late
 from homarus.core.text import escaped_json, printable, single_line
@@ -111,10 +113,30 @@ class Output:
         """Print a value as JSON that both programs and people can read."""
         self._put(self._encoded(value, indent=2))
 
+    def answer(self, data: Any, text: str, *, as_json: bool) -> None:
+        """Say how something went: to a program as data, to a person in a line."""
+        if as_json:
+            self.json(data)
+        else:
+            self.line(text)
+
     def json_lines(self, values: Iterable[Any]) -> None:
         """Print values as JSON, one a line, for what has no end."""
         for value in values:
             self._put(self._encoded(value))
+
+    def section(self, title: str, style: str, lines: Iterable[str]) -> None:
+        """Print lines under a heading; nothing where there are none."""
+        for number, text in enumerate(lines):
+            if not number:
+                self.line(f"\n{self.style(title, style)}")
+            self.line(f"  {text}")
+
+    def facts(self, pairs: Iterable[tuple[str, str]], size: int) -> None:
+        """Print what is known of a thing, a label each; what is empty is left out."""
+        for label, value in pairs:
+            if value:
+                self.line(f"{label:>{size}}  {clean(value)}")
 
     def table(self, rows: Iterable[Sequence[object]], headers: Sequence[str]) -> None:
         """Print aligned columns; numbers stand right, everything else left."""
@@ -124,6 +146,11 @@ class Output:
         self.line(self.style(_row(headers, widths, numeric), "bold"))
         for row in cells:
             self.line(_row(row, widths, numeric))
+
+
+def clean(text: str, limit: int = 500) -> str:
+    """Return text that cannot move a terminal's cursor: names of files may hold anything."""
+    return single_line(text, limit)
 
 
 def problem_line(text: str) -> str:
@@ -173,3 +200,40 @@ def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -
         pad = " " * (size - width(text))
         parts.append(pad + text if right else text + pad)
     return "  ".join(parts).rstrip()
+
+
+WIDTH = 30
+PAUSE = 0.1  # seconds before the first drawing and between two, so that quick work shows no bar at all
+
+
+class Bar:
+    """Draws `label [#####-----] 12/40 what` on one line, and removes it when the work is done."""
+
+    def __init__(self, stream: TextIO, label: str) -> None:
+        self._stream = stream
+        self._label = label
+        self._live = stream.isatty()
+        self._drawn = False
+        self._last = time.monotonic()
+
+    def update(self, done: int, total: int, what: str = "") -> None:
+        """Show how far the work is."""
+        now = time.monotonic()
+        if not self._live or now - self._last < PAUSE:
+            return
+        self._last = now
+        filled = WIDTH * done // max(1, total)
+        bar = "#" * filled + "-" * (WIDTH - filled)
+        self._stream.write(f"\r\x1b[K{self._label} [{bar}] {done:,}/{total:,} {single_line(what, 60)}")
+        self._stream.flush()
+        self._drawn = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()

@@ -1,4 +1,4 @@
-"""`homarus prompt`: exactly what a model would be told, byte for byte."""
+"""`homarus prompt` and `homarus context`: exactly what a model would be told, and what fills its window."""
 
 from __future__ import annotations
 
@@ -8,16 +8,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
 
+from homarus.agent.compose import ComposedPrompt, Composer, PromptRequest
+from homarus.agent.hook_events import load_registry
+from homarus.agent.sandbox_for import sandbox_for, window_of
+from homarus.agent.session_state import SessionState, session_state
+from homarus.agent.toolkit import tool_specs
 from homarus.cli.app import App
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.group import Group
+from homarus.cli.options import json_option, pass_app, with_json
+from homarus.core.clock import Clock, SystemIds
+from homarus.core.errors import ConfigError, Denied, StorageError
+from homarus.core.messages import Trust
+from homarus.core.routes import SessionKey, main_session
+from homarus.core.text import printable
+from homarus.prompt.facts import SessionFacts
+from homarus.prompt.report import About, last_run
+from homarus.prompt.section import Mode
+from homarus.prompt.sections.tooling import in_order, told_to
+from homarus.prompt.show import detail_lines, list_lines, map_lines
+from homarus.sessions.store import SessionStore
+from homarus.subagents.book import ChildBooks
+from homarus.subagents.child import ChildRun, child_rules
+from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
-    from homarus.agent.compose import ComposedPrompt, Composer
-    from homarus.agent.session_state import SessionState
     from homarus.config.view import Config
-    from homarus.core.clock import Clock
-    from homarus.core.routes import SessionKey
-    from homarus.subagents.child import ChildRun
+    from homarus.tools.tool import Tool
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,19 +64,6 @@ class Shown(NamedTuple):
 
 def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
     """Return the prompt that the next turn of the named session would get."""
-    from homarus.agent.compose import Composer, PromptRequest
-    from homarus.agent.hook_events import load_registry
-    from homarus.agent.sandbox_for import sandbox_for, window_of
-    from homarus.agent.session_state import SessionState, session_state
-    from homarus.agent.toolkit import tool_specs
-    from homarus.core.errors import ConfigError, Denied, StorageError
-    from homarus.core.messages import Trust
-    from homarus.prompt.facts import SessionFacts
-    from homarus.prompt.section import Mode
-    from homarus.prompt.sections.tooling import in_order, told_to
-    from homarus.subagents.child import child_rules
-    from homarus.workspace.agents import resolve_workspace
-
     config = app.config
     session = _session(app, session_key, agent_id)
     composer = Composer(config, app.env, app.clock)
@@ -80,7 +84,8 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         app.out.warn(str(problem))
     window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
     child = _child(config, app.clock, session)
-    specs = in_order(tool_specs(config, session.agent_id, depth=child.depth if child else int(session.is_subagent)))
+    depth = child.depth if child else int(session.is_subagent)
+    specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config)))
     if child is not None:
         specs = tuple(spec for spec in specs if spec.name in child.tools)
         sandbox = child.sandbox.narrow(sandbox) if sandbox is not None else child.sandbox
@@ -102,13 +107,16 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     return Shown(composer, composer.prompt_for(request), past)
 
 
+def _of_servers(config: Config) -> tuple[Tool, ...]:
+    if not config.get("mcp.servers"):
+        return ()
+    from homarus.plugins.mcp.servers import known_tools
+
+    return known_tools(config)
+
+
 def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None:
     """Return how a sub-agent's session was ordered; None for any other session, and where nobody knows it any more."""
-    from homarus.core.clock import SystemIds
-    from homarus.core.routes import SessionKey
-    from homarus.sessions.store import SessionStore
-    from homarus.subagents.book import ChildBooks
-
     info = None
     if session.is_subagent:
         info = SessionStore.of(config, session.agent_id, clock=clock, ids=SystemIds()).find(session)
@@ -119,8 +127,6 @@ def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None
 
 
 def _session(app: App, session_key: str | None, agent_id: str | None) -> SessionKey:
-    from homarus.core.routes import SessionKey, main_session
-
     named = app.config.agent_named(agent_id).id
     session = SessionKey.parse(session_key, default_agent=named) if session_key else main_session(named)
     if agent_id and session.agent_id != named:
@@ -133,8 +139,7 @@ def _session(app: App, session_key: str | None, agent_id: str | None) -> Session
 @session_options
 @click.option("--boundary", is_flag=True, help="Mark the line up to which providers keep the prompt in their cache.")
 @click.option("--turn", is_flag=True, help="Print what rides on the next user turn instead: date, levels, recall ...")
-@json_option
-@pass_app
+@with_json
 def command(
     app: App, mode: str | None, session_key: str | None, agent_id: str | None, boundary: bool, turn: bool, as_json: bool
 ) -> None:
@@ -161,8 +166,6 @@ def command(
 
 def _write(out: TextIO, text: str) -> None:
     """Give a file or a pipe the very bytes that a model gets, and a terminal the line end that its next line needs."""
-    from homarus.core.text import printable
-
     raw = getattr(out, "buffer", None)
     if raw is None or out.isatty():
         out.write(f"{printable(text)}\n")
@@ -170,3 +173,59 @@ def _write(out: TextIO, text: str) -> None:
     out.flush()
     raw.write(text.encode())
     raw.flush()
+
+
+@click.group("context", cls=Group, default="list")
+def context() -> None:
+    """Show what a session's prompt is made of, with sizes. Without a word: the list."""
+
+
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    estimate = click.option("--estimate", is_flag=True, help="Measure the next turn's prompt, not the last run's.")
+    return session_options(estimate(json_option(pass_app(function))))
+
+
+@context.command("list")
+@_options
+def list_command(app: App, **options: Any) -> None:
+    """Show the files, the skills and the tools that fill the prompt."""
+    _show(app, "list", **options)
+
+
+@context.command("detail")
+@_options
+def detail_command(app: App, **options: Any) -> None:
+    """Show every section, skill and tool on top of the list."""
+    _show(app, "detail", **options)
+
+
+@context.command("map")
+@_options
+def map_command(app: App, **options: Any) -> None:
+    """Show the window as bars."""
+    _show(app, "map", **options)
+
+
+def _show(app: App, what: str, *, as_json: bool, estimate: bool, mode: str | None, **chosen: str | None) -> None:
+    shown = prompt_of(app, mode=mode, session_key=chosen["session_key"], agent_id=chosen["agent_id"])
+    composed, past = shown.composed, shown.past
+    agent = app.config.agent(composed.session.agent_id)
+    window = window_of(agent, composed.facts.turn.model)
+    about = About(window=window, session_tokens=past.tokens, messages=past.messages)
+    report = shown.composer.report_for(composed, about=about, said=past.said)
+    if not estimate and mode is None:
+        report = last_run(past.report, report)
+    if as_json:
+        app.out.json(report.to_json())
+        return
+    lines = [] if what == "map" else [*(list_lines if what == "list" else detail_lines)(report), ""]
+    for line in [*lines, *map_lines(report, unicode=_takes_blocks(app.out.out.encoding))]:
+        app.out.line(line)
+
+
+def _takes_blocks(encoding: str | None) -> bool:
+    try:
+        "█▏".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

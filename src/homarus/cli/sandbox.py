@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from homarus.agent.sandbox_for import sandbox_for
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
+from homarus.core.routes import SessionKey, main_session
+from homarus.sandbox.probe import try_out
+from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
     from homarus.sandbox.spec import SandboxSpec
@@ -22,8 +26,7 @@ def command() -> None:
 @command.command("explain")
 @click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
 @click.option("--session", "session", default="", help="which session key (default: the agent's main session)")
-@json_option
-@pass_app
+@with_json
 def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = False) -> None:
     """Say what a session's commands may see and use."""
     spec = _spec(app, agent_id, session)
@@ -51,12 +54,9 @@ def explain(app: App, agent_id: str = "", session: str = "", as_json: bool = Fal
 
 @command.command("probe")
 @click.option("--agent", "agent_id", default="", help="which agent (default: the main one)")
-@json_option
-@pass_app
+@with_json
 def probe_command(app: App, agent_id: str, as_json: bool) -> None:
     """Run a command inside and see whether anything leaks."""
-    from homarus.sandbox.probe import try_out
-
     found = try_out(_spec(app, agent_id, ""), app.env)
     if as_json:
         app.out.json(
@@ -72,10 +72,6 @@ def probe_command(app: App, agent_id: str, as_json: bool) -> None:
 
 
 def _spec(app: App, agent_id: str, session: str) -> SandboxSpec:
-    from homarus.agent.sandbox_for import sandbox_for
-    from homarus.core.routes import SessionKey, main_session
-    from homarus.workspace.agents import resolve_workspace
-
     agent = app.config.agent_named(agent_id)
     key = SessionKey.parse(session, default_agent=agent.id) if session else main_session(agent.id)
     return sandbox_for(agent, key, resolve_workspace(app.config, agent.id, app.env))

@@ -6,15 +6,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
-from homarus.cli.sessions_show import export, show, tail
-from homarus.cli.sessions_usage import usage
+from homarus.cli.options import with_json
+from homarus.cli.sessions_show import export, home_of, show, tail
+from homarus.core.clock import SystemIds
+from homarus.core.errors import StorageError
+from homarus.core.text import human_bytes
+from homarus.sessions.check import check_place, check_store, mend, report
+from homarus.sessions.export import moment
+from homarus.sessions.home import Candidate, bring_in, candidates
+from homarus.sessions.log import read_entries
+from homarus.sessions.maintenance import CRON_RUN_SECONDS, carry_out, plan_for
+from homarus.sessions.places import Kind, Visits
+from homarus.sessions.search import SessionSearch
+from homarus.sessions.settings import SessionSettings, seconds
+from homarus.sessions.usage import Ledger, Total, bars
 
 if TYPE_CHECKING:
-    from homarus.sessions.home import SessionHome
     from homarus.sessions.store import SessionInfo
 
 
@@ -34,18 +45,10 @@ def command() -> None:
     """
 
 
-for _each in (show, tail, export, usage):
+for _each in (show, tail, export):
     command.add_command(_each)
 
 _agent = click.option("--agent", metavar="ID", default="", help="Only this agent's sessions.")
-
-
-def home_of(app: App) -> SessionHome:
-    """Return all sessions of the home that this command line means."""
-    from homarus.core.clock import SystemIds
-    from homarus.sessions.home import SessionHome
-
-    return SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
 
 
 @command.command("list")
@@ -53,8 +56,7 @@ def home_of(app: App) -> SessionHome:
 @click.option("--all", "everything", is_flag=True, help="Also the archives that resets and deletions left.")
 @click.option("--active", type=int, metavar="MINUTES", help="Only those used in the last MINUTES.")
 @click.option("--limit", type=int, default=50, show_default=True, help="At most this many.")
-@json_option
-@pass_app
+@with_json
 def list_(app: App, agent: str, everything: bool, active: int | None, limit: int, as_json: bool) -> None:
     """List the sessions, the newest first."""
     home = home_of(app)
@@ -136,15 +138,9 @@ def _age(app: App, info: SessionInfo) -> str | None:
 @_agent
 @click.option("--tools", is_flag=True, help="Look into tool results and notes as well.")
 @click.option("--limit", type=int, default=20, show_default=True, help="At most this many.")
-@json_option
-@pass_app
+@with_json
 def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int, as_json: bool) -> None:
     """Find messages in all transcripts, archives included."""
-    import msgspec
-
-    from homarus.sessions.export import moment
-    from homarus.sessions.search import SessionSearch
-
     home = home_of(app)
     infos = [info for each in home.agents() for info in home.store(each).list(orphans=True)]
     # The index is of all sessions, whatever is asked: one that left some out would forget them.
@@ -176,34 +172,27 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 @click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
 @click.option("--label", default="", help="A name for people.")
 @_agent
-@json_option
-@pass_app
+@with_json
 def fork(app: App, session: str, name: str, at: str | None, label: str, agent: str, as_json: bool) -> None:
     """Copy a conversation into a new one that goes its own way."""
     home = home_of(app)
     place = home.archive(session) or home.resolve(session, agent).place
     made = home.store(place.agent_id or home.default_agent).fork(place, name, at=at, label=label)
-    if as_json:
-        app.out.json(_facts(made))
-    else:
-        app.out.line(f"{made.name} begins where {session} {'was at ' + at if at else 'ends'}.")
+    app.out.answer(
+        _facts(made), f"{made.name} begins where {session} {'was at ' + at if at else 'ends'}.", as_json=as_json
+    )
 
 
 @command.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("--agent", metavar="ID", default="", help="Bring them in as this agent's (default: the main agent).")
 @click.option("--dry-run", is_flag=True, help="Only say what would be brought in.")
-@json_option
-@pass_app
+@with_json
 def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_json: bool) -> None:
     """Copy sessions from another home, a database or transcript files; without PATHS, from this home's own databases.
 
     The sources are only read.
     """
-    from homarus.core.clock import SystemIds
-    from homarus.sessions.home import Candidate, bring_in, candidates
-    from homarus.sessions.places import Kind
-
     home = home_of(app)
     target = agent or home.default_agent
     found = [c for path in paths for c in candidates(path.absolute(), target, clock=app.clock, ids=SystemIds())]
@@ -231,16 +220,9 @@ def import_(app: App, paths: tuple[Path, ...], agent: str, dry_run: bool, as_jso
 @_agent
 @click.option("--enforce", is_flag=True, help="Do it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done (the default).")
-@json_option
-@pass_app
+@with_json
 def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -> None:
     """Put old sessions into the archives and remove old archives, by the rules of session.maintenance."""
-    import msgspec
-
-    from homarus.core.text import human_bytes
-    from homarus.sessions.maintenance import CRON_RUN_SECONDS, carry_out, plan_for
-    from homarus.sessions.settings import SessionSettings, seconds
-
     if enforce and dry_run:
         raise click.UsageError("--enforce and --dry-run exclude each other")
     rules = app.config.block("session", SessionSettings).maintenance
@@ -273,14 +255,9 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
 @command.command()
 @click.argument("session", required=False, default="")
 @_agent
-@json_option
-@pass_app
+@with_json
 def check(app: App, session: str, agent: str, as_json: bool) -> None:
     """Look for trouble: torn lines, unpaired calls, lost transcripts, old and unknown forms. Changes nothing."""
-    import msgspec
-
-    from homarus.sessions.check import check_place, check_store
-
     home = home_of(app)
     if session:
         found = list(check_place(home.archive(session) or home.resolve(session, agent).place))
@@ -303,15 +280,12 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
 @click.argument("session")
 @click.option("--write", is_flag=True, help="Convert an old form and answer open calls in the file itself.")
 @_agent
-@json_option
-@pass_app
+@with_json
 def repair(app: App, session: str, write: bool, agent: str, as_json: bool) -> None:
     """Show what a model would be sent of a damaged session, and mend the file if asked.
 
     What is sent is repaired each time anyway. --write keeps the original of a converted file beside it.
     """
-    from homarus.sessions.check import mend, report
-
     home = home_of(app)
     info = home.resolve(session, agent)
     done = report(info.place)
@@ -325,3 +299,89 @@ def repair(app: App, session: str, write: bool, agent: str, as_json: bool) -> No
         app.out.line(f"  {line}")
     for line in done.get("written", ()):
         app.out.line(f"  written: {line}")
+
+
+_PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory before them"}
+
+
+@command.command()
+@click.argument("session", required=False, default="")
+@_agent
+@click.option("--days", type=int, metavar="N", help="Only the last N days.")
+@click.option(
+    "--by", type=click.Choice(["day", "model", "session", "agent", "purpose"]), default="day", show_default=True
+)
+@with_json
+def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json: bool) -> None:
+    """Add up what sessions took: tokens, the share that came from the provider's cache, and money."""
+    zone = app.clock.now().astimezone().tzinfo
+    assert zone is not None
+    since = int(app.clock.now().timestamp() * 1000) - days * 86_400_000 if days is not None else 0
+    ledger = Ledger(by, zone, since=since)  # type: ignore[arg-type]  # click allows only these words
+    _fill(app, ledger, session, agent)
+    rows, total = ledger.rows(), ledger.sum()
+    if as_json:
+        aside = [_sums(row) for row in ledger.aside.values()]
+        app.out.json({"by": by, "rows": [_sums(row) for row in rows], "total": _sums(total), "aside": aside})
+        return
+    if not rows:
+        app.out.line("No answer in these sessions says what it took.")
+        return
+    app.out.table([_cells(row) for row in [*rows, total]], (by, "calls", "input", "output", "cached", "share", "cost"))
+    for row in ledger.aside.values() if by != "purpose" else ():
+        what = _PURPOSES.get(row.name, row.name)
+        app.out.line(f"Of this, {what}: {row.calls} calls, {row.tokens:,} tokens, ${row.cost:.4f}.")
+    if by == "day":
+        _chart(app, rows)
+
+
+def _fill(app: App, ledger: Ledger, session: str, agent: str) -> None:
+    home = home_of(app)
+    if session:
+        found = [(session, home.archive(session) or home.resolve(session, agent).place)]
+    else:
+        agents = [agent] if agent else home.agents()
+        found = [(info.name, info.place) for each in agents for info in home.store(each).list(orphans=True)]
+        found += [(place.label, place) for each in agents for place in home.store(each).archives()]
+    with Visits() as visits:
+        for name, place in found:
+            try:
+                with visits.visit(place) as source:
+                    ledger.add(name, place.agent_id, read_entries(source))
+            except StorageError as error:
+                app.out.warn(f"not counted: {error}")
+
+
+def _sums(total: Total) -> dict[str, object]:
+    return {
+        "name": total.name,
+        "calls": total.calls,
+        "input": total.input,
+        "output": total.output,
+        "cacheRead": total.cache_read,
+        "cacheWrite": total.cache_write,
+        "totalTokens": total.tokens,
+        "cacheShare": round(total.cache_share, 4),
+        "cost": round(total.cost, 6),
+    }
+
+
+def _cells(total: Total) -> tuple[object, ...]:
+    share = f"{total.cache_share:.0%}"
+    prompt = total.input + total.cache_write
+    return (total.name, total.calls, prompt, total.output, total.cache_read, share, f"${total.cost:.4f}")
+
+
+def _chart(app: App, rows: list[Total]) -> None:
+    rows = rows[-31:]
+    width = 20
+    tokens = bars([row.tokens for row in rows], width)
+    costs = bars([row.cost for row in rows], width)
+    app.out.line()
+    app.out.line(app.out.style(f"{'':10}  {'tokens':{width}}  {'cost':{width}}  cache", "bold"))
+    for row, token_bar, cost_bar in zip(rows, tokens, costs, strict=True):
+        share = bars([row.cache_share, 1.0], 8)[0]
+        app.out.line(
+            f"{row.name:10}  {app.out.style(f'{token_bar:{width}}', 'blue')}  "
+            f"{app.out.style(f'{cost_bar:{width}}', 'yellow')}  {app.out.style(f'{share:8}', 'green')} {row.cache_share:.0%}"
+        )

@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING
 import click
 
 from homarus.cli.app import App
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import F, pass_app, with_json
+from homarus.core.clock import SystemIds
+from homarus.core.errors import StorageError
+from homarus.core.text import printable, single_line
+from homarus.sessions.export import Block, blocks, moment, render
+from homarus.sessions.home import SessionHome
+from homarus.sessions.log import load_branch, load_tail, read_entries, to_entries
+from homarus.sessions.places import Place, visit
+from homarus.storage.atomic import create_new, write_atomic
+from homarus.storage.faults import Missing
+from homarus.storage.jsonl import read_lines
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     from homarus.sessions.entry import Entry
-    from homarus.sessions.export import Block
-    from homarus.sessions.places import Place
 
 _HEADS = {
     "user": ("you", "blue"),
@@ -30,29 +38,32 @@ _HEADS = {
 _POLL = 0.5
 
 
-def _place(app: App, session: str, agent: str) -> Place:
-    from homarus.cli.sessions import home_of
+def home_of(app: App) -> SessionHome:
+    """Return all sessions of the home that this command line means."""
+    return SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
 
+
+def _place(app: App, session: str, agent: str) -> Place:
     home = home_of(app)
     return home.archive(session) or home.resolve(session, agent).place
 
 
+def _session(function: F) -> F:
+    whose = click.option("--agent", metavar="ID", default="", help="Whose session.")
+    return click.argument("session", default="main")(whose(function))
+
+
 @click.command()
-@click.argument("session", default="main")
-@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@_session
 @click.option("--last", type=int, metavar="N", help="Only the last N messages.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
 @click.option("--branches", is_flag=True, help="Every entry of the file, also those off the active branch.")
 @click.option("--ids", is_flag=True, help="Show the id of each entry.")
-@json_option
-@pass_app
+@with_json
 def show(
     app: App, session: str, agent: str, last: int | None, full: bool, branches: bool, ids: bool, as_json: bool
 ) -> None:
     """Show a conversation."""
-    from homarus.sessions.log import load_branch, load_tail, read_entries
-    from homarus.sessions.places import visit
-
     with visit(_place(app, session, agent)) as source:
         found: Iterable[Entry] = read_entries(source) if branches else load_branch(source)
         if last is not None:
@@ -71,8 +82,6 @@ def _is_shown(entry: Entry) -> bool:
 
 
 def _print(app: App, entries: Iterable[Entry], *, full: bool, ids: bool) -> None:
-    from homarus.sessions.export import blocks
-
     zone = app.clock.now().astimezone().tzinfo
     assert zone is not None
     for block in blocks(entries):
@@ -81,9 +90,6 @@ def _print(app: App, entries: Iterable[Entry], *, full: bool, ids: bool) -> None
 
 
 def _print_block(app: App, block: Block, zone: tzinfo, *, full: bool, ids: bool) -> None:
-    from homarus.core.text import printable, single_line
-    from homarus.sessions.export import moment
-
     out = app.out
     tag = f"  {block.entry_id}" if ids else ""
     if block.kind == "call":
@@ -104,8 +110,7 @@ def _print_block(app: App, block: Block, zone: tzinfo, *, full: bool, ids: bool)
 
 
 @click.command()
-@click.argument("session", default="main")
-@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@_session
 @click.option("-n", "count", type=int, default=10, show_default=True, help="How many messages to begin with.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the conversation does; Ctrl-C ends it.")
 @click.option("--full", is_flag=True, help="Whole tool results, thinking and notes.")
@@ -113,9 +118,6 @@ def _print_block(app: App, block: Block, zone: tzinfo, *, full: bool, ids: bool)
 @pass_app
 def tail(app: App, session: str, agent: str, count: int, follow: bool, full: bool, as_json: bool) -> None:
     """Show the end of a conversation, and what comes."""
-    from homarus.sessions.log import load_tail
-    from homarus.sessions.places import visit
-
     place = _place(app, session, agent)
     with visit(place) as source:
         size = place.path.stat().st_size if place.path.exists() else 0
@@ -137,10 +139,6 @@ def _tell(app: App, entries: Iterable[Entry], *, full: bool, as_json: bool) -> N
 
 def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Iterator[Entry]:
     """Yield what is appended to a transcript from a byte on; after a reset it goes on with the new file."""
-    from homarus.sessions.log import to_entries
-    from homarus.storage.faults import Missing
-    from homarus.storage.jsonl import read_lines
-
     inode = path.stat().st_ino if path.exists() else 0
     while True:
         if path.exists() and (path.stat().st_ino != inode or path.stat().st_size < start):
@@ -157,8 +155,7 @@ def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Itera
 
 
 @click.command()
-@click.argument("session", default="main")
-@click.option("--agent", metavar="ID", default="", help="Whose session.")
+@_session
 @click.option(
     "--format", "form", type=click.Choice(["md", "json", "html"]), help="Default: by the name of --out, or md."
 )
@@ -168,12 +165,6 @@ def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Itera
 @pass_app
 def export(app: App, session: str, agent: str, form: str | None, target: Path | None, force: bool) -> None:
     """Write a conversation as Markdown, JSON or a page of HTML."""
-    from homarus.core.errors import StorageError
-    from homarus.sessions.export import render
-    from homarus.sessions.log import load_branch
-    from homarus.sessions.places import visit
-    from homarus.storage.atomic import create_new, write_atomic
-
     suffix = target.suffix.lstrip(".").lower() if target else ""
     chosen = form or ({"htm": "html", "markdown": "md"}.get(suffix, suffix) if suffix else "md")
     if chosen not in {"md", "json", "html"}:

@@ -8,14 +8,19 @@ import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import json_option, pass_app
+from homarus.cli.options import with_json
+from homarus.cli.output import clean
+from homarus.core.errors import HomarusError
+from homarus.skills.gate import Gate, Verdict, judge
+from homarus.skills.header import remarks
+from homarus.skills.library import SkillLibrary, SkillSet, gate_of, machine_facts, roots_of, settings_of
+from homarus.skills.listing import why_unlisted
+from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
     from homarus.hooks.manifest import Step
     from homarus.skills.audit import Finding
     from homarus.skills.discover import Skill
-    from homarus.skills.gate import Gate, Verdict
-    from homarus.skills.library import SkillLibrary, SkillSet
 
     Loaded = tuple[SkillSet, Gate, SkillLibrary]
 
@@ -30,8 +35,7 @@ def command() -> None:
 @command.command("list")
 @_agent_option
 @click.option("--eligible", "only_eligible", is_flag=True, help="Only those that the agent may use now.")
-@json_option
-@pass_app
+@with_json
 def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = False, as_json: bool = False) -> None:
     """List all skills: where each comes from, whether it can be used, and why not."""
     skills, gate, _ = _load(app, agent_id)
@@ -40,7 +44,11 @@ def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = Fal
     if as_json:
         app.out.json({"skills": [_summary(verdict) for verdict in shown], "problems": list(skills.problems)})
         return
-    rows = [(*_status(app, verdict), verdict.skill.source.value, _why(verdict)) for verdict in shown]
+    rows = []
+    for verdict in shown:
+        mark = app.out.style("yes", "green") if verdict.eligible else app.out.style("no", "dim")
+        why = why_unlisted(verdict.skill) if verdict.eligible else verdict.reason
+        rows.append((mark, clean(verdict.skill.name), verdict.skill.source.value, clean(why)))
     if rows:
         app.out.table(rows, ["usable", "name", "source", "why not"])
     usable = sum(verdict.eligible for verdict in verdicts)
@@ -52,13 +60,9 @@ def list_skills(app: App, agent_id: str | None = None, only_eligible: bool = Fal
 @command.command("info")
 @click.argument("name")
 @_agent_option
-@json_option
-@pass_app
+@with_json
 def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
     """Show one skill: its file, its gates one by one, and what the audit says."""
-    from homarus.core.errors import HomarusError
-    from homarus.skills.gate import judge
-
     skills, gate, library = _load(app, agent_id)
     skill = skills.get(name)
     if skill is None:
@@ -70,14 +74,13 @@ def info(app: App, name: str, agent_id: str | None, as_json: bool) -> None:
         app.out.json({**_detail(verdict), "findings": [_finding(skill, each) for each in findings], "shadows": hidden})
         return
     _print_info(app, verdict, hidden)
-    _section(app, "Read before use", "yellow", [_say(skill, finding) for finding in findings])
-    _section(app, "Remarks", "dim", [_clean(line) for line in _remarks(skill)])
+    app.out.section("Read before use", "yellow", [_say(skill, finding) for finding in findings])
+    app.out.section("Remarks", "dim", [clean(line) for line in _remarks(skill)])
 
 
 @command.command("check")
 @_agent_option
-@json_option
-@pass_app
+@with_json
 def check(app: App, agent_id: str | None, as_json: bool) -> int:
     """Look for broken skills and for text that malicious skills use. Exit code 1 when something is broken."""
     skills, gate, library = _load(app, agent_id)
@@ -100,17 +103,14 @@ def check(app: App, agent_id: str | None, as_json: bool) -> int:
         return 1 if broken else 0
     out = app.out
     out.line(f"{len(verdicts)} skills, {len(verdicts) - len(missing)} can be used")
-    _section(app, "Broken", "red", [_clean(line) for line in broken])
-    _section(app, "Read before use", "yellow", [_say(skill, finding) for skill, finding in findings])
-    _section(app, "Cannot be used here", "dim", [_clean(f"{each.skill.name}: {each.reason}") for each in missing])
-    _section(app, "Outside of the open format", "dim", [_clean(f"{file}: {remark}") for file, remark in remarks])
+    app.out.section("Broken", "red", [clean(line) for line in broken])
+    app.out.section("Read before use", "yellow", [_say(skill, finding) for skill, finding in findings])
+    app.out.section("Cannot be used here", "dim", [clean(f"{each.skill.name}: {each.reason}") for each in missing])
+    app.out.section("Outside of the open format", "dim", [clean(f"{file}: {remark}") for file, remark in remarks])
     return 1 if broken else 0
 
 
 def _load(app: App, agent_id: str | None) -> Loaded:
-    from homarus.skills.library import SkillLibrary, gate_of, machine_facts, roots_of, settings_of
-    from homarus.workspace.agents import resolve_workspace
-
     config = app.config
     agent = config.agent_named(agent_id).id
     roots = roots_of(config, resolve_workspace(config, agent, app.env))
@@ -119,8 +119,6 @@ def _load(app: App, agent_id: str | None) -> Loaded:
 
 
 def _judge(skills: SkillSet, gate: Gate) -> list[Verdict]:
-    from homarus.skills.gate import judge
-
     return [judge(skill, gate) for skill in skills.skills]
 
 
@@ -131,9 +129,6 @@ def _broken(skill: Skill) -> str:
 
 
 def _remarks(skill: Skill) -> list[str]:
-    from homarus.skills.frontmatter import remarks
-    from homarus.skills.listing import why_unlisted
-
     found = remarks(skill.header, skill.folder.rpartition("/")[2])
     if skill.header.description and skill.header.problem:
         found.append(skill.header.problem)
@@ -142,22 +137,7 @@ def _remarks(skill: Skill) -> list[str]:
     return found
 
 
-def _why(verdict: Verdict) -> str:
-    from homarus.skills.listing import why_unlisted
-
-    if not verdict.eligible:
-        return _clean(verdict.reason)
-    return _clean(why_unlisted(verdict.skill))
-
-
-def _status(app: App, verdict: Verdict) -> tuple[str, str]:
-    mark = app.out.style("yes", "green") if verdict.eligible else app.out.style("no", "dim")
-    return mark, _clean(verdict.skill.name)
-
-
 def _summary(verdict: Verdict) -> dict[str, Any]:
-    from homarus.skills.listing import why_unlisted
-
     skill, header = verdict.skill, verdict.skill.header
     unlisted = why_unlisted(skill)
     return {
@@ -198,40 +178,27 @@ def _finding(skill: Skill, finding: Finding) -> dict[str, Any]:
 
 
 def _say(skill: Skill, finding: Finding) -> str:
-    return _clean(f"{skill.file}:{finding.line}: {finding.rule}: {finding.excerpt}")
+    return clean(f"{skill.file}:{finding.line}: {finding.rule}: {finding.excerpt}")
 
 
 def _print_info(app: App, verdict: Verdict, hidden: list[str]) -> None:
     out, skill, header = app.out, verdict.skill, verdict.skill.header
     state = out.style("can be used", "green") if verdict.eligible else out.style("cannot be used", "yellow")
-    out.line(f"{out.style(_clean(skill.name), 'bold')} {header.emoji}".rstrip() + f"  {state}")
-    out.line(_clean(header.description) or "(no description)")
+    out.line(f"{out.style(clean(skill.name), 'bold')} {header.emoji}".rstrip() + f"  {state}")
+    out.line(clean(header.description) or "(no description)")
     out.line()
-    facts = [
-        ("file", skill.file),
-        ("source", skill.source.value),
-        ("key", skill.key if skill.key != skill.name else ""),
-    ]
+    key, tools = skill.key if skill.key != skill.name else "", ", ".join(header.allowed_tools)
+    facts = [("file", skill.file), ("source", skill.source.value), ("key", key)]
     facts += [("homepage", header.homepage), ("license", header.license), ("compatibility", header.compatibility)]
-    facts += [
-        (
-            "allowed tools",
-            ", ".join(header.allowed_tools) and f"{', '.join(header.allowed_tools)} (a wish; it grants nothing)",
-        )
-    ]
+    facts += [("allowed tools", tools and f"{tools} (a wish; it grants nothing)")]
     facts += [("hides", ", ".join(hidden)), ("problem", header.problem)]
-    for label, value in facts:
-        if value:
-            out.line(f"{label:>14}  {_clean(value)}")
-    out.line(f"{'who starts it':>14}  {_starters(skill)}")
-    _section(
-        app, "Gates", "bold", [_gate_line(app, step) for step in verdict.steps] or ["none: it can be used anywhere"]
-    )
+    out.facts([*facts, ("who starts it", _starters(skill))], 14)
+    out.section("Gates", "bold", [_gate_line(app, step) for step in verdict.steps] or ["none: it can be used anywhere"])
 
 
 def _gate_line(app: App, step: Step) -> str:
     mark = app.out.style("open", "green") if step.ok else app.out.style("shut", "red")
-    return f"{mark}  {step.gate:<8} {_clean(step.detail)}"
+    return f"{mark}  {step.gate:<8} {clean(step.detail)}"
 
 
 def _starters(skill: Skill) -> str:
@@ -239,7 +206,7 @@ def _starters(skill: Skill) -> str:
     if skill.header.user_invocable:
         where = "" if skill.header.remote_invocable else " at this machine"
         who.append(f"people{where} (/skill {skill.name})")
-    return _clean(" and ".join(who) or "nobody")
+    return clean(" and ".join(who) or "nobody")
 
 
 def _near(name: str, skills: SkillSet) -> str:
@@ -247,18 +214,3 @@ def _near(name: str, skills: SkillSet) -> str:
 
     near = difflib.get_close_matches(name, [skill.name for skill in skills.skills], n=1)
     return f"did you mean '{near[0]}'?" if near else ""
-
-
-def _section(app: App, title: str, style: str, lines: list[str]) -> None:
-    if lines:
-        app.out.line()
-        app.out.line(app.out.style(title, style))
-        for line in lines:
-            app.out.line(f"  {line}")
-
-
-def _clean(text: str) -> str:
-    """Return text that cannot move a terminal's cursor: names of files may hold anything."""
-    from homarus.core.text import single_line
-
-    return single_line(text, 500)

@@ -1,7 +1,7 @@
 """The command table: names, modules and one line each, as data.
 
 `homarus --help` prints from here, so that showing it imports no command. A command is the attribute `command` of its
-module. The sections are shown in the order in which they first appear.
+module, or the one named after the colon. The sections are shown in the order in which they first appear.
 """
 
 from __future__ import annotations
@@ -23,23 +23,63 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "agent": Entry("Talk", "homarus.cli.agent", "say one thing and print the answer"),
+    "acp": Entry("Talk", "homarus.cli.acp", "let an editor drive your agent (Agent Client Protocol)"),
     "chat": Entry("Talk", "homarus.cli.chat", "talk with your agent in this terminal"),
     "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
-    "onboard": Entry("Set up", "homarus.cli.onboard", "a home in a minute: two questions"),
-    "configure": Entry("Set up", "homarus.cli.configure", "the same questions for a home that exists"),
-    "setup": Entry("Set up", "homarus.cli.setup", "create what is missing: folder, configuration, workspace"),
+    "onboard": Entry("Set up", "homarus.cli.home:onboard", "a home in a minute: two questions"),
+    "configure": Entry("Set up", "homarus.cli.home:configure", "the same questions for a home that exists"),
+    "setup": Entry("Set up", "homarus.cli.home:setup", "create what is missing: folder, configuration, workspace"),
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
+    "mcp": Entry("Set up", "homarus.cli.mcp", "servers whose tools your agents may use, and this home as one"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
-    "status": Entry("Look inside", "homarus.cli.status", "where this home stands, at a glance"),
+    "plugins": Entry("Set up", "homarus.cli.plugins", "list, install, enable and write plugins"),
+    "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
+    "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
+    "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
-    "context": Entry("Look inside", "homarus.cli.context", "show what fills the window, and what was cut"),
+    "context": Entry("Look inside", "homarus.cli.prompt:context", "show what fills the window, and what was cut"),
     "sessions": Entry("Look inside", "homarus.cli.sessions", "list, read, search and look after conversations"),
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),
     "approvals": Entry("Safety", "homarus.cli.approvals", "answer what the agent asks, and see what may always run"),
     "sandbox": Entry("Safety", "homarus.cli.sandbox", "see where commands run, and look from inside"),
+    "cron": Entry("Automate", "homarus.cli.cron", "jobs and reminders: what runs when, and what became of it"),
+    "system": Entry("Automate", "homarus.cli.cron:system", "tell the agent of an event; its heartbeats"),
     "skills": Entry("Look inside", "homarus.cli.skills", "show which skills an agent has, and why one is missing"),
-    "doctor": Entry("Maintain", "homarus.cli.doctor", "look for what is wrong, and mend it"),
+    "doctor": Entry("Maintain", "homarus.cli.home:doctor", "look for what is wrong, and mend it"),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),
 }
+
+
+ABOUT = """\
+Usage: homarus [OPTIONS] COMMAND [ARGS]...
+
+  A personal agent that lives in a folder of Markdown files.
+  It works on an existing ~/.openclaw home unchanged.
+"""
+OPTIONS = {
+    "-V, --version": "show the version and exit",
+    "--profile NAME": "use a second home beside the first: ~/.openclaw-NAME",
+    "--config PATH": "read this openclaw.json",
+    "--no-color": "plain text, also on a terminal (NO_COLOR does the same)",
+    "--log-level LEVEL": "what the log on standard error shows: debug, info, warning, error",
+    "--debug": "show the traceback of an unexpected failure",
+    "-h, --help": "show this page and exit",
+}
+EPILOG = """\
+'homarus COMMAND --help' explains a command. Exit codes: 0 done, 1 failed, 2 wrong usage, 78 configuration.
+"""
+
+
+def page() -> str:
+    """Return the page, the commands in their sections."""
+    sections: dict[str, dict[str, str]] = {"Options": OPTIONS}
+    for name, entry in COMMANDS.items():
+        sections.setdefault(entry.section, {})[name] = entry.help
+    width = max(len(name) for rows in sections.values() for name in rows)
+    parts = [ABOUT]
+    for title, rows in sections.items():
+        lines = [f"  {name:<{width}}  {text}" for name, text in rows.items()]
+        parts.append("\n".join([f"{title}:", *lines]) + "\n")
+    return "\n".join([*parts, EPILOG])

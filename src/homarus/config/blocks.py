@@ -25,6 +25,9 @@ _CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
+    "mcp": "homarus.plugins.mcp.settings:McpSettings",
+    "plugins": "homarus.plugins.manifest:PluginSettings",
+    "gateway": "homarus.gateway.settings:GatewaySettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",
@@ -55,7 +58,10 @@ BLOCKS: dict[str, str] = {
     "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
-    "agents.defaults.heartbeat": "homarus.config.settings:HeartbeatSettings",
+    "agents.defaults.heartbeat": "homarus.automation.settings:HeartbeatSettings",
+    "cron": "homarus.automation.settings:CronSettings",
+    "memory.reflect": "homarus.automation.settings:ReflectSettings",
+    "hooks": "homarus.automation.webhooks:HookSettings",
     **{
         f"channels.*{account}{chat}": "homarus.tools.policy:Rules"
         for account in ("", ".accounts.*")
@@ -98,10 +104,12 @@ def validate(config: Config) -> list[Problem]:
         for path in instances(config.document, steps):
             value = lookup(config.document, path)
             if value is not None:
-                config.convert_block(value, into, path)
-        if steps[: len(_DEFAULTS)] == _DEFAULTS:
+                _check(config, value, into, path)
+        if steps[: len(_DEFAULTS)] == _DEFAULTS or steps[0] == "tools":
+            own = steps[len(_DEFAULTS) :] if steps[0] != "tools" else steps
             for agent in config.agents:
-                agent.block(format_path(steps[len(_DEFAULTS) :]), into)
+                if (value := agent.get(format_path(own))) is not None:
+                    _check(config, value, into, ("agents", "entries", agent.id, *own))
     for found in without_effect(config.document, known_tree()):
         _name(config, found)
     for source in config.source.all() if config.source else ():
@@ -113,6 +121,13 @@ def validate(config: Config) -> list[Problem]:
     for path in _markers(config.document, (), MARKER):
         config.report("error", path, "holds the marker that stands for a hidden secret", "write the real value here")
     return config.problems
+
+
+def _check(config: Config, value: Any, into: type[Any], path: KeyPath) -> None:
+    made: object = config.convert_block(value, into, path)
+    # What fits its type and still means nothing; only the class of the block can know.
+    for below, message in getattr(made, "warnings", ()):
+        config.report("warning", (*path, *below), message, "check the spelling; the others count")
 
 
 def instances(document: Any, steps: KeyPath, at: KeyPath = ()) -> Iterator[KeyPath]:

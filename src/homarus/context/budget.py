@@ -8,17 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.context.settings import CompactionSettings
-from homarus.core.messages import (
-    Assistant,
-    Image,
-    Message,
-    Part,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    User,
-)
+from homarus.core.messages import Assistant, Image, Message, Part, StopReason, Text, Thinking, ToolCall, User
 from homarus.core.text import estimate_tokens
 
 IMAGE_TOKENS = 2_000
@@ -89,13 +79,11 @@ def _anchor(messages: Sequence[Message], end: int, since: int) -> tuple[int, Ass
     """Return the newest answer before `end` whose usage can be trusted, and its place."""
     for place in range(end - 1, -1, -1):
         message = messages[place]
-        if type(message) is Assistant and message.usage.total and _finished(message, since):
+        if type(message) is not Assistant or not message.usage.total or message.stop_reason in _UNFINISHED:
+            continue
+        if not since or message.timestamp > since:
             return place, message
     return None
-
-
-def _finished(message: Assistant, since: int) -> bool:
-    return (not since or message.timestamp > since) and message.stop_reason not in _UNFINISHED
 
 
 def _ratio(messages: Sequence[Message], place: int, newest: Assistant, since: int) -> float:

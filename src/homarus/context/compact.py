@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.context import pins
 from homarus.context.budget import estimate, measure
 from homarus.context.cut import Cut, plan
 from homarus.context.rewrite import say_again
-from homarus.context.serialize import failures, touched_files
 from homarus.context.settings import CompactionSettings
 from homarus.context.summarize import (
     HEADINGS,
@@ -22,9 +22,11 @@ from homarus.context.summarize import (
     Job,
     RejectedError,
     Summarizer,
+    failures,
     identifiers,
     summarize,
     summarize_prefix,
+    touched_files,
 )
 from homarus.core.errors import ConfigError, ModelError
 from homarus.core.messages import Message, User
@@ -114,7 +116,7 @@ def adopt(session: SessionWriter, summary: str, first_kept: str, tokens: int, *,
     if first_kept and place is None:
         return False
     held = pins.kept(session.notes, messages_of(entries[:place]))
-    text = "\n\n".join([summary, *([_standing(held)] if held else [])])
+    text = f"{summary}\n\n{_standing(held)}" if held else summary
     session.compact(text, first_kept, tokens, details={"pins": held, "reason": "engine", NUMBER: number})
     return True
 
@@ -142,15 +144,13 @@ def undo(session: SessionWriter) -> bool:
 
 
 async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, ask: Summarizer) -> str:
-    messages = messages_of(cut.left_out if not cut.is_split else cut.history)
-    strict = settings.identifier_policy == "strict"
-    everything = messages_of(cut.left_out)
+    messages, everything = messages_of(cut.history), messages_of(cut.left_out)
     job = Job(
         messages=tuple(messages),
         previous=cut.previous,
         focus=occasion.focus[:MAX_FOCUS_CHARS],
         ask=_last_ask(everything),
-        names=tuple(identifiers(everything)) if strict else (),
+        names=tuple(identifiers(everything)) if settings.identifier_policy == "strict" else (),
         window=occasion.window,
         reserve=occasion.reserve,
         retries=settings.audit_retries,
@@ -160,12 +160,8 @@ async def _summary(cut: Cut, settings: CompactionSettings, occasion: Occasion, a
         return await summarize(job, ask)
     prefix = await summarize_prefix(messages_of(cut.prefix), occasion.reserve, ask)
     if not messages and not cut.previous:
-        job = Job(**{**_fields(job), "messages": tuple(messages_of(cut.prefix))})
+        job = replace(job, messages=tuple(messages_of(cut.prefix)))
     return f"{await summarize(job, ask)}\n\n## The turn that is going on\n\n{prefix}"
-
-
-def _fields(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in job.__struct_fields__}
 
 
 def _whole(
@@ -178,9 +174,7 @@ def _whole(
 ) -> str:
     """Return the summary with what is known for certain: pins, files, failures and the last turns, each bounded."""
     messages = messages_of(cut.left_out)
-    parts = []
-    if held:
-        parts.append(_standing(held))
+    parts = [_standing(held)] if held else []
     for title, names in zip(("Files read", "Files changed"), files, strict=True):
         if names:
             parts.append(f"## {title}\n\n" + _bounded("\n".join(f"- {name}" for name in names), FILES_CHARS // 2))

@@ -100,12 +100,14 @@ class EngineHost:
         turn = replace(call, messages=added)
         await self._contained("ingest", lambda engine: engine.ingest(turn), None)
         await self._optional("after_turn", call)
-        await self._optional("commit_turn", turn, check=_is_committed)
+        await self._optional("commit_turn", turn, check=lambda said: said in ("committed", "duplicate"))
         await self._maintain(call, rewriter())
 
     async def prepare_spawn(self, call: SpawnCall) -> Rollback:
         """Let the engine get ready for a sub-agent; returns what takes that back."""
-        rollback = await self._optional("prepare_subagent_spawn", call, check=_is_rollback)
+        rollback = await self._optional(
+            "prepare_subagent_spawn", call, check=lambda said: said is None or callable(said)
+        )
 
         async def undo() -> None:
             if rollback is not None:
@@ -130,7 +132,9 @@ class EngineHost:
     async def _maintain(self, call: EngineCall, rewriter: Rewriter) -> None:
         if not self.has("maintain"):
             return
-        work = self._optional("maintain", call, rewriter, check=_is_rewritten)
+        work = self._optional(
+            "maintain", call, rewriter, check=lambda said: said is None or isinstance(said, Rewritten)
+        )
         if self.info.maintenance == "foreground":
             await work
         elif call.session_id in self._maintaining:
@@ -218,15 +222,3 @@ async def _compacted(engine: ContextEngine, call: EngineCall) -> EngineCompactio
     if not isinstance(done, EngineCompaction):
         raise TypeError(f"compact returned {type(done).__name__}")
     return done
-
-
-def _is_committed(answer: Any) -> bool:
-    return answer in ("committed", "duplicate")
-
-
-def _is_rollback(answer: Any) -> bool:
-    return answer is None or callable(answer)
-
-
-def _is_rewritten(answer: Any) -> bool:
-    return answer is None or isinstance(answer, Rewritten)

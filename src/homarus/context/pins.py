@@ -47,9 +47,8 @@ def pinned(entries: Sequence[Entry]) -> list[str]:
 
 def kept(notes: Sequence[Entry], gone: Iterable[Message]) -> list[str]:
     """Return the pins that must outlive these messages: those that hold, and what the owner laid down in them."""
-    dropped = {
-        text for note in notes if isinstance(note, Custom) and note.custom_type == UNPIN for text in _texts(note)
-    }
+    unpinned = (note for note in notes if isinstance(note, Custom) and note.custom_type == UNPIN)
+    dropped = {text for note in unpinned for text in _texts(note)}
     return merge(pinned(notes), [text for text in found_in(gone) if text not in dropped])
 
 
@@ -69,7 +68,7 @@ def found_in(messages: Iterable[Message]) -> list[str]:
     """Return the sentences in which the owner laid down how things are to be done, word for word."""
     found: dict[str, None] = {}
     for message in messages:
-        if not isinstance(message, User) or _is_not_owners(message):
+        if not isinstance(message, User) or (message.provenance or {}).get("kind") not in {None, "user", "owner"}:
             continue
         for match in _SENTENCE.finditer(message.text):
             sentence = match[0].strip()
@@ -92,7 +91,3 @@ def clean(text: str) -> str:
 def signed(provenance: dict[str, Any] | None, trust: Trust) -> dict[str, Any] | None:
     """Return what is stored of where a message came from: nobody but the owner lays down how things are done."""
     return provenance if trust is Trust.OWNER else {"kind": "sender", "trust": trust.value, **(provenance or {})}
-
-
-def _is_not_owners(message: User) -> bool:
-    return isinstance(message.provenance, dict) and message.provenance.get("kind") not in {None, "user", "owner"}

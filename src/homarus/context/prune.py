@@ -69,7 +69,9 @@ def decide(
     """
     if settings.mode != "cache-ttl":
         return state
-    touched = max(state.touched_at, _last_answer(messages))
+    # When a model last answered, its provider had this history in its cache.
+    answers = (message.timestamp for message in reversed(messages) if isinstance(message, Assistant))
+    touched = max(state.touched_at, next(answers, 0))
     if now - touched < settings.ttl_seconds * 1000:
         return state
     end = _protected_from(messages, settings.keep_last_assistants)
@@ -115,12 +117,6 @@ def shorten(messages: Sequence[Message], state: PruneState, *, now: int) -> Prun
         if keys.get(place, "") not in state.cuts and isinstance(message, ToolResult) and len(message.text) > LONG_CHARS
     }
     return replace(state, touched_at=now, cuts={**state.cuts, **long}) if long else state
-
-
-def _last_answer(messages: Sequence[Message]) -> int:
-    """Return when a model last answered: then its provider had this history in its cache."""
-    answers = (message.timestamp for message in reversed(messages) if isinstance(message, Assistant))
-    return next(answers, 0)
 
 
 def _replace(shown: list[Message], place: int, original: Message, kind: Kind, state: PruneState) -> int:

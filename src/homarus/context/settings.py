@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from homarus.core.patterns import late
+from homarus.sessions.settings import seconds
 
-_SIZE = late(r"\s*(\d+(?:\.\d+)?)\s*(b|kb|k|mb|m|gb|g)?\s*", re.IGNORECASE)
 MAX_RECENT_TURNS = 12
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_DURATION = late(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h|d)?\s*", re.IGNORECASE)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class QualityGuard(Struct, frozen=True, rename="camel"):
@@ -131,15 +126,5 @@ class PruningSettings(Struct, frozen=True, rename="camel"):
     @property
     def ttl_seconds(self) -> float:
         """Return the waiting time; a bare number is minutes."""
-        if isinstance(self.ttl, int):
-            return self.ttl * 60
-        match = _DURATION.fullmatch(self.ttl or "5m")
-        return float(match[1]) * _SECONDS[(match[2] or "m").lower()] if match else 300.0
-
-
-def parse_bytes(value: int | str | None) -> int:
-    """Return a size in bytes from a number or a text such as `20mb`; zero when it is off or not understood."""
-    if isinstance(value, int):
-        return max(0, value)
-    match = _SIZE.fullmatch(value) if value else None
-    return round(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
+        found = seconds("5m" if self.ttl in {None, ""} else self.ttl, unit="m")
+        return 300.0 if found is None else found

@@ -19,7 +19,7 @@ from homarus.context.engine_host import EngineHost
 from homarus.context.pins import PIN, kept
 from homarus.context.prune import CUSTOM_TYPE, PruneState, apply_cuts, decide, fade_images, shorten
 from homarus.context.rewrite import Rewriter
-from homarus.context.settings import CompactionSettings, PruningSettings, parse_bytes
+from homarus.context.settings import CompactionSettings, PruningSettings
 from homarus.context.summarize import Summarizer
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, epoch_ms
@@ -28,6 +28,7 @@ from homarus.core.events import CompactionEnded, CompactionStarted, Notice, RunE
 from homarus.core.messages import Message
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 from homarus.sessions.repair import APART, Rules, repair
+from homarus.sessions.settings import size
 from homarus.sessions.writer import SessionWriter
 
 # What people who know OpenClaw look for.
@@ -110,8 +111,8 @@ class SessionWindow:
         self._addition = ""
         self._may_overflow = False
         # Transcripts of this many bytes are compacted, and have memory saved from them; zero means none.
-        self._heavy = parse_bytes(facts.compaction.max_active_transcript_bytes)
-        self._forced = parse_bytes(facts.compaction.memory_flush.force_flush_transcript_bytes)
+        self._heavy = size(facts.compaction.max_active_transcript_bytes) or 0
+        self._forced = size(facts.compaction.memory_flush.force_flush_transcript_bytes) or 0
         self._boundary: Entry | None = None
         self._since = 0
         # The summary of a compaction within this turn.
@@ -137,8 +138,8 @@ class SessionWindow:
         self._called = True
         if self._gave_up or skipped or (self._ports.host.info.owns_compaction and not self._may_overflow):
             return messages
-        size, flush_at = self._session.size, self._facts.budget.flush_at
-        forced, heavy = 0 < self._forced <= size, 0 < self._heavy <= size
+        written, flush_at = self._session.size, self._facts.budget.flush_at
+        forced, heavy = 0 < self._forced <= written, 0 < self._heavy <= written
         line = 0 if forced or heavy else flush_at  # far below it nothing is due, and nobody needs to know the size
         tokens = self._measure(messages, line)
         if self._may_overflow:

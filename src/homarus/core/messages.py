@@ -6,7 +6,7 @@ message can lead back to it, and the collector of cycles is told to pass it by (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -146,6 +146,11 @@ class Trust(StrEnum):
     PAIRED = "paired"
     GROUP = "group"
     EXTERNAL = "external"
+
+
+def least_trusted(trusts: Iterable[Trust]) -> Trust:
+    """Return whose word counts where several speak: the least trusted one's. Where nobody speaks, it is the program."""
+    return max(trusts, key=list(Trust).index, default=Trust.OWNER)
 
 
 class Inbound(Struct, frozen=True, omit_defaults=True):

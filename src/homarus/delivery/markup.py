@@ -72,7 +72,6 @@ class Directives(Struct, frozen=True):
 
 
 def scan(text: str) -> tuple[str, Directives]:
-    """Return what is visible of a whole text, and its directives."""
     scanner = Scanner(retracts=True)
     scanner.feed(text, ended=True)
     return scanner.visible, scanner.directives

@@ -7,7 +7,6 @@ All of it is pure. `stream` applies the same rules to text that is still arrivin
 from __future__ import annotations
 
 import json
-import re
 
 from msgspec import Struct
 
@@ -32,7 +31,6 @@ _SILENT_THOUGHT = late(rf"(?is)\s*think[ \t]*\n(?:(?!\n\s*\n).)*{SILENT}{EDGE}")
 _HEARTBEAT_HEAD = late(rf"(?i)^\s*{BEFORE}{HEARTBEAT}\b(?:[*_`~\"')\]]|{HTML})*[.!,;:-]*")
 _DRESS = late(rf"{BEFORE}\Z")
 _DRESSED = late(AFTER)
-_FINAL = late(r"<\s*final\s*>(.*?)(?:<\s*/\s*final\s*>|$)", re.IGNORECASE | re.DOTALL)
 _MARKS = ("<", "[", "◁", "MEDIA:", "to=functions.", "🛠")
 
 
@@ -48,17 +46,14 @@ class Visible(Struct, frozen=True):
         return not self.text and not self.directives.media
 
 
-def shape(text: str, *, final_tags: bool = False, heartbeat: bool = False) -> Visible:
+def shape(text: str, *, heartbeat: bool = False, ack_chars: int = ACK_CHARS) -> Visible:
     """Return what may be shown of a model's text.
 
-    `final_tags`: the model was told to answer inside `<final>`, and only that is visible. `heartbeat`: the turn was a
-    heartbeat, so a short rest beside its token is an acknowledgement and not a message.
+    `heartbeat`: the turn was a heartbeat, so a rest of at most `ack_chars` beside its token is an acknowledgement and not a message.
     """
-    if final_tags and (parts := _FINAL.findall(text)):
-        text = "\n".join(part.strip() for part in parts)
     visible, directives = scan(text) if any(mark in text for mark in _MARKS) else (text, Directives())
     clean, acknowledged = without_tokens(visible)
-    if heartbeat and acknowledged and len(clean) <= ACK_CHARS:
+    if heartbeat and acknowledged and len(clean) <= ack_chars:
         clean = ""
     return Visible(clean, directives, acknowledged)
 

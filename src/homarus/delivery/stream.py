@@ -38,8 +38,7 @@ _TAIL = 260
 class StreamFilter:
     """Takes a model's text as it comes and gives out what a person may see, in order and never twice."""
 
-    def __init__(self, *, final_tags: bool = False, heartbeat: bool = False) -> None:
-        self._final_tags = final_tags
+    def __init__(self, *, heartbeat: bool = False) -> None:
         self._heartbeat = heartbeat
         self._scanner = Scanner()
         self._raw = ""
@@ -47,14 +46,13 @@ class StreamFilter:
 
     @property
     def raw(self) -> str:
-        """Everything that came in."""
         return self._raw
 
     def feed(self, delta: str) -> str:
         """Take more text and return what can be shown of it now."""
         self._raw += delta
-        # A heartbeat's rest may turn out to be an acknowledgement, and text outside `<final>` to be none.
-        if self._heartbeat or self._final_tags:
+        # A heartbeat's rest may turn out to be an acknowledgement.
+        if self._heartbeat:
             return ""
         self._scanner.feed(delta)
         visible = self._scanner.visible
@@ -62,8 +60,8 @@ class StreamFilter:
 
     def finish(self) -> tuple[str, Visible]:
         """End the message: return what is still to be shown, and the whole reply."""
-        whole = shape(self._raw, final_tags=self._final_tags, heartbeat=self._heartbeat)
-        if self._heartbeat or self._final_tags:
+        whole = shape(self._raw, heartbeat=self._heartbeat)
+        if self._heartbeat:
             return whole.text, whole
         self._scanner.feed("", ended=True)
         visible = self._scanner.visible

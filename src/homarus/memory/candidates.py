@@ -1,7 +1,7 @@
 """Choose the lines worth scoring: those that hold the question's words, their neighbours, the days asked about, typed facts.
 
-Bounded whatever the size of the index: a few hundred lines leave here, and only they are read. Which lines hold a word is
-kept as sets of ids: FTS5's own bm25() reads every matching row; sets are ten times cheaper, and neighbours of a line have
+Bounded whatever the size of the index: a few hundred lines leave here, and only they are read, as plain values. Which lines hold a
+word is kept as sets of ids: FTS5's own bm25() reads every matching row; sets are ten times cheaper, and neighbours of a line have
 neighbouring ids.
 """
 
@@ -9,14 +9,135 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from itertools import chain, filterfalse, islice
 from math import log
+from typing import Any
 
 from msgspec import Struct
 
+from homarus.memory.bank.categories import members
 from homarus.memory.query import Query
 from homarus.memory.terms import match_expression, stem
 from homarus.storage.cache import BoundedCache
+
+LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
+_STEP = 500
+KEPT = 20_000  # lines in memory, and files; about 9 MB
+KEPT_CHARS = 4_000_000  # of their texts
+LEVELS = 6  # of headings, counted from a line
+
+
+class LineRow(Struct):
+    id: int
+    file: int
+    line: int
+    day: int | None
+    first: int | None
+    last: int | None
+    speaker: str
+    kind: str
+    flags: int
+    size: int
+    around: int
+    head: int | None
+    entities: str
+
+
+class FileRow(Struct, frozen=True):
+    id: int
+    path: str
+    source: str
+    lines: int
+    mtime: float
+
+
+class LineCache:
+    """Lines of one state of an index. Those read before stay in memory while there is room; `clear` when the index changed."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, LineRow | None] = {}
+        self._files: dict[int, FileRow] = {}
+        self._above: dict[int, tuple[int, ...]] = {}
+        self._texts: dict[int, str] = {}
+        self._chars = 0
+
+    def clear(self) -> None:
+        self._rows.clear()
+        self._files.clear()
+        self._above.clear()
+        self._texts.clear()
+        self._chars = 0
+
+    def rows(self, conn: sqlite3.Connection, ids: Sequence[int]) -> list[LineRow]:
+        """Return the lines with these ids, in their order; ids without a line are skipped."""
+        kept = self._rows
+        missing = [number for number in ids if number not in kept]
+        if len(kept) + len(missing) > KEPT:
+            kept.clear()
+            missing = list(ids)
+        kept.update(dict.fromkeys(missing))
+        find = f"SELECT {LINE_COLUMNS} FROM lines WHERE id IN ({{}})"  # noqa: S608 - constants
+        kept.update((row[0], LineRow(*row)) for row in select(conn, find, missing))
+        return [row for number in ids if (row := kept[number]) is not None]
+
+    def above(self, conn: sqlite3.Connection, heads: set[int]) -> dict[int, tuple[int, ...]]:
+        """Return for each heading itself and those above it, up to the path."""
+        kept = self._above
+        if missing := heads.difference(kept):
+            if len(kept) + len(missing) > KEPT:
+                kept.clear()
+                missing = heads
+            chains: dict[int, tuple[int, ...]] = {head: (head,) for head in missing}
+            wanted = missing
+            for _ in range(LEVELS - 1):
+                found = {row.id: row.head for row in self.rows(conn, sorted(wanted)) if row.head is not None}
+                for head, chain in chains.items():
+                    if chain[-1] in found:
+                        chains[head] = (*chain, found[chain[-1]])
+                wanted = set(found.values())
+            kept.update(chains)
+        return {head: kept[head] for head in heads}
+
+    def texts(self, conn: sqlite3.Connection, ids: Sequence[int]) -> dict[int, str]:
+        kept = self._texts
+        found = {number: kept[number] for number in ids if number in kept}
+        if len(found) < len(ids):
+            new = read_texts(conn, [number for number in ids if number not in kept])
+            self._chars += sum(map(len, new.values()))
+            if self._chars > KEPT_CHARS:
+                kept.clear()
+                self._chars = sum(map(len, new.values()))
+            kept.update(new)
+            found |= new
+        return found
+
+    def files(self, conn: sqlite3.Connection, ids: set[int]) -> dict[int, FileRow]:
+        kept = self._files
+        missing = ids.difference(kept)
+        if len(kept) + len(missing) > KEPT:
+            kept.clear()
+            missing = ids
+        if missing:
+            kept.update(read_files(conn, missing))
+        return {number: kept[number] for number in ids}
+
+
+def select(conn: sqlite3.Connection, query: str, ids: Iterable[object], *given: object) -> list[Any]:
+    """Run a query that has `{}` where ids go, in steps that SQLite takes."""
+    wanted, found = list(ids), []
+    for start in range(0, len(wanted), _STEP):
+        part = wanted[start : start + _STEP]
+        found += conn.execute(query.format(",".join("?" * len(part))), (*given, *part)).fetchall()
+    return found
+
+
+def read_texts(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
+    return dict(select(conn, "SELECT id, text FROM lines WHERE id IN ({})", ids))
+
+
+def read_files(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, FileRow]:
+    rows = select(conn, "SELECT id, path, source, lines, mtime FROM files WHERE id IN ({})", sorted(set(ids)))
+    return {row[0]: FileRow(*row) for row in rows}
+
 
 HEAVY = 20_000  # a word in more lines than this is looked up around candidates only
 LEAST_PREFIX = 4  # letters of a word that longer ones are looked for with
@@ -29,7 +150,6 @@ class Posting(Struct):
     term: str
     count: int
     ids: frozenset[int] | None
-    order: list[int] = []  # the same, rising: newer lines last
     idf: float = 0.0
     weak: bool = False  # not the word itself, but longer ones that begin with it
 
@@ -94,8 +214,7 @@ class Postings:
         except sqlite3.OperationalError:
             return Posting(term, 0, frozenset())  # a word that the index's tokenizer sees as several
         if len(rows) <= HEAVY:
-            order = [row[0] for row in rows]
-            posting = Posting(term, len(order), frozenset(order), order)
+            posting = Posting(term, len(rows), frozenset([row[0] for row in rows]))
         else:
             spread = max(1, rows[-1][0] - rows[0][0])
             posting = Posting(term, min(self.lines, HEAVY * max(spread, self.highest) // spread), None)
@@ -155,6 +274,12 @@ class Pool(Struct):
     absent: float = 0.0  # weight of the words that stand in no line at all
 
 
+def of_kind(conn: sqlite3.Connection, postings: Postings, query: Query) -> frozenset[int]:
+    """Return the lines that hold a thing of the kind asked for: "tea" for a question about drinks."""
+    found = postings.look_up(conn, members(query.category)) if query.category else []
+    return frozenset().union(*(posting.ids for posting in found if posting.ids and not posting.weak))
+
+
 def gather(
     conn: sqlite3.Connection,
     postings: Postings,
@@ -182,47 +307,23 @@ def gather(
 
 
 def _by_words(conn: sqlite3.Connection, postings: Postings, found: Sequence[Posting], keep: int) -> list[int]:
-    listed = [p for p in sorted(found, key=lambda p: p.count) if p.ids is not None]
+    listed = sorted(found, key=lambda p: p.count)
     light = [(p.ids, p.idf) for p in listed if p.ids is not None]
-    groups: Iterable[tuple[float, list[int]]] | None = _crowd(light, [p.order for p in listed], keep)
-    if groups is None:
-        pool = _most_words(light, keep)
-        heavy = sorted((p for p in found if p.ids is None), key=lambda p: p.count)
-        few = len(pool) < keep
-        groups = ((total, sorted(group)) for total, group in _grouped(pool, light))
-        if heavy and few:
-            scores = {number: total for total, group in groups for number in group}
-            _add_heavy(conn, postings, found, heavy, scores)
-            return sorted(scores, key=scores.__getitem__, reverse=True)[:keep]
-    return list(islice(chain.from_iterable(group for _, group in groups), keep))
-
-
-def _crowd(light: Light, orders: list[list[int]], keep: int) -> list[tuple[float, list[int]]] | None:
-    """Return what `_most_words` and `_grouped` would, where many lines hold a common word together with all commoner ones.
-
-    Only the newest of these are needed, and they are found without a look at the others. None where there are too few.
-    """
-    few: set[int] = set()  # lines with a rarer word
-    common, many = 0, OPEN * keep
-    while common < len(light) and len(orders[common]) < many and len(few | light[common][0]) < many:
-        few |= light[common][0]
-        common += 1
-    if common == len(light) or len(orders[common]) <= keep:
-        return None
-    crowd: Iterable[int] = filterfalse(few.__contains__, reversed(orders[common]))
-    for ids, _ in light[common + 1 :]:
-        crowd = filter(ids.__contains__, crowd)
-    newest = list(islice(crowd, keep))
-    if len(newest) < keep:
-        return None
-    held = {number: sum([number in ids for ids, _ in light]) for number in few}
-    most = max([len(light) - common, *sorted(held.values(), reverse=True)[keep - 1 : keep]])
-    pool = {number for number, words in held.items() if words >= most}
-    pool.update(*(ids for ids, _ in light if len(ids) <= keep))
-    groups = [(total, sorted(group)) for total, group in _grouped(pool, light)]
-    if most == len(light) - common:
-        groups.append((sum([weight for _, weight in light[common:]]), newest))
-    return sorted(groups, key=lambda part: -part[0])
+    pool = _most_words(light, keep)
+    few = len(pool) < keep
+    groups = [
+        (total, sorted(group, reverse=True)) for total, group in _grouped(pool, light)
+    ]  # of equal ones the newest
+    heavy = [p for p in listed if p.ids is None]
+    if heavy and few:
+        scores = {number: total for total, group in groups for number in group}
+        _add_heavy(conn, postings, listed, heavy, scores)
+        return sorted(scores, key=scores.__getitem__, reverse=True)[:keep]
+    chosen: list[int] = []
+    for _, group in groups:
+        room = keep - len(chosen)
+        chosen += sorted(group, reverse=len(group) > OPEN * keep)[:room]  # of a crowd the newest
+    return chosen
 
 
 def _most_words(light: Light, keep: int) -> set[int]:
@@ -267,12 +368,11 @@ def _grouped(pool: set[int], light: Light) -> list[tuple[float, set[int]]]:
 def _add_heavy(
     conn: sqlite3.Connection,
     postings: Postings,
-    found: Sequence[Posting],
+    ranked: list[Posting],
     heavy: list[Posting],
     scores: dict[int, float],
 ) -> None:
     """Add lines that hold several words at once, where every single word is too common to list."""
-    ranked = sorted(found, key=lambda p: p.count)
     for size in range(len(ranked), 0, -1):
         group = ranked[:size]
         if not any(posting.ids is None for posting in group):

@@ -17,11 +17,11 @@ from homarus.memory.embed.base import Embedder
 from homarus.memory.line_vectors import VectorCache
 from homarus.memory.note_parser import note_day
 from homarus.memory.query import Query
+from homarus.memory.rank import quota
 from homarus.memory.results import Hit
 from homarus.memory.settings import MIN_SCORE, Hybrid, QuerySettings
-from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
-from homarus.memory.terms import match_expression, words
+from homarus.memory.terms import excerpt, match_expression, words
 from homarus.memory.vector_table import singles
 from homarus.storage.sqlite import transaction
 
@@ -148,7 +148,8 @@ def search_chunks(
     least = MIN_SCORE if settings.min_score is None else settings.min_score
     kept = [chunk for chunk in ranked if chunk.score >= least or id(chunk) in exact]
     kept = kept or [chunk for chunk in ranked if chunk.words > 0]  # as OpenClaw: words found beat silence
-    return [_hit(chunk, query) for chunk in _quota(kept, wanted.limit, settings.sessions_share)[: wanted.limit]]
+    kept = quota(kept, lambda chunk: chunk.source == "sessions", wanted.limit, settings.sessions_share)
+    return [_hit(chunk, query) for chunk in kept[: wanted.limit]]
 
 
 def _weights(knobs: Hybrid, *, with_vectors: bool) -> tuple[float, float]:
@@ -159,14 +160,6 @@ def _weights(knobs: Hybrid, *, with_vectors: bool) -> tuple[float, float]:
         return 1.0, 0.0
     meaning, said = max(0.0, knobs.vector_weight), max(0.0, knobs.text_weight)
     return (meaning / (meaning + said), said / (meaning + said)) if meaning + said > 0 else (0.7, 0.3)
-
-
-def _quota(ranked: list[Scored], limit: int, share: float) -> list[Scored]:
-    """Let transcripts fill at most their share of the places, as long as notes can fill the rest."""
-    allowed = max(1, round(limit * share))
-    talk = [chunk for chunk in ranked if chunk.source == "sessions"]
-    late = {id(chunk) for chunk in talk[allowed:]}
-    return [chunk for chunk in ranked if id(chunk) not in late] + talk[allowed:]
 
 
 def _by_words(conn: sqlite3.Connection, query: Query, count: int) -> dict[str, Scored]:

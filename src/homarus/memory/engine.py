@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from homarus.memory.candidates import KEEP, Postings
-from homarus.memory.embed.base import EmbedError
-from homarus.memory.embed.resolve import Choice, Embedders
-from homarus.memory.line_cache import FileRow, LineCache
+from homarus.memory.candidates import KEEP, FileRow, LineCache, Postings
+from homarus.memory.embed.base import Choice, Embedders, EmbedError
 from homarus.memory.pack import Packer, Range
 from homarus.memory.query import Query, analyse
 from homarus.memory.rank import (
@@ -21,6 +20,7 @@ from homarus.memory.rank import (
     Texts,
     about,
     by_value,
+    confidence,
     entities_of,
     known_names,
     quota,
@@ -28,13 +28,14 @@ from homarus.memory.rank import (
     speaking,
     superseded_lines,
     timestamp_of,
+    with_passages,
 )
 from homarus.memory.read import Explanation, with_facts
 from homarus.memory.results import Answer, Hit, cite, parse_citation
 from homarus.memory.schema import kind_names
 from homarus.memory.settings import MIN_SCORE, MemorySettings
-from homarus.memory.snippet import excerpt
 from homarus.memory.sync import Progress
+from homarus.memory.terms import excerpt
 
 if TYPE_CHECKING:
     from homarus.memory.chunk_ranking import ChunkVectors
@@ -60,6 +61,7 @@ LABELS = {
     "own": "speaks of themselves",
     "number": "holds a number",
     "proper": "holds a name",
+    "kind": "holds a thing of the kind asked for",
     "soft": "related words in the line or beside it",
     "vector": "meaning of the line",
     "vectors": "meaning of the lines around",
@@ -156,7 +158,7 @@ class Engine:
             return
         try:
             self._missing = self._vectors.fill(conn, now_ms, progress, quick=quick)
-            if self._ranks_chunks:
+            if self.settings.query.ranks_chunks:
                 self._missing += self._chunk_vectors(self._vectors).fill(conn, now_ms, progress, quick=quick)
         except EmbedError as problem:
             self._give_up(choice, problem)
@@ -166,7 +168,7 @@ class Engine:
         self._vectors = None
 
     def answer(self, conn: sqlite3.Connection, request: Request) -> Answer:
-        if request.budget is None and self._ranks_chunks:
+        if request.budget is None and self.settings.query.ranks_chunks:
             return self._chunks(conn, request)
         ranked = self.rank(conn, request)
         texts = Texts(conn, self.known.lines)
@@ -175,6 +177,10 @@ class Engine:
         order = self._admitted(ranked, request, strength, files, texts)
         if request.budget is not None:
             order = by_value(ranked, order, texts)
+            if ranked.query.has("passage") and not (request.kinds or request.entities):
+                ranked, order = with_passages(conn, ranked, order, request.budget, self._filters(request))
+                files = self.known.lines.files(conn, {row.file for row in ranked.rows})
+                strength += [0.0] * (len(ranked.rows) - len(strength))
         else:
             order = order[: 2 * request.limit]  # only lines that compete for a place may join a range
             texts.prefetch([ranked.rows[index].id for index in order])
@@ -183,21 +189,24 @@ class Engine:
         packer.fill(order)
         if request.budget is not None and not (request.entities or request.kinds or request.sources):
             packer.surround({row.id: index for index, row in enumerate(ranked.rows)}, ranked.scores)
-        hits = with_facts(conn, (self._hit(ranked, group, files, texts, strength) for group in packer.ranges))
+        hits = (self._hit(ranked, group, files, texts, strength) for group in packer.ranges)
+        mode = "hybrid" if self._vectors else "lexical"
+        return self._told(conn, hits, mode, packer.spent, confidence(ranked))
+
+    def _told(
+        self, conn: sqlite3.Connection, hits: Iterable[Hit], mode: str, tokens: int = 0, sure: float = 1.0
+    ) -> Answer:
         provider, model = self.identity
         return Answer(
-            hits=hits,
-            mode="hybrid" if self._vectors else "lexical",
+            hits=with_facts(conn, hits),
+            mode=mode,
             provider=provider,
             model=model,
             fallback=self.choice.fallback,
-            tokens=packer.spent,
+            tokens=tokens,
             degraded=self.degraded(conn),
+            confidence=round(sure, 3),
         )
-
-    @property
-    def _ranks_chunks(self) -> bool:
-        return self.settings.query.ranks_chunks
 
     def _chunk_vectors(self, vectors: Vectors) -> ChunkVectors:
         from homarus.memory.chunk_ranking import ChunkVectors
@@ -222,16 +231,7 @@ class Engine:
         except EmbedError as problem:
             self._give_up(choice, problem)
             hits = search_chunks(conn, query, settings, wanted, None)
-        provider, model = self.identity
-        mode = "hybrid-chunks" if self._vectors else "fts-only"
-        return Answer(
-            hits=with_facts(conn, hits),
-            mode=mode,
-            provider=provider,
-            model=model,
-            fallback=self.choice.fallback,
-            degraded=self.degraded(conn),
-        )
+        return self._told(conn, hits, "hybrid-chunks" if self._vectors else "fts-only")
 
     def ranking(self, conn: sqlite3.Connection, request: Request) -> tuple[Hit, ...]:
         ranked = self.rank(conn, request)
@@ -244,20 +244,17 @@ class Engine:
 
     def rank(self, conn: sqlite3.Connection, request: Request) -> Ranked:
         """Return every candidate of a question with its signals."""
-        query = self.analyse(conn, request)
-        filters = Filters(
-            since=request.since,
-            until=request.until,
-            as_of=request.as_of,
-            kinds=kind_names(request.kinds),
-            superseded=self._superseded,
-        )
+        query, filters = self.analyse(conn, request), self._filters(request)
         choice = self.choice
         try:
             return rank(conn, self.known, query, filters, vectors=self._vectors, keep=request.depth)
         except EmbedError as problem:
             self._give_up(choice, problem)
             return rank(conn, self.known, query, filters, keep=request.depth)
+
+    def _filters(self, request: Request) -> Filters:
+        limits = {"since": request.since, "until": request.until, "as_of": request.as_of}
+        return Filters(**limits, kinds=kind_names(request.kinds), superseded=self._superseded)
 
     def analyse(self, conn: sqlite3.Connection, request: Request) -> Query:
         """Take the question apart with the names and years that this index knows."""
@@ -285,7 +282,8 @@ class Engine:
         order = [index for index in order if ranked.rows[index].kind != "heading" or covered[index] >= 0.5]
         if request.budget is None:
             order = self._strong_enough(ranked, order, request, strength)
-        return quota(ranked, order, files, request.limit, self.settings.query.sessions_share)
+        said = [files[row.file].source == "sessions" for row in ranked.rows]
+        return quota(order, said.__getitem__, request.limit, self.settings.query.sessions_share)
 
     def _strong_enough(self, ranked: Ranked, order: list[int], request: Request, strength: list[float]) -> list[int]:
         """Drop what is weaker than the score that somebody named; where nobody did, only what is much weaker than the best.
@@ -320,9 +318,10 @@ class Engine:
         file = files[best.file]
         shown = [excerpt(texts.get(row.id), ranked.query.terms) for row in rows]
         why = tuple(f"{LABELS.get(name, name)} {value:+.2f}" for name, value in ranked.reasons(group.best)[:6])
-        also = tuple(
-            cite(files[row.file].path, row.line, row.line) for row in (ranked.rows[index] for index in group.also)
-        )
+
+        def place(index: int) -> str:
+            return cite(files[ranked.rows[index].file].path, ranked.rows[index].line, ranked.rows[index].line)
+
         return Hit(
             path=file.path,
             start_line=min(row.line for row in rows),
@@ -336,7 +335,8 @@ class Engine:
             source=file.source,
             text_score=round(ranked.columns["near"][group.best], 4),
             vector_score=round(ranked.columns["cosine"][group.best], 4) if "cosine" in ranked.columns else None,
-            also=also,
+            also=tuple(map(place, group.also)),
+            superseded_by=place(ranked.replaced[group.best]) if group.best in ranked.replaced else "",
         )
 
     def explain(self, conn: sqlite3.Connection, request: Request, citation: str) -> Explanation:

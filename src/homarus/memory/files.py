@@ -137,13 +137,6 @@ class Found(Struct, frozen=True):
     mtime: float
 
 
-class Skipped(Struct, frozen=True):
-    """A configured path that was not used, and why."""
-
-    path: str
-    reason: str
-
-
 class NoteSet:
     """The rules for one workspace: its own files plus extra paths."""
 
@@ -152,8 +145,8 @@ class NoteSet:
         self.home = home
         given = [(item if isinstance(item, str) else item.path, resolve(item, workspace, home)) for item in extra]
         self.extra = tuple(found for _, found in given if found is not None)
-        self._empty = [Skipped(path, "names no path") for path, found in given if found is None]
-        self.skipped: list[Skipped] = []
+        self._empty = [f"{path}: names no path" for path, found in given if found is None]
+        self.skipped: list[str] = []  # configured paths that were not used, and why
 
     def sweep(self) -> list[Found]:
         """Return every note that exists now, each file once, sorted by path."""
@@ -161,7 +154,7 @@ class NoteSet:
         found: dict[tuple[int, int], Found] = {}
         for item, identity in self._all():
             if len(found) >= MAX_FILES:
-                self.skipped.append(Skipped(item.path, f"more than {MAX_FILES:,} notes"))
+                self.skipped.append(f"{item.path}: more than {MAX_FILES:,} notes")
                 break
             found.setdefault(identity, item)
         return sorted(found.values(), key=lambda item: item.path)
@@ -218,14 +211,13 @@ class NoteSet:
     def _extra(self, extra: Extra) -> Iterator[tuple[Found, tuple[int, int]]]:
         place = extra.place
         if extra.is_linked():
-            self.skipped.append(Skipped(extra.given, "is a symlink, or lies behind one; name the real path"))
+            self.skipped.append(f"{extra.given}: is a symlink, or lies behind one; name the real path")
         elif place.is_dir():
             yield from self._walk(extra)
         elif place.is_file() and place.name.lower().endswith(SUFFIX):
             yield from self._one(os.fspath(extra.root), extra.name, extra.root, extra.cited(extra.name))
         else:
-            reason = "is no .md file" if place.exists() else "does not exist"
-            self.skipped.append(Skipped(extra.given, reason))
+            self.skipped.append(f"{extra.given}: {'is no .md file' if place.exists() else 'does not exist'}")
 
     def _one(self, folder: str, name: str, root: Path, cited: str) -> Iterator[tuple[Found, tuple[int, int]]]:
         try:

@@ -12,15 +12,15 @@ import msgspec
 
 from homarus.core.patterns import late
 from homarus.core.text import slug
-from homarus.memory.chunk import Chunk, chunk_numbered
 from homarus.memory.files import Found
-from homarus.memory.note_parser import Ending, NoteLine, note_day
+from homarus.memory.note_parser import Chunk, Ending, NoteLine, chunk_numbered, note_day
 from homarus.memory.schema import GAP, PATH
 from homarus.memory.settings import Chunking
 from homarus.memory.terms import search_text
 from homarus.memory.transcripts import Tail
 
 _PATH_WORD = late(r"[^\W_]+")
+_OF_FILES = ("names", "facts", "entities", "fact_entities", "origins")
 _LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities, text, terms"
 
 
@@ -45,8 +45,7 @@ class IndexWriter:
         return file
 
     def extend_note(self, file: int, item: Found, digest: str, units: list[NoteLine], ending: Ending | None) -> bool:
-        """Add new lines behind the old ones; False, with nothing done, when the free ids are used up."""
-        if not self._extend(file, item, units, ending):
+        if not self.extend(file, item, units, ending):
             return False
         self.conn.execute("UPDATE files SET hash = ? WHERE id = ?", (digest, file))
         self._facts(file, item.path, units)
@@ -64,11 +63,8 @@ class IndexWriter:
         self.drop(item.source, item.path)
         return self._file(item, tail.head, units, room=max(10_000, 3 * len(units)), state=tail)
 
-    def extend_transcript(self, file: int, item: Found, units: list[NoteLine], tail: Tail) -> bool:
-        """Add new messages behind the old ones; False, with nothing done, when the free ids are used up."""
-        return self._extend(file, item, units, tail)
-
-    def _extend(self, file: int, item: Found, units: list[NoteLine], state: Tail | Ending | None) -> bool:
+    def extend(self, file: int, item: Found, units: list[NoteLine], state: Tail | Ending | None) -> bool:
+        """Add new lines or messages behind the old ones; False, with nothing done, when the free ids are used up."""
         first, last, room = self.conn.execute(
             "SELECT first_id, last_id, room_id FROM files WHERE id = ?", (file,)
         ).fetchone()
@@ -84,13 +80,10 @@ class IndexWriter:
                 "UPDATE lines SET around = around + ? WHERE id = ? AND id > ?", (added, last + 1 - behind, first)
             )
         self._names(file, units)
+        self.touch(file, item)
         self.conn.execute(
-            "UPDATE files SET stamp = ?, size = ?, mtime = ?, state = ?, last_id = ?, lines = lines + ?, words = words + ?"
-            " WHERE id = ?",
-            (
-                *(item.stamp, item.size, item.mtime, _encoded(state), last + len(units)),
-                *(len(units), sum(unit.size for unit in units), file),
-            ),
+            "UPDATE files SET state = ?, last_id = ?, lines = lines + ?, words = words + ? WHERE id = ?",
+            (_encoded(state), last + len(units), len(units), sum(unit.size for unit in units), file),
         )
         return True
 
@@ -141,7 +134,7 @@ class IndexWriter:
         run("DELETE FROM line_vec WHERE id BETWEEN ? AND ?", (first, last))
         run("DELETE FROM lines WHERE id BETWEEN ? AND ?", (first, last))
         self._drop_chunks("source = ? AND path = ?", (source, path))
-        for table in ("names", "facts", "entities", "fact_entities", "origins"):
+        for table in _OF_FILES:
             run(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608 - names from the line above
         run("DELETE FROM files WHERE id = ?", (file,))
 
@@ -149,18 +142,7 @@ class IndexWriter:
         """Empty every table but the cache of embeddings, which a rebuild draws from."""
         self.conn.execute("INSERT INTO lines_fts(lines_fts) VALUES('delete-all')")
         self.conn.execute("INSERT INTO chunks_fts(chunks_fts) VALUES('delete-all')")
-        for table in (
-            "lines",
-            "line_vec",
-            "word_vec",
-            "chunks",
-            "names",
-            "facts",
-            "entities",
-            "fact_entities",
-            "origins",
-            "files",
-        ):
+        for table in (*_OF_FILES, "lines", "line_vec", "word_vec", "chunks", "files"):
             self.conn.execute(f"DELETE FROM {table}")  # noqa: S608 - names from the line above
         self.next_id = GAP + 1
 
@@ -236,18 +218,9 @@ class IndexWriter:
                 facts[-1][6] = unit.line  # a continuation line
                 continue
             previous = bullet
-            facts.append(
-                [
-                    *(bullet.id, file, bullet.kind, bullet.text, path, unit.line, unit.line, unit.day, unit.first),
-                    *(
-                        unit.last,
-                        unit.precision,
-                        bullet.confidence,
-                        ", ".join(unit.origin) or "owner",
-                        bullet.attr("sup") or "",
-                    ),
-                ]
-            )
+            sure, origin, replaced = bullet.confidence, ", ".join(unit.origin) or "owner", bullet.attr("sup") or ""
+            place = [path, unit.line, unit.line, unit.day, unit.first, unit.last, unit.precision]
+            facts.append([bullet.id, file, bullet.kind, bullet.text, *place, sure, origin, replaced])
             links.update((file, bullet.id, slug(name) or name, "subject") for name in bullet.entities)
         self.conn.executemany(
             "INSERT OR REPLACE INTO facts(id, file, kind, text, path, line, end_line, mentioned_on, occ_from, occ_to,"
@@ -264,26 +237,24 @@ class IndexWriter:
 
     def _chunks(self, item: Found, chunks: Sequence[Chunk]) -> None:
         before = self.conn.execute("SELECT coalesce(max(rowid), 0) FROM chunks").fetchone()[0]
-        insert = (
-            "INSERT OR IGNORE INTO chunks(id, path, source, start_line, end_line, hash, model, text, terms, updated_at)"
-            " VALUES(?, ?, ?, ?, ?, ?, '', ?, ?, ?)"
-        )
+        rows = [
+            (
+                chunk_id(item, c),
+                item.path,
+                item.source,
+                c.start_line,
+                c.end_line,
+                c.hash,
+                c.text,
+                _extra(c.text),
+                self.now_ms,
+            )
+            for c in chunks
+        ]
         self.conn.executemany(
-            insert,
-            [
-                (
-                    chunk_id(item, chunk),
-                    item.path,
-                    item.source,
-                    chunk.start_line,
-                    chunk.end_line,
-                    chunk.hash,
-                    chunk.text,
-                    _extra(chunk.text),
-                    self.now_ms,
-                )
-                for chunk in chunks
-            ],
+            "INSERT OR IGNORE INTO chunks(id, path, source, start_line, end_line, hash, model, text, terms, updated_at)"
+            " VALUES(?, ?, ?, ?, ?, ?, '', ?, ?, ?)",
+            rows,
         )
         self.conn.execute(
             "INSERT INTO chunks_fts(rowid, text) SELECT number, text FROM chunks_search WHERE number > ?", (before,)

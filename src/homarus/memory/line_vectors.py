@@ -17,9 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.memory.candidates import Postings
+from homarus.memory.candidates import LineRow, Postings, select
 from homarus.memory.embed.base import Embedder
-from homarus.memory.line_cache import LineRow
 from homarus.memory.note_parser import body_of
 from homarus.memory.query import Query
 from homarus.memory.rank import Kind
@@ -299,13 +298,8 @@ def _spread(values: Any) -> list[float]:
 
 
 def _word_ids(conn: sqlite3.Connection, lines: list[list[str]]) -> dict[str, int]:
-    wanted = list({word for words in lines for word in words})
-    found: dict[str, int] = {}
-    for start in range(0, len(wanted), 500):
-        part = wanted[start : start + 500]
-        marks = ",".join("?" * len(part))
-        found.update(conn.execute(f"SELECT word, id FROM word_vec WHERE word IN ({marks})", part))  # noqa: S608 - marks
-    return found
+    wanted = {word for words in lines for word in words}
+    return dict(select(conn, "SELECT word, id FROM word_vec WHERE word IN ({})", wanted))
 
 
 @cache

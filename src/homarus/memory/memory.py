@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from datetime import date, tzinfo
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -18,8 +18,7 @@ from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
 from homarus.memory.changes import Freshness, watched, way
 from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, IndexDatabase, empty_index
-from homarus.memory.embed.base import Embedder
-from homarus.memory.embed.resolve import Embedders
+from homarus.memory.embed.base import Embedder, Embedders
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
 from homarus.memory.rank import superseded_lines
@@ -66,17 +65,13 @@ class Memory:
         self._database = IndexDatabase(
             database, self.clock.now, below=workspace if database.is_relative_to(workspace) else None
         )
-        self._sync = Synchroniser(
-            self.notes,
-            sessions=sessions,
-            chunking=self.settings.chunking,
-            delta=self.settings.sync.sessions,
-        )
+        delta = self.settings.sync.sessions
+        self._sync = Synchroniser(self.notes, sessions=sessions, chunking=self.settings.chunking, delta=delta)
         self._fresh = Freshness(self.notes, self._sync.sessions, self.clock.monotonic)
         self._engine = Engine(self.settings, Embedders(self.settings, models, embedder, keys))
         self._lock = threading.RLock()
         self._stale = ""
-        self._problems: tuple[str, ...] = ()
+        self.problems: tuple[str, ...] = ()  # what the last look at the files found odd
 
     @classmethod
     def open(
@@ -85,38 +80,23 @@ class Memory:
         *,
         database: Path | None = None,
         settings: MemorySettings | None = None,
-        clock: Clock | None = None,
-        tz: tzinfo | None = None,
-        sessions: Path | None = None,
         provider: str | Embedder | None = None,
-        home: Path | None = None,
-        models: Path | None = None,
+        **given: Any,
     ) -> Self:
-        """Open the memory of a workspace; nothing is read before the first use.
+        """Open the memory of a workspace; nothing is read before the first use. `given` goes to the constructor.
 
         `provider` is an embedder, or the name of one: none, auto, wordllama, minilm, openai, gemini, voyage, ollama or
         local. Without it the settings decide, and without settings `auto`: the best that is installed, else none.
         """
-        folder = Path(workspace).absolute()
-        chosen = settings or MemorySettings()
-        embedder = provider if not isinstance(provider, str) else None
+        folder, chosen = Path(workspace).absolute(), settings or MemorySettings()
         if isinstance(provider, str):
-            chosen = chosen.with_provider(provider)
-        return cls(
-            folder,
-            database or folder / FOLDER / DATABASE,
-            settings=chosen,
-            clock=clock,
-            tz=tz,
-            sessions=sessions,
-            embedder=embedder,
-            home=home,
-            models=models,
-        )
+            chosen, provider = chosen.with_provider(provider), None
+        return cls(folder, database or folder / FOLDER / DATABASE, settings=chosen, embedder=provider, **given)
 
     def sync(self, *, force: bool = False, background: bool = False, progress: Progress | None = None) -> Report:
-        """Index what changed since the last time; `force` reads everything again. Waits for another writer.
+        """Index what changed since the last time. Waits for another writer.
 
+        `force` builds the whole index again; searches elsewhere see the old one until the new one is complete.
         `background` leaves transcripts that grew only a little for later, by the delta rules of the settings.
         """
         with self._lock:
@@ -130,22 +110,12 @@ class Memory:
             self._engine.embed(conn, epoch_ms(self.clock.now()), progress)
         return report
 
-    def rebuild(self, *, progress: Progress | None = None) -> Report:
-        """Build the whole index again. Searches elsewhere see the old one until the new one is complete."""
-        return self.sync(force=True, progress=progress)
-
     def search(
         self, query: str, max_results: int | None = None, min_score: float | None = None, *, sources: Iterable[str] = ()
     ) -> Answer:
         """Return the best passages for a query; an exact match is never hidden by `min_score`."""
-        request = Request(
-            text=query,
-            today=self.today(),
-            limit=max(1, max_results if max_results is not None else self.settings.query.max_results),
-            min_score=min_score,
-            sources=self._sources(sources),
-        )
-        return self._answer(request)
+        limit = max(1, max_results if max_results is not None else self.settings.query.max_results)
+        return self._answer(self._request(query, limit, min_score=min_score, sources=self._sources(sources)))
 
     def recall(
         self,
@@ -165,10 +135,9 @@ class Memory:
         Only `since`, `until`, `as_of`, `entities`, `kinds` and `sources` remove anything; dates in the question itself rank softly.
         `as_of` shows what was known on that day: later notes are left out, and so is what had been superseded by then.
         """
-        request = Request(
-            text=query,
-            today=self.today(),
-            limit=max(1, k),
+        request = self._request(
+            query,
+            max(1, k),
             budget=max(1, budget_tokens),
             since=self.day(since),
             until=self.day(until),
@@ -181,13 +150,8 @@ class Memory:
 
     def ranking(self, query: str, limit: int = 100) -> tuple[Hit, ...]:
         """Return single lines by score alone, unmerged and unpacked: what the packing starts from."""
-        request = Request(text=query, today=self.today(), limit=limit)
+        request = self._request(query, limit)
         return self._read(lambda conn: self._engine.ranking(conn, request))
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Return what the last look at the files found odd."""
-        return self._problems
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -200,7 +164,7 @@ class Memory:
 
     def explain(self, query: str, citation: str) -> read.Explanation:
         """Say how a line (`path#L12`) was scored for a query, signal by signal, and where it ranks."""
-        request = Request(text=query, today=self.today(), limit=1)
+        request = self._request(query, 1)
         return self._read(lambda conn: self._engine.explain(conn, request, citation))
 
     def facts(self) -> list[read.Fact]:
@@ -225,7 +189,7 @@ class Memory:
                 watch=way(self.watched()) if self.settings.sync.watch else "off",
                 degraded=self._database.problem or self._engine.degraded(conn, count=True),
                 stale=self._stale or self._sync.stale(conn),
-                problems=self._problems,
+                problems=self.problems,
             )
 
     def watched(self) -> list[Path]:
@@ -276,6 +240,9 @@ class Memory:
     ) -> None:
         self.close()
 
+    def _request(self, text: str, limit: int, **given: Any) -> Request:
+        return Request(text=text, today=self.today(), limit=limit, **given)
+
     def _sources(self, named: Iterable[str]) -> frozenset[str]:
         """Return what a question is limited to; empty for everything that is indexed."""
         searched = self.settings.searched
@@ -311,17 +278,22 @@ class Memory:
         self._refresh()
         self._database.wait(self._database.read_wait_ms)
         with self._database.snapshot() as (conn, changed):
-            if changed:
-                self._sync.forget()
-                self._engine.forget()
+            self._forget(changed)
             return work(conn)
 
-    def _refresh(self) -> None:
-        """Index what changed since the last question, or note why that is not possible now."""
-        _, changed = self._database.connection()
+    def _connected(self) -> tuple[sqlite3.Connection, bool]:
+        conn, changed = self._database.connection()
+        self._forget(changed)
+        return conn, changed
+
+    def _forget(self, changed: bool) -> None:
         if changed:
             self._sync.forget()
             self._engine.forget()
+
+    def _refresh(self) -> None:
+        """Index what changed since the last question, or note why that is not possible now."""
+        if self._connected()[1]:
             self._fresh.doubt()
         if not (self.settings.sync.on_search and self._fresh.maybe_changed()):
             return
@@ -343,15 +315,12 @@ class Memory:
     def _index(
         self, *, wait: int, rebuild: bool = False, background: bool = False, progress: Progress | None = None
     ) -> Report:
-        conn, changed = self._database.connection()
-        if changed:
-            self._sync.forget()
-            self._engine.forget()
+        conn, _ = self._connected()
         self._database.wait(wait)
         now = epoch_ms(self.clock.now())
         report = self._sync.run(conn, now, rebuild=rebuild, background=background, progress=progress)
         if report.changed or rebuild:
             self._engine.forget()
-        self._problems = tuple(report.problems)
+        self.problems = tuple(report.problems)
         self._stale = ""
         return report

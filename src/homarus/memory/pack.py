@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
-from homarus.memory.line_cache import LineRow
+from homarus.memory.candidates import LineRow
 from homarus.memory.schema import CONTINUED, RETAIN
 from homarus.memory.terms import words
 

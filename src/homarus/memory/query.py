@@ -8,6 +8,7 @@ from datetime import date
 
 from msgspec import Struct
 
+from homarus.memory.bank.categories import asked_for
 from homarus.memory.schema import LABELS
 from homarus.memory.terms import STOP, plain, query_terms, words
 from homarus.memory.timex import Span, find_spans
@@ -39,6 +40,17 @@ _INTENTS: dict[str, tuple[str, ...]] = {
         """all the, all of, list, which, what kind, what kinds, what type, what types, what are, what were, how
         many, activities, events, things, places, books, items, hobbies, ways, names"""
     ),
+    "history": _phrases(
+        """did, was, were, had, before, previously, previous, formerly, earlier, originally, at first, history, last time, in the
+        past, back then, first, früher, vorher, war, hatte, antes, era, había"""
+    ),
+    "passage": _phrases(
+        """summarise, summarize, summary, recap, overview, discuss, discussed, discussion, what order, which order, in order,
+        chronological, sequence, step by step, zusammenfassung, zusammenfassen, fasse, überblick, reihenfolge, resumen, resume, resumir"""
+    ),
+    "changes": _phrases(
+        """change, changed, changes, used to, over time, no longer, any more, anymore, geändert, verändert, cambió, cambiado"""
+    ),
     "current": _phrases(
         """now, currently, still, these days, at the moment, latest, current, at present, up to date"""
     ),
@@ -63,6 +75,7 @@ class Query(Struct, frozen=True):
     called: tuple[str, ...] = ()  # words written like names that no speaker or entity bears, names of things included
     subject: tuple[str, ...] = ()  # those of them that the question is about, by its grammar
     bare: str = ""  # the question without the names, for vectors
+    category: str = ""  # what kind of thing is asked for, where everyday words of that kind are known
     phrase: str = ""  # the folded text, for exact matches
     today: date | None = None
 
@@ -105,6 +118,7 @@ def analyse(
         spans=tuple(time_spans(text, today, years)),
         intents=intents_of(text),
         bare=" ".join(word for word in text.split() if not unnamed & set(words(word))),
+        category=next(filter(None, map(asked_for, core)), "") if _asks(text) else "",
         phrase=" ".join(plain(text).split()).strip(" ?.!\"'"),
         today=today,
     )

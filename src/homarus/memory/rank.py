@@ -6,28 +6,29 @@ Then which of the ranked lines may be shown and in what order: quotas, value for
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
 from math import log
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.memory import signals
-from homarus.memory.candidates import KEEP, Pool, Postings, gather
-from homarus.memory.line_cache import FileRow, LineCache, LineRow
+from homarus.memory.bank.claims import claims, replaced
+from homarus.memory.candidates import KEEP, LINE_COLUMNS, LineCache, LineRow, Pool, Postings, gather, of_kind
+from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
 from homarus.memory.results import parse_citation
-from homarus.memory.terms import plain
+from homarus.memory.schema import LABELS, QUESTION
+from homarus.memory.terms import match_expression, plain
 
 if TYPE_CHECKING:
     from homarus.memory.line_vectors import Vectors
 
-Kind = Literal[
-    "words", "static", "lines", "model"
-]  # words alone, static word vectors, one vector a line, a sentence model
+T = TypeVar("T")
+Kind = Literal["words", "static", "lines", "model"]  # alone, static word vectors, one vector a line, a sentence model
 KINDS_OF_VECTORS: tuple[Kind, ...] = ("words", "static", "lines", "model")
 # What a token costs: lines are packed by score minus this much per e-fold of their length.
 PRICE = 0.25
@@ -53,7 +54,15 @@ FITTED: Mapping[str, tuple[float, float, float, float]] = {
     "question": (-0.10, -0.10, -0.10, -0.15),
 }
 # What no conversation can teach; each touches only notes that have such lines.
-SET_BY_HAND = {"mention": 0.3, "above": 0.3, "heading": -0.5, "exact": 2.0, "superseded": -0.6, "recent": 0.1}
+SET_BY_HAND = {
+    "kind": 0.3,
+    "mention": 0.3,
+    "above": 0.3,
+    "heading": -0.5,
+    "exact": 2.0,
+    "superseded": -0.6,
+    "recent": 0.1,
+}
 
 
 def table(kind: Kind) -> Mapping[str, float]:
@@ -63,6 +72,10 @@ def table(kind: Kind) -> Mapping[str, float]:
 
 
 LATER = date.max.toordinal()
+COMPARED = 40  # of the best lines, among which newer ones replace older ones
+QUOTED = 4  # words of a question that all stand in a line
+RIVAL = 0.25  # share of the better one's score from which a line takes part in this
+BESIDE = 0.02  # how close to the better one the other of two such lines is put
 
 
 class Filters(Struct, frozen=True):
@@ -107,6 +120,7 @@ class Ranked(Struct):
     order: list[int]
     pool: Pool
     weights: Mapping[str, float]
+    replaced: dict[int, int] = {}  # which line says something newer about the same matter
 
     def reasons(self, index: int) -> list[tuple[str, float]]:
         """Return what each signal added to a line's score, the strongest first."""
@@ -138,7 +152,9 @@ def rank(
     """Score the candidates of a query with everything there is; without vectors by words, names, dates and intents."""
     postings, lines = known.postings, known.lines
     asked = vectors.propose(conn, query, keep) if vectors else None
-    pool = gather(conn, postings, query, kinds=filters.kinds, extra=asked.nearest if asked else (), keep=keep)
+    kind = of_kind(conn, postings, query)
+    extra = [*(asked.nearest if asked else ()), *sorted(kind, reverse=True)[:keep]]
+    pool = gather(conn, postings, query, kinds=filters.kinds, extra=extra, keep=keep)
     rows = filters.kept(lines.rows(conn, pool.ids))
     average = postings.words / max(1, postings.lines)
     above = lines.above(conn, {row.head for row in rows if row.head is not None})
@@ -146,6 +162,7 @@ def rank(
     columns["name"] = signals.names(query, rows, pool, postings.lines)
     columns["mention"] = signals.mentions(query, rows, pool, postings.lines)
     columns["date"] = signals.dates(query, rows)
+    columns["kind"] = [1.0 if row.id in kind else 0.0 for row in rows]
     columns["recent"] = signals.recent(query, rows)
     columns |= signals.shape(query, rows, columns["name"])
     columns |= signals.support(rows, columns["word"])
@@ -158,8 +175,41 @@ def rank(
         columns |= signals.alone(columns)
     weights = table(vectors.kind if vectors and "vector" in columns else "words")
     scores = combine(columns, weights, len(rows))
-    order = sorted(range(len(rows) - 1, -1, -1), key=scores.__getitem__, reverse=True)  # of equal ones the newer first
-    return Ranked(query, rows, columns, scores, order, pool, weights)
+    order = _ordered(scores)
+    later = _replaced(rows, order[:COMPARED], lines.texts(conn, [rows[at].id for at in order[:COMPARED]]))
+    if len(query.core) >= QUOTED:  # who types so many words of a line means that line
+        later = {older: newer for older, newer in later.items() if columns["covered"][older] < 0.999}
+    if later:
+        _prefer_newer(query, scores, later)
+        order = _ordered(scores)
+    return Ranked(query, rows, columns, scores, order, pool, weights, later)
+
+
+def _ordered(scores: list[float]) -> list[int]:
+    return sorted(range(len(scores) - 1, -1, -1), key=scores.__getitem__, reverse=True)  # of equal ones the newer first
+
+
+def _replaced(rows: list[LineRow], lead: Sequence[int], texts: Mapping[int, str]) -> dict[int, int]:
+    """Return which of the best lines a later one of them replaces: same subject and attribute, another value."""
+    dated = []
+    for at in lead:
+        row = rows[at]
+        plain_text = body_of(texts[row.id]) if row.speaker else texts[row.id]
+        speaker = "" if plain(row.speaker) in LABELS else row.speaker
+        linked = [name for name in row.entities.split("\x1f") if name]
+        usable = row.day and row.kind not in {"heading", "path"} and not row.flags & QUESTION
+        dated.append((row.day or 0, claims(plain_text, linked, speaker, loose=not speaker) if usable else ()))
+    return {lead[older]: lead[newer] for older, newer in replaced(dated).items()}
+
+
+def _prefer_newer(query: Query, scores: list[float], later: Mapping[int, int]) -> None:
+    """Put the newer of two lines first where a question is about now; where it asks what changed, bring both."""
+    for older, newer in later.items():
+        high, low = max(scores[older], scores[newer]), min(scores[older], scores[newer])
+        if query.has("changes"):
+            scores[older], scores[newer] = max(scores[older], high - BESIDE), max(scores[newer], high - BESIDE)
+        elif low >= RIVAL * high and not query.has("history") and not query.spans:
+            scores[newer], scores[older] = high, min(low, high - BESIDE)
 
 
 def combine(columns: signals.Columns, table: Mapping[str, float], count: int) -> list[float]:
@@ -213,6 +263,65 @@ def by_value(ranked: Ranked, order: list[int], texts: Texts) -> list[int]:
     return sorted(lead, key=lambda index: -value[index]) + order[VALUED:]
 
 
+def confidence(ranked: Ranked) -> float:
+    """Return how likely the question is answered: how much of it stands in lines of the one it is about.
+
+    The words of a question often stand somewhere, said of somebody else: so only lines that belong to whom it names count.
+    """
+    lead, columns = ranked.order[:10], ranked.columns
+    if not lead:
+        return 0.0
+    whose = "name" if ranked.query.names or ranked.query.subject else "mention" if ranked.query.called else ""
+    own = [at for at in lead if not whose or columns[whose][at] > 0]
+    core = [posting for posting in ranked.pool.postings if posting.term in ranked.query.core]
+    total = sum(posting.idf for posting in core) + ranked.pool.absent or 1.0
+    # That the name itself stands there says nothing about what is asked of it.
+    share = sum(posting.idf for posting in core if whose and posting.term in ranked.query.called) / total
+
+    def beyond(covered: float) -> float:
+        return max(0.0, covered - share) / (1 - share) if share < 0.99 else covered
+
+    best = beyond(columns["near"][lead[0]]) if lead[0] in own else 0.0
+    meant = max([columns["cosine"][at] for at in own if "cosine" in columns and at == lead[0]], default=0.0)
+    said = max([beyond(columns["covered"][at]) for at in own], default=0.0)
+    return min(1.0, max(meant, 0.0) * 0.5 + (best + said) / 2)
+
+
+PASSAGES, SHARE = 8, 0.7  # chunks that are looked at, and the share of the budget that goes to them
+
+
+def with_passages(
+    conn: sqlite3.Connection, ranked: Ranked, order: list[int], budget: int, filters: Filters
+) -> tuple[Ranked, list[int]]:
+    """Put whole passages before single lines: a summary, or an order of events, is in what stands between the best lines."""
+    expression = " OR ".join(f"({match_expression(term)})" for term in ranked.query.core)
+    found = conn.execute(
+        "SELECT f.id, c.start_line, c.end_line FROM chunks_fts JOIN chunks c ON c.rowid = chunks_fts.rowid"
+        " JOIN files f USING(source, path) WHERE chunks_fts MATCH ? ORDER BY rank LIMIT ?",
+        (expression, PASSAGES),
+    ).fetchall()
+    rows, at = list(ranked.rows), {row.id: index for index, row in enumerate(ranked.rows)}
+    lead: dict[int, None] = {}
+    spent = 0
+    for file, first, last in found:
+        lines = conn.execute(
+            f"SELECT {LINE_COLUMNS}, text FROM lines WHERE file = ? AND line BETWEEN ? AND ? ORDER BY id",  # noqa: S608
+            (file, first, last),
+        )
+        for *values, text in lines:
+            row = LineRow(*values)
+            spent += cost(text)
+            if spent <= SHARE * budget and row.kind not in {"heading", "path"} and filters.keeps(row):
+                if row.id not in at:
+                    at[row.id] = len(rows)
+                    rows.append(row)
+                lead[at[row.id]] = None
+    more = [0.0] * (len(rows) - len(ranked.rows))
+    columns = {name: [*column, *more] for name, column in ranked.columns.items()}
+    wide = structs.replace(ranked, rows=rows, columns=columns, scores=[*ranked.scores, *more])
+    return wide, [*lead, *(index for index in order if index not in lead)]
+
+
 def superseded_lines(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
     """Return which lines a later fact replaced, and on which day; by id (`^abc`) or by citation (`path#L12`)."""
     found: dict[tuple[int, int], int] = {}
@@ -254,23 +363,14 @@ def about(ranked: Ranked, order: list[int], entities: tuple[str, ...], texts: Te
     return [index for index in order if named(ranked.rows[index])]
 
 
-def quota(ranked: Ranked, order: list[int], files: dict[int, FileRow], limit: int, share: float) -> list[int]:
+def quota(order: list[T], is_talk: Callable[[T], bool], limit: int, share: float) -> list[T]:
     """Let transcripts fill at most their share of the first places, as long as notes have something to say."""
-    if not any(file.source == "sessions" for file in files.values()):
-        return order
     allowed = max(1, round(limit * share))
-    notes = [index for index in order if files[ranked.rows[index].file].source != "sessions"]
-    if not notes:
-        return order
-    taken = 0
-    first: list[int] = []
-    later: list[int] = []
-    for index in order:
-        if files[ranked.rows[index].file].source == "sessions":
-            taken += 1
-            (first if taken <= allowed else later).append(index)
-        else:
-            first.append(index)
+    first: list[T] = []
+    later: list[T] = []
+    for item in order:
+        over = is_talk(item) and (allowed := allowed - 1) < 0
+        (later if over else first).append(item)
     return first + later
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Container, Iterable
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.errors import StorageError
+from homarus.core.origin import take_origin
 from homarus.core.text import slug
-from homarus.memory.bank.grammar import take_origin
-from homarus.memory.chunk import decode, split_lines
 from homarus.memory.files import NoteSet
+from homarus.memory.note_parser import decode, split_lines
 from homarus.memory.results import DEFAULT_LINES, Excerpt, Hit, Status, parse_citation
 from homarus.storage.boundary import BoundaryError, Root
 
@@ -50,25 +50,14 @@ def excerpt(notes: NoteSet, path: str, from_: int | None = None, lines: int | No
             from_line=first,
             error="only MEMORY.md, USER.md, Markdown below memory/ and bank/, and the configured extra paths can be read",
         )
-    found = _read(*place)
-    if isinstance(found, BoundaryError):
-        status = "not_found" if found.kind == "missing" else "error"
-        return Excerpt(status=status, path=base, from_line=first, error=found.message)
-    return _cut(base, split_lines(decode(found)), first, lines)
-
-
-def _read(folder: Path, name: str) -> bytes | BoundaryError:
-    import os
-
+    folder, name = place
     try:
-        with Root(folder) as root:
-            fd = root.open(name, os.O_RDONLY, follow="never")
-            with open(fd, "rb") as handle:  # noqa: PTH123 - a descriptor, not a path
-                return handle.read(MAX_BYTES)
-    except BoundaryError as problem:
-        return problem
+        with Root(folder) as root, open(root.open(name, os.O_RDONLY, follow="never"), "rb") as handle:  # noqa: PTH123
+            return _cut(base, split_lines(decode(handle.read(MAX_BYTES))), first, lines)
     except StorageError as problem:
-        return BoundaryError("missing", problem.message)
+        refused = isinstance(problem, BoundaryError) and problem.kind != "missing"
+        status = "error" if refused else "not_found"
+        return Excerpt(status=status, path=base, from_line=first, error=problem.message)
 
 
 def _cut(path: str, all_lines: list[str], first: int, count: int | None) -> Excerpt:
@@ -147,25 +136,19 @@ def entity_pages(conn: sqlite3.Connection) -> dict[str, str]:
 def with_facts(conn: sqlite3.Connection, hits: Iterable[Hit]) -> tuple[Hit, ...]:
     """Return hits with what the index knows of their lines beside the text: how sure an opinion is, and whose words they hold."""
     told = conn.execute("SELECT 1 FROM origins LIMIT 1").fetchone() is not None
-    found = []
-    for hit in hits:
-        sure: tuple[float | None] | None = None
-        origin: list[tuple[str]] = []
-        if hit.kind == "opinion":
-            sure = conn.execute(
-                "SELECT confidence FROM facts WHERE path = ? AND ? BETWEEN line AND end_line",
-                (hit.path, hit.start_line),
-            ).fetchone()
-        if told:
-            origin = conn.execute(
-                "SELECT DISTINCT origins.source FROM files JOIN origins ON origins.file = files.id"
-                " WHERE files.source = ? AND files.path = ? AND line BETWEEN ? AND ?",
-                (hit.source, hit.path, hit.start_line, hit.end_line),
-            ).fetchall()
-        if sure or origin:
-            hit = replace(hit, confidence=sure[0] if sure else None, origin=tuple(row[0] for row in origin))
-        found.append(hit)
-    return tuple(found)
+    opinion = "SELECT confidence FROM facts WHERE path = ? AND ? BETWEEN line AND end_line"
+    whose = (
+        "SELECT DISTINCT origins.source FROM files JOIN origins ON origins.file = files.id"
+        " WHERE files.source = ? AND files.path = ? AND line BETWEEN ? AND ?"
+    )
+
+    def fact(hit: Hit) -> Hit:
+        sure = conn.execute(opinion, (hit.path, hit.start_line)).fetchone() if hit.kind == "opinion" else None
+        place = (hit.source, hit.path, hit.start_line, hit.end_line)
+        origin = tuple(row[0] for row in conn.execute(whose, place)) if told else ()
+        return replace(hit, confidence=sure[0] if sure else None, origin=origin) if sure or origin else hit
+
+    return tuple(map(fact, hits))
 
 
 def lacks_vectors(conn: sqlite3.Connection) -> bool:
@@ -177,18 +160,16 @@ def lacks_vectors(conn: sqlite3.Connection) -> bool:
 def counts(conn: sqlite3.Connection) -> Status:
     """Count what the index holds; who owns it fills in the rest."""
 
-    def count(table: str) -> int:
-        return int(conn.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608 - names from below
+    def number(query: str) -> int:
+        return int(conn.execute(query).fetchone()[0])
 
-    sources = dict(conn.execute("SELECT source, count(*) FROM files GROUP BY source").fetchall())
-    pages = conn.execute("PRAGMA page_count").fetchone()[0] * conn.execute("PRAGMA page_size").fetchone()[0]
     return Status(
-        files=count("files"),
-        lines=int(conn.execute("SELECT coalesce(sum(lines), 0) FROM files").fetchone()[0]),
-        chunks=count("chunks"),
-        facts=count("facts"),
-        sources=sources,
-        vectors=count("line_vec"),
-        cached_embeddings=count("embedding_cache"),
-        bytes=int(pages),
+        files=number("SELECT count(*) FROM files"),
+        lines=number("SELECT coalesce(sum(lines), 0) FROM files"),
+        chunks=number("SELECT count(*) FROM chunks"),
+        facts=number("SELECT count(*) FROM facts"),
+        sources=dict(conn.execute("SELECT source, count(*) FROM files GROUP BY source").fetchall()),
+        vectors=number("SELECT count(*) FROM line_vec"),
+        cached_embeddings=number("SELECT count(*) FROM embedding_cache"),
+        bytes=number("PRAGMA page_count") * number("PRAGMA page_size"),
     )

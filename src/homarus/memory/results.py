@@ -11,6 +11,7 @@ from homarus.core.patterns import late
 
 _CITED = late(r"(?s)(.*?)#L([0-9]+)(?:-L?([0-9]+))?")
 _FAR = 1_000_000_000  # no note has as many lines
+UNKNOWN = 0.45  # less confidence than this means that the notes do not say (docs/memory-ranking.md)
 DEFAULT_LINES = 120  # of a note, when nobody says how many
 
 
@@ -33,6 +34,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     confidence: float | None = None  # of an opinion
     origin: tuple[str, ...] = ()  # whose words are in it, where not the owner's or the agent's own
+    superseded_by: str = ""  # where something newer is said about the same matter
 
     @property
     def citation(self) -> str:
@@ -51,6 +53,12 @@ class Answer(Struct, frozen=True, kw_only=True):
     stale: str = ""
     tokens: int = 0
     searched_ms: float = 0.0
+    confidence: float = 1.0  # how likely the notes answer the question at all, 0 to 1
+
+    @property
+    def verdict(self) -> str:
+        """Return `unknown` where the notes probably do not say; what was found then stands near the question at best."""
+        return "known" if self.confidence >= UNKNOWN else "unknown"
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -125,6 +133,7 @@ def as_json(hit: Hit) -> dict[str, Any]:
         "score": round(hit.score, 4),
         "why": list(hit.why),
         **({"also": list(hit.also)} if hit.also else {}),
+        **({"supersededBy": hit.superseded_by} if hit.superseded_by else {}),
         **({"confidence": hit.confidence} if hit.confidence is not None else {}),
         **({"origin": list(hit.origin)} if hit.origin else {}),
     }

@@ -33,40 +33,17 @@ SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 
 CREATE TABLE files(
-  id INTEGER PRIMARY KEY,
-  path TEXT NOT NULL,
-  source TEXT NOT NULL,
-  hash TEXT NOT NULL,
-  mtime REAL NOT NULL,
-  size INTEGER NOT NULL,
-  stamp TEXT NOT NULL,
-  first_id INTEGER NOT NULL,
-  last_id INTEGER NOT NULL,
-  room_id INTEGER NOT NULL,
-  lines INTEGER NOT NULL,
-  words INTEGER NOT NULL,
-  day INTEGER,
-  state TEXT NOT NULL DEFAULT '',
-  UNIQUE(source, path)
+  id INTEGER PRIMARY KEY, path TEXT NOT NULL, source TEXT NOT NULL, hash TEXT NOT NULL, mtime REAL NOT NULL,
+  size INTEGER NOT NULL, stamp TEXT NOT NULL, first_id INTEGER NOT NULL, last_id INTEGER NOT NULL,
+  room_id INTEGER NOT NULL, lines INTEGER NOT NULL, words INTEGER NOT NULL, day INTEGER,
+  state TEXT NOT NULL DEFAULT '', UNIQUE(source, path)
 );
 CREATE INDEX files_day ON files(day);
 
 CREATE TABLE lines(
-  id INTEGER PRIMARY KEY,
-  file INTEGER NOT NULL,
-  line INTEGER NOT NULL,
-  day INTEGER,
-  first INTEGER,
-  last INTEGER,
-  speaker TEXT NOT NULL,
-  kind TEXT NOT NULL,
-  flags INTEGER NOT NULL,
-  size INTEGER NOT NULL,
-  around INTEGER NOT NULL,
-  head INTEGER,
-  entities TEXT NOT NULL,
-  text TEXT NOT NULL,
-  terms TEXT
+  id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, day INTEGER, first INTEGER, last INTEGER,
+  speaker TEXT NOT NULL, kind TEXT NOT NULL, flags INTEGER NOT NULL, size INTEGER NOT NULL, around INTEGER NOT NULL,
+  head INTEGER, entities TEXT NOT NULL, text TEXT NOT NULL, terms TEXT
 );
 CREATE INDEX lines_typed ON lines(kind) WHERE kind IN ('world', 'experience', 'opinion', 'observation');
 CREATE VIEW lines_search(id, text) AS SELECT id, coalesce(terms, text) FROM lines;
@@ -79,17 +56,9 @@ CREATE TABLE names(file INTEGER NOT NULL, name TEXT NOT NULL, role TEXT NOT NULL
   PRIMARY KEY(file, name, role)) WITHOUT ROWID;
 
 CREATE TABLE chunks(
-  id TEXT PRIMARY KEY,
-  path TEXT NOT NULL,
-  source TEXT NOT NULL,
-  start_line INTEGER NOT NULL,
-  end_line INTEGER NOT NULL,
-  hash TEXT NOT NULL,
-  model TEXT NOT NULL,
-  text TEXT NOT NULL,
-  embedding BLOB,
-  updated_at INTEGER NOT NULL,
-  terms TEXT
+  id TEXT PRIMARY KEY, path TEXT NOT NULL, source TEXT NOT NULL, start_line INTEGER NOT NULL,
+  end_line INTEGER NOT NULL, hash TEXT NOT NULL, model TEXT NOT NULL, text TEXT NOT NULL, embedding BLOB,
+  updated_at INTEGER NOT NULL, terms TEXT
 );
 CREATE INDEX chunks_path ON chunks(source, path);
 CREATE VIEW chunks_search(number, text, id, path, source, model, start_line, end_line) AS
@@ -100,23 +69,10 @@ CREATE VIRTUAL TABLE chunks_fts USING fts5(
 );
 
 CREATE TABLE facts(
-  id TEXT NOT NULL,
-  file INTEGER NOT NULL,
-  kind TEXT NOT NULL,
-  text TEXT NOT NULL,
-  path TEXT NOT NULL,
-  line INTEGER NOT NULL,
-  end_line INTEGER NOT NULL,
-  mentioned_on INTEGER,
-  occ_from INTEGER,
-  occ_to INTEGER,
-  precision TEXT NOT NULL,
-  confidence REAL,
-  origin TEXT NOT NULL,
-  status TEXT NOT NULL DEFAULT 'active',
-  superseded_by TEXT,
-  supersedes TEXT NOT NULL DEFAULT '',
-  PRIMARY KEY(file, line)
+  id TEXT NOT NULL, file INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, path TEXT NOT NULL,
+  line INTEGER NOT NULL, end_line INTEGER NOT NULL, mentioned_on INTEGER, occ_from INTEGER, occ_to INTEGER,
+  precision TEXT NOT NULL, confidence REAL, origin TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'active',
+  superseded_by TEXT, supersedes TEXT NOT NULL DEFAULT '', PRIMARY KEY(file, line)
 );
 CREATE INDEX facts_id ON facts(id);
 CREATE TABLE entities(slug TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, aliases TEXT NOT NULL,
@@ -128,13 +84,8 @@ CREATE TABLE origins(file INTEGER NOT NULL, line INTEGER NOT NULL, source TEXT N
   PRIMARY KEY(file, line, source)) WITHOUT ROWID;
 
 CREATE TABLE embedding_cache(
-  provider TEXT NOT NULL,
-  model TEXT NOT NULL,
-  provider_key TEXT NOT NULL,
-  hash TEXT NOT NULL,
-  embedding BLOB NOT NULL,
-  dims INTEGER NOT NULL,
-  updated_at INTEGER NOT NULL,
+  provider TEXT NOT NULL, model TEXT NOT NULL, provider_key TEXT NOT NULL, hash TEXT NOT NULL,
+  embedding BLOB NOT NULL, dims INTEGER NOT NULL, updated_at INTEGER NOT NULL,
   PRIMARY KEY(provider, model, provider_key, hash)
 ) WITHOUT ROWID;
 CREATE INDEX embedding_cache_age ON embedding_cache(updated_at);

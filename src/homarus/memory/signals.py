@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from math import exp, log, log1p
 
-from homarus.memory.candidates import Pool
-from homarus.memory.line_cache import LineRow
+from homarus.memory.candidates import LineRow, Pool
 from homarus.memory.query import Query
 from homarus.memory.schema import FIRST, HEADING, LABELS, NUMBER, PATH, PROPER, QUESTION, TIME
 from homarus.memory.terms import plain, words

@@ -116,7 +116,7 @@ class Synchroniser:
             found += transcripts(self.sessions)
         known = {} if rebuild else self._load(conn)
         job = _Job(conn, now_ms, known, Report(files=len(found)), background, progress)
-        job.report.problems += [f"{skipped.path}: {skipped.reason}" for skipped in self.notes.skipped]
+        job.report.problems += self.notes.skipped
         if not found:
             job.report.problems += self._hint()
         work = [item for item in found if _differs(item, known.get((item.source, item.path)))]
@@ -197,8 +197,7 @@ class Synchroniser:
     def _note(self, writer: IndexWriter, item: Found, job: _Job) -> None:
         # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
         from homarus.core.redact import redacted_lines
-        from homarus.memory.chunk import chunk_lines, decode, split_lines
-        from homarus.memory.note_parser import read_note
+        from homarus.memory.note_parser import chunk_lines, decode, read_note, split_lines
 
         data = self._read(item, MAX_NOTE_BYTES)
         if data is None:
@@ -251,17 +250,12 @@ class Synchroniser:
             if not due(len(data), news, delta_bytes=self.delta.delta_bytes, delta_messages=self.delta.delta_messages):
                 job.report.waiting += 1
                 return
-        if (
-            tail.offset
-            and before
-            and parsed.linear
-            and writer.extend_transcript(before.id, item, units_of(parsed.turns), parsed.tail)
-        ):
+        grown = tail.offset and before and parsed.linear
+        if grown and before and writer.extend(before.id, item, units_of(parsed.turns), parsed.tail):
             file = before.id
         else:
             if tail.offset:
-                whole = self._read(item, MAX_TRANSCRIPT_BYTES)
-                parsed = parse(whole or b"", Tail(head=head))
+                parsed = parse(self._read(item, MAX_TRANSCRIPT_BYTES) or b"", Tail(head=head))
             file = writer.put_transcript(item, units_of(parsed.turns), parsed.tail)
         writer.chunk_transcript(file, item, self.chunking)
         state = msgspec.json.encode(parsed.tail).decode()

@@ -15,35 +15,14 @@ from msgspec import Struct
 
 from homarus.core.text import fold
 
-MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january jan",
-            "february feb",
-            "march mar",
-            "april apr",
-            "may",
-            "june jun",
-            "july jul",
-            "august aug",
-            "september sept sep",
-            "october oct",
-            "november nov",
-            "december dec",
-        ),
-        1,
-    )
-    for name in names.split()
-}
+_MONTHS = """january jan,february feb,march mar,april apr,may,june jun,july jul,august aug,september sept sep,october oct,
+november nov,december dec"""
+MONTHS = {name: number for number, names in enumerate(_MONTHS.split(","), 1) for name in names.split()}
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 SEASONS = {"spring": (3, 5), "summer": (6, 8), "fall": (9, 11), "autumn": (9, 11), "winter": (12, 2)}
-NUMBERS = {
-    word: number
-    for number, word in enumerate(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    )
-} | {"a": 1, "an": 1, "couple of": 2, "a couple of": 2, "few": 3, "a few": 3, "several": 4}
+_NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+NUMBERS = {word: number for number, word in enumerate(_NUMBERS)} | {"a": 1, "an": 1, "couple of": 2, "a couple of": 2}
+NUMBERS |= {"few": 3, "a few": 3, "several": 4}
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _ORDINAL = r"(?:st|nd|rd|th)?"
 # Words that are months and something else too; alone, without a day or a year, they need a preposition before them.
@@ -308,45 +287,30 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _rules() -> tuple[tuple[str, str, Callable[[_Finder, re.Match[str]], list[Span]]], ...]:
     year = r"(?:,?\s*(?P<y>(?:19|20)\d\d)\b)?"
     dash = r"\s*(?:-|–|—|to|until|through)\s*"
-    count = r"(?P<n>\d{1,3}|a couple of|couple of|a few|few|several|an?|" + "|".join(list(NUMBERS)[:13]) + ")"
-    table: tuple[tuple[str, str, Callable[[_Finder, re.Match[str]], list[Span]]], ...] = (
+    count = r"(?P<n>\d{1,3}|a couple of|couple of|a few|few|several|an?|" + "|".join(_NUMBERS) + ")"
+    day, month, ordinal = r"(?P<d>\d{1,2})", rf"(?P<m>{_MONTH})\b\.?", _ORDINAL
+    late = rf"(?P<e>\d{{1,2}}){ordinal}\b"
+    units = "(?P<u>day|week|month|year)"
+    part = "early|mid|late|(?:beginning|middle|end|start) of"
+    before = "in|during|of|for|since|year|before|after|until|by|from"
+    of_year = r"(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d)\b)?"
+    return (
         ("digits", r"(?<![\d-])(\d{4})-(\d\d)-(\d\d)(?!\d)", _Finder.iso),
         ("digits", r"(?<![\d-])(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?![\d-])", _Finder.iso_month),
-        (
-            "month",
-            rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>\d{{1,2}}){_ORDINAL}{dash}(?:(?P<n>{_MONTH})\b\.?\s+)?(?P<e>\d{{1,2}})\b{_ORDINAL}{year}",
-            _Finder.day_range,
-        ),
-        (
-            "month",
-            rf"\b(?P<d>\d{{1,2}}){_ORDINAL}{dash}(?P<e>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?(?P<m>{_MONTH})\b\.?(?P<n>)?{year}",
-            _Finder.day_range,
-        ),
-        ("month", rf"\b(?P<d>\d{{1,2}}){_ORDINAL}\s+(?:of\s+)?(?P<m>{_MONTH})\b\.?{year}", _Finder.month_day),
-        ("month", rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>\d{{1,2}}){_ORDINAL}\b(?![\d:]){year}", _Finder.month_day),
-        (
-            "month",
-            rf"\b(?:(?P<part>early|mid|late|(?:beginning|middle|end|start) of)[\s-]+)?(?P<m>{_MONTH})\b\.?{year}",
-            _Finder.month,
-        ),
-        (
-            "season",
-            r"\b(?:(?P<rel>last|this|past)\s+)?(?P<s>spring|summer|fall|autumn|winter)\b(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d)\b)?",
-            _Finder.season,
-        ),
-        (
-            "digits",
-            r"\b(?:in|during|of|for|since|year|before|after|until|by|from)\s+((?:19|20)\d\d)\b(?!-)",
-            _Finder.year,
-        ),
-        ("ago", rf"\b{count}\s+(?P<u>day|week|month|year)s?\s+ago\b", _Finder.ago),
-        ("relative", rf"\b(?:past|last)\s+(?:{count}\s+)(?P<u>day|week|month|year)s?\b", _Finder.past),
-        ("relative", r"\bpast\s+(?P<n>)(?P<u>day|week|month|year)\b", _Finder.past),
+        ("month", rf"\b{month}\s+{day}{ordinal}{dash}(?:(?P<n>{_MONTH})\b\.?\s+)?{late}{year}", _Finder.day_range),
+        ("month", rf"\b{day}{ordinal}{dash}{late}\s+(?:of\s+)?{month}(?P<n>)?{year}", _Finder.day_range),
+        ("month", rf"\b{day}{ordinal}\s+(?:of\s+)?{month}{year}", _Finder.month_day),
+        ("month", rf"\b{month}\s+{day}{ordinal}\b(?![\d:]){year}", _Finder.month_day),
+        ("month", rf"\b(?:(?P<part>{part})[\s-]+)?{month}{year}", _Finder.month),
+        ("season", rf"\b(?:(?P<rel>last|this|past)\s+)?(?P<s>{'|'.join(SEASONS)})\b{of_year}", _Finder.season),
+        ("digits", rf"\b(?:{before})\s+((?:19|20)\d\d)\b(?!-)", _Finder.year),
+        ("ago", rf"\b{count}\s+{units}s?\s+ago\b", _Finder.ago),
+        ("relative", rf"\b(?:past|last)\s+(?:{count}\s+){units}s?\b", _Finder.past),
+        ("relative", rf"\bpast\s+(?P<n>){units}\b", _Finder.past),
         ("relative", r"\b(?P<r>last|previous|this|next)\s+(?P<u>week|weekend|month|year)\b", _Finder.relative_unit),
         ("near", r"\b(today|tonight|yesterday|tomorrow)\b", _Finder.near_day),
         ("relative", rf"\b(?:(?P<rel>last|this|next|on|past)\s+)(?P<w>{'|'.join(WEEKDAYS)})\b", _Finder.weekday),
     )
-    return table
 
 
 def _count(text: str) -> int:

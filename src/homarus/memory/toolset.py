@@ -1,6 +1,6 @@
-"""The memory tools as a model sees them, and what each returns. Pure adapters: the tools package decides who may call.
+"""The memory tools as a model sees them, what each returns, and what is recalled before a reply.
 
-Results are plain JSON values with the keys that agents written for OpenClaw expect.
+Pure adapters: the tools package decides who may call. Results are plain JSON values with the keys that agents written for OpenClaw expect.
 """
 
 from __future__ import annotations
@@ -16,6 +16,14 @@ from homarus.memory.schema import KINDS
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
     from homarus.memory.results import Hit
+
+from typing import TYPE_CHECKING
+
+from homarus.memory.files import CORE_FILES
+
+if TYPE_CHECKING:
+    from homarus.memory.memory import Memory
+
 
 Citations = Literal["on", "off", "auto"]
 SEARCH_TOKENS, MAX_RESULTS, MAX_K, MAX_BUDGET = 1_200, 50, 200, 8_000
@@ -126,6 +134,8 @@ def search(
         **({"stale": True, "warning": answer.stale} if answer.stale else {}),
         **({"degraded": answer.degraded} if answer.degraded else {}),
         **({"partial": True} if len(results) < len(found) else {}),
+        "confidence": answer.confidence,
+        "verdict": answer.verdict,
         "debug": {"searchMs": round(answer.searched_ms, 1)},
     }
 
@@ -217,6 +227,8 @@ def recall(memory: Memory, arguments: dict[str, Any], *, direct: bool = True) ->
         "items": [as_json(hit) for hit in answer],
         "tokens": answer.tokens,
         "mode": answer.mode,
+        "confidence": answer.confidence,
+        "verdict": answer.verdict,
         **({"stale": answer.stale} if answer.stale else {}),
         **({"degraded": answer.degraded} if answer.degraded else {}),
     }
@@ -253,3 +265,38 @@ def retain_fact(memory: Memory, arguments: dict[str, Any], *, origin: Sequence[s
         return {"status": "error", "error": problem.message, "action": problem.cure}
     told = {"origin": list(origin)} if origin else {}
     return {"status": "ok", "path": path, "line": line, "id": bullet.id, "hints": list(lint(bullet)), **told}
+
+
+LEAD = "A heading that is a path with lines, here and in later turns, is followed by that passage of the notes."
+LEAST = 0.35  # unasked text must earn its place
+HEADING = 8  # tokens of what stands around a passage
+MOST, ASKED = 12, 600
+
+
+def pre_reply(memory: Memory, message: str, *, session_id: str = "") -> tuple[tuple[str, str], ...]:
+    """Return (citation, text) of passages that bear on a message, best first; nothing where the settings ask for none.
+
+    What the prompt shows anyway is left out: the core files, and the conversation that goes on now. So are the words of
+    strangers: nobody asked for them, and they would taint the turn.
+    """
+    settings = memory.settings.pre_reply
+    if not settings.enabled or not message.strip():
+        return ()
+    answer = memory.recall(_asked(message), k=MOST, budget_tokens=settings.budget_tokens)
+    here = f"sessions/{session_id}"
+    spent = 0
+    chosen: list[tuple[str, str]] = []
+    for hit in answer:
+        if hit.origin or hit.score < LEAST or hit.path in CORE_FILES or (session_id and hit.path.startswith(here)):
+            continue
+        spent += estimate_tokens(f"{hit.citation}\n{hit.text}") + HEADING
+        if spent > settings.budget_tokens:
+            break
+        chosen.append((hit.citation, hit.text))
+    return tuple(chosen)
+
+
+def _asked(message: str) -> str:
+    """Return what of a message is asked with: of a long one, how it begins and how it ends."""
+    text = " ".join(message.split())
+    return text if len(text) <= ASKED else f"{text[: ASKED // 2]} {text[-ASKED // 2 :]}"

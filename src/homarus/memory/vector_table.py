@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
+from homarus.memory.candidates import select
+
 REACH = (-2, -1, 0, 1, 2)  # the lines of a window
 OWN = 2  # where the line itself stands among them
 NEARBY = (0.3, 0.6, 1.0, 0.6, 0.3)  # what a word counts that stands so far from the line
@@ -18,7 +20,6 @@ TOGETHER = 0.12  # how much nearer than chance neighbours are in a conversation,
 PRIOR = 20  # lines of a file that count as much as all other files, when it is asked how its lines belong together
 _BLOCK = 8192
 _SPAN = 64  # lines of which only the best is looked at first
-_STEP = 500
 
 
 class Around(NamedTuple):
@@ -58,10 +59,10 @@ class VectorTable:
         """Read the vectors of these lines, and of their words, only."""
         import numpy as np
 
-        found = _select(conn, "SELECT id, substr(vec, 1, ?), words FROM line_vec WHERE id IN ({})", ids, 2 * dims)
+        found = select(conn, "SELECT id, substr(vec, 1, ?), words FROM line_vec WHERE id IN ({})", ids, 2 * dims)
         meaning = cls._made(sorted(found), dims, base)
         used = np.unique(np.frombuffer(b"".join(row[2] or b"" for row in found), dtype=np.uint32)).tolist()
-        words = _select(conn, "SELECT id, vec FROM word_vec WHERE id IN ({})", used)
+        words = select(conn, "SELECT id, vec FROM word_vec WHERE id IN ({})", used)
         if words:
             meaning.add_words(sorted(found), words, dims, max(used))
         return meaning
@@ -253,17 +254,9 @@ def best_sentences(conn: sqlite3.Connection, ids: Sequence[int], vector: Any, li
     size = 2 * len(vector)
     place = {number: at for at, number in enumerate(ids)}
     find = f"SELECT id, substr(vec, {size + 1}) FROM line_vec WHERE length(vec) > {size} AND id IN ({{}})"  # noqa: S608 - numbers
-    found = _select(conn, find, ids)
+    found = select(conn, find, ids)
     if found:
         rows = np.frombuffer(b"".join(row[1] for row in found), dtype=np.float16).reshape(-1, len(vector))
         begins = np.cumsum([0, *(len(row[1]) // size for row in found[:-1])])
         out[[place[row[0]] for row in found]] = np.maximum.reduceat(np.vecdot(singles(rows), vector), begins)
     return out
-
-
-def _select(conn: sqlite3.Connection, query: str, ids: Sequence[int], *given: object) -> list[Any]:
-    found: list[Any] = []
-    for start in range(0, len(ids), _STEP):
-        part = ids[start : start + _STEP]
-        found += conn.execute(query.format(",".join("?" * len(part))), (*given, *part)).fetchall()
-    return found

@@ -19,11 +19,10 @@ from homarus.models.ref import normalize_provider
 from homarus.models.rotation import Credential, Pin, Stats, after_failure, after_success, ordered
 from homarus.models.settings import AuthSettings
 from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
-from homarus.storage.locks import OwnerLock
+from homarus.storage.locks import PATIENCE, OwnerLock
 
 FILE = "auth-profiles.json"
 VERSION = 1
-LOCK_SECONDS = 5.0
 DATABASE = "openclaw-agent.sqlite"
 # How often a successful use is written down; a failure is written at once.
 USED_EVERY_MS = 10 * 60 * 1000
@@ -240,7 +239,7 @@ def read_document(path: Path) -> dict[str, Any]:
 def update(path: Path, change: Callable[[dict[str, Any]], None], now: datetime) -> None:
     """Read, change and write the file under its lock; a damaged one is moved aside first, never overwritten."""
     ensure_dir(path.parent)
-    with OwnerLock.acquire(path.with_suffix(".json.lock"), purpose="auth profiles", now=now, wait=LOCK_SECONDS):
+    with OwnerLock.acquire(path.with_suffix(".json.lock"), purpose="auth profiles", now=now, wait=PATIENCE):
         if path.exists() and _object(path) is None:
             move_aside(path, "corrupt", now)
         document = read_document(path)

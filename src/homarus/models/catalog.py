@@ -43,10 +43,6 @@ def protocol(api: str) -> ProtocolInfo:
     return _protocols().get(api, _LIBRARY)
 
 
-def _api(name: str) -> str:
-    return next((api for api, known in _protocols().items() if name in known.aliases), name)
-
-
 class ProviderInfo(Struct, frozen=True, rename="camel", kw_only=True):
     name: str = ""
     api: str = CHAT
@@ -103,7 +99,8 @@ class Catalog:
             raw["baseUrl"] = own.base_url
         if own.api:
             raw["api"] = own.api
-        raw["api"] = _api(raw.get("api", CHAT))
+        named = raw.get("api", CHAT)
+        raw["api"] = next((api for api, known in _protocols().items() if named in known.aliases), named)
         raw.setdefault("auth", protocol(raw["api"]).auth)
         if own.auth_header or own.auth in {"token", "oauth"}:
             raw["auth"] = "bearer"

@@ -13,9 +13,8 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, ConfigError, ModelError, ModelFailure, StorageError
 from homarus.core.events import ModelCalled, Notice
-from homarus.models import failover
 from homarus.models.auth import AuthStore, candidates
-from homarus.models.failover_state import FailoverState, Lookups
+from homarus.models.failover import Compact, FailoverState, GiveUp, Lookups, Retry
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest, Stop, StreamEvent
 from homarus.models.ref import ModelRef
@@ -117,10 +116,10 @@ class ModelClient:
                 # A session that already lives on this fallback knows; only a change of state is news.
                 if notice.kind != "fallback" or self._answered.get(request.session_id) != state.key:
                     yield notice
-            if isinstance(step, failover.GiveUp | failover.Compact):
+            if isinstance(step, GiveUp | Compact):
                 yield state.given_up(stop)
                 return
-            if isinstance(step, failover.Retry) and not await self._waited(step.delay, cancel):
+            if isinstance(step, Retry) and not await self._waited(step.delay, cancel):
                 yield state.stop(ModelError(ModelFailure.ABORTED, cancel.reason))
                 return
 

@@ -67,7 +67,8 @@ def classify(status: int | None, text: str) -> ModelFailure:
         return F.REQUEST_TOO_LARGE
     if _says("tpm", text):
         return F.RATE_LIMIT
-    if status in {400, 404, 422, None} and _reasoning(text):
+    refused = _says("reasoning", text) and _says("unsupported", text)
+    if status in {400, 404, 422, None} and (refused or _says("thinking_blocks", text)):
         return F.THINKING_LEVEL
     if status == 402:
         shared = _REFRESHED.search(text) or (_says("share", text) and not _says("money", text))
@@ -79,11 +80,8 @@ def classify(status: int | None, text: str) -> ModelFailure:
         windowed = _says("windows", text) and status in {403, 429, 503, None}
         return F.RATE_LIMIT if (windowed or _LIMITED.search(text)) and not _says("money", text) else F.BILLING
     small = _says("small_window", text)
-    if (
-        status == 429
-        or (status in {403, 503, None} and _says("windows", text))
-        or (status != 401 and _says("rate", text))
-    ):
+    windowed = status in {403, 503, None} and _says("windows", text)
+    if status == 429 or windowed or (status != 401 and _says("rate", text)):
         return F.RATE_LIMIT
     if not small and status not in {401, 403} and (status == 413 or _says("overflow", text)):
         return F.CONTEXT_OVERFLOW
@@ -131,10 +129,6 @@ def _over_ceiling(text: str) -> bool:
     return requested > limit
 
 
-def _reasoning(text: str) -> bool:
-    return bool(_says("thinking_blocks", text) or (_says("reasoning", text) and _says("unsupported", text)))
-
-
 CURES: Mapping[ModelFailure, str] = {
     F.AUTH: "check the API key; `homarus models status` shows which one is used",
     F.AUTH_PERMANENT: "this key was revoked or its account is disabled: put in another one",
@@ -168,11 +162,9 @@ _KEY_LIKE = late(r"[\w.:+/=-]{12,}")
 
 def _stripped(page: str) -> str:
     title = re.search(r"<title>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
-    return (
-        title.group(1)
-        if title
-        else re.sub(r"<(?:style|script).*?</(?:style|script)>|<[^>]{0,200}>", " ", page, flags=re.DOTALL)
-    )
+    if title:
+        return title[1]
+    return re.sub(r"<(?:style|script).*?</(?:style|script)>|<[^>]{0,200}>", " ", page, flags=re.DOTALL)
 
 
 def hidden(text: str, secrets: Iterable[str]) -> str:
@@ -181,11 +173,13 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
     from urllib.parse import quote
 
     from homarus.config.redact import MARKER, redact_text
+    from homarus.core.redact import redacted
 
     for secret in secrets:
         if len(secret) >= 6:
             for form in {secret, quote(secret, safe=""), b64encode(secret.encode()).decode()}:
                 text = text.replace(form, MARKER)
+    text = redacted(text, MARKER)
     for pattern in (_WORD, _KEY_LIKE):  # with what is written around a key, and without
         text = pattern.sub(lambda found: redact_text(found[0]), text)
     return text
@@ -200,7 +194,7 @@ def body_text(body: bytes) -> str:
     return error_text(value)
 
 
-_SAID = (
+_SAID = [
     "message",
     "detail",
     "msg",
@@ -211,7 +205,7 @@ _SAID = (
     "status_code",
     "status",
     "failed_generation",
-)
+]
 
 
 def error_text(value: Any) -> str:

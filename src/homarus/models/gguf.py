@@ -42,9 +42,7 @@ def read_info(path: Path) -> GgufInfo:
             for _ in range(pairs):
                 key = _text(file)
                 value = _value(file, struct.unpack("<I", _exactly(file, 4))[0])
-                if key in {"general.name", "general.architecture"} or key.endswith(
-                    (".context_length", "chat_template")
-                ):
+                if key.startswith("general.") or key.endswith((".context_length", "chat_template")):
                     found[key] = value
     except (OSError, struct.error) as problem:
         raise NotGguf(f"{path.name} cannot be read: {problem}") from problem

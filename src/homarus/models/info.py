@@ -3,8 +3,12 @@
 # No postponed annotations: these types are read at every start, and as texts each would have to be compiled for that.
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.core.messages import Cost, Usage
 
 UNKNOWN_WINDOW = 200_000
+MILLION = 1_000_000
 
 
 class Price(Struct, frozen=True, rename="camel"):
@@ -101,3 +105,22 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Endpoint({self.provider})"
+
+
+def priced(usage: Usage, price: Price | None, reported: float | None = None) -> Usage:
+    """Return usage with its cost: by the price list, else the total that the provider reported itself, else nothing."""
+    if price is not None:
+        if price.long is not None and usage.prompt > price.above:
+            price = price.long
+        cost = Cost(
+            input=usage.input * price.input / MILLION,
+            output=usage.output * price.output / MILLION,
+            cache_read=usage.cache_read * price.cache_read / MILLION,
+            cache_write=usage.cache_write * price.cache_write / MILLION,
+        )
+    elif reported:
+        prompt = usage.prompt / usage.total if usage.total else 0.0
+        cost = Cost(input=reported * prompt, output=reported * (1 - prompt))
+    else:
+        return usage
+    return replace(usage, cost=cost)

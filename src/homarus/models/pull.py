@@ -117,7 +117,8 @@ class Puller:
                 raise HttpError(f"the server answered {response.status}")
             if response.status == 200:
                 have = 0
-            total = _total(response, have)
+            length = response.headers.get("content-length", "")
+            total = have + int(length) if length.isdigit() else None
             _check_room(part.parent, total, have)
             return wanted, await self._write(response, part, have, total, cancel)
         finally:
@@ -180,11 +181,6 @@ def _feed(digest: hashlib._Hash, path: Path) -> None:
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)
-
-
-def _total(response: Response, have: int) -> int | None:
-    length = response.headers.get("content-length", "")
-    return have + int(length) if length.isdigit() else None
 
 
 def _check_room(folder: Path, total: int | None, have: int) -> None:

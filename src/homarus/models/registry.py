@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from homarus.net.client import HttpClient
 from homarus.storage.cache import BoundedCache
 
 IDLE_CLOUD, IDLE_LOCAL = 120.0, 300.0
+# In the address of a server at home, which may be slow.
+NEAR = ("://127.", "://localhost", "://[::1]", "://192.168.", "://10.", ".local:", ".lan:")
 KEPT = 32
 BUILTIN, LOCAL = "builtin", "local"
 Factory = Callable[[ModelRef, Credential], ModelProvider]
@@ -78,7 +80,11 @@ class Registry:
         if ref.provider in self._factories:
             return self._factories[ref.provider](ref, credential)
         if ref.provider == BUILTIN:
-            return self._builtin(ref)
+            if ref.model != "notebook":
+                raise ConfigError(f"there is no model '{ref.key}'", cure="the only built-in model is builtin/notebook")
+            from homarus.models.providers.notebook import NotebookProvider
+
+            return NotebookProvider(clock=self.clock)
         if ref.provider == LOCAL:
             from homarus.models.providers.llama import open_gguf
 
@@ -88,13 +94,6 @@ class Registry:
         made: ModelProvider = module.open_provider(endpoint, self.catalog.model(ref), http=self.http, clock=self.clock)
         return made
 
-    def _builtin(self, ref: ModelRef) -> ModelProvider:
-        if ref.model != "notebook":
-            raise ConfigError(f"there is no model '{ref.key}'", cure="the only built-in model is builtin/notebook")
-        from homarus.models.providers.notebook import NotebookProvider
-
-        return NotebookProvider(clock=self.clock)
-
     def endpoint(self, ref: ModelRef, credential: Credential) -> Endpoint:
         provider, own = self.catalog.provider(ref.provider), self.catalog.own_settings(ref.provider)
         if not provider.base_url and protocol(provider.api).needs_address:
@@ -102,23 +101,17 @@ class Registry:
                 f"provider '{ref.provider}' is not known and has no address",
                 cure=f"set models.providers.{ref.provider}.baseUrl, or check the spelling with `homarus models list`",
             )
-        idle = IDLE_LOCAL if provider.local or _is_local(provider.base_url) else IDLE_CLOUD
+        near = provider.local or any(mark in provider.base_url for mark in NEAR)
+        idle = IDLE_LOCAL if near else IDLE_CLOUD
         return Endpoint(
             provider=ref.provider,
             api=provider.api,
             base_url=provider.base_url,
             key=credential.secret,
             auth="bearer" if credential.kind in {"oauth", "token"} else provider.auth,
-            headers=tuple(sorted(self._headers(own.headers).items())),
+            headers=tuple(
+                sorted((name.lower(), self._resolve(value)) for name, value in own.headers.items() if value is not None)
+            ),
             quirks=self.catalog.quirks(ref),
             idle_timeout=max(idle, own.timeout_seconds or 0.0),
         )
-
-    def _headers(self, given: Mapping[str, Any]) -> dict[str, str]:
-        return {name.lower(): self._resolve(value) for name, value in given.items() if value is not None}
-
-
-def _is_local(url: str) -> bool:
-    return any(
-        host in url for host in ("://127.", "://localhost", "://[::1]", "://192.168.", "://10.", ".local:", ".lan:")
-    )

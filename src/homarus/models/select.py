@@ -69,18 +69,17 @@ def chain(
     configured = choice(raw.get("model"))
     if configured.primary == AUTO:
         configured = Choice("", configured.fallbacks)
-    picked = _overridden(raw, names, configured, override) if override else _configured(names, configured)
+    if override:
+        picked = _overridden(raw, names, configured, override)
+    elif configured.primary:
+        picked = _build(names, [configured.primary, *(configured.fallbacks or ())], "config")
+    else:
+        picked = Chain((), AUTO)
     if images and picked.models and not sees(picked.primary):
         seeing = choice(raw.get("imageModel"))
         if seeing.primary:
             return _build(names, [seeing.primary, *(seeing.fallbacks or ())], "image")
     return picked
-
-
-def _configured(names: Names, configured: Choice) -> Chain:
-    if not configured.primary:
-        return Chain((), AUTO)
-    return _build(names, [configured.primary, *(configured.fallbacks or ())], "config")
 
 
 def _overridden(raw: Mapping[str, Any], names: Names, configured: Choice, override: Override) -> Chain:

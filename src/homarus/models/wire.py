@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from homarus.core.messages import Assistant, Message, Part, Text, Thinking, User
+from homarus.core.messages import Assistant, Message, Text, Thinking, User
 from homarus.core.text import neutralize
 from homarus.models.info import ModelInfo
 from homarus.models.provider import ModelRequest
@@ -65,15 +65,8 @@ def inert(message: Message) -> Message:
     """
     if not isinstance(message, User):
         return message
-    parts = tuple(_inert(part) for part in message.parts)
+    parts = tuple(Text(neutralize(part.text)) if isinstance(part, Text) else part for part in message.parts)
     return message if parts == message.parts else replace(message, parts=parts)
-
-
-def _inert(part: Part) -> Part:
-    if not isinstance(part, Text):
-        return part
-    text = neutralize(part.text)
-    return part if text is part.text else Text(text)
 
 
 class Fragments(Generic[F]):

@@ -101,7 +101,8 @@ class Egress:
     ) -> Fetched:
         first = urlsplit(url)
         for _ in range(limits.redirects + 1):
-            parts = self._checked(url)
+            parts = urlsplit(url)
+            parts = parts if self._is_own(parts) else parse_url(url)
             crossed = parts.hostname != first.hostname
             sent = {name: value for name, value in headers.items() if not (crossed and name.startswith("x-"))}
             found = await _once(client, parts, sent, limits.max_bytes, heard)
@@ -119,10 +120,6 @@ class Egress:
                 raise Denied(f"{_shown(url)} leads to a local service", cure="fetch another page")
             url = target
         raise ToolError(f"{_shown(url)} redirects more than {limits.redirects} times", cure="fetch the final address")
-
-    def _checked(self, url: str) -> SplitResult:
-        parts = urlsplit(url)
-        return parts if self._is_own(parts) else parse_url(url)
 
     def _is_own(self, parts: SplitResult) -> bool:
         try:

@@ -37,8 +37,7 @@ class SseParser:
             self._held, chunk = b"\r", chunk[:-1]
         if not chunk:
             return []
-        if b"\r" in chunk:
-            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in chunk:
             self._parts.append(chunk)
             self._size += len(chunk)

@@ -98,10 +98,7 @@ def asked(
 ) -> httpcore2.Request:
     path = (target.path or "/") + (f"?{target.query}" if target.query else "")
     url = httpcore2.URL(
-        scheme=target.scheme.encode(),
-        host=host,
-        port=target.port,
-        target=quote(path, safe=SAFE).encode(),
+        scheme=target.scheme.encode(), host=host, port=target.port, target=quote(path, safe=SAFE).encode()
     )
     extensions = {"timeout": {"connect": CONNECT_SECONDS}, "sni_hostname": host.strip(b"[]").decode("ascii")}
     return httpcore2.Request(method, url, headers=headers, content=body, extensions=extensions)

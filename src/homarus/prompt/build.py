@@ -14,7 +14,7 @@ from msgspec import Struct
 from homarus.core.prompt import SystemPrompt
 from homarus.prompt.facts import PromptFacts, StableFacts
 from homarus.prompt.section import Mode, Section, Tier
-from homarus.prompt.sections import conduct, conversation, home, knowledge, tooling
+from homarus.prompt.sections import conduct, conversation, home, tooling
 from homarus.storage.cache import BoundedCache
 
 Stable = tuple[str, tuple[Section, ...]]
@@ -45,13 +45,13 @@ STABLE = (
     Row("Safety", _MOST, conduct.safety),
     Row("Runtime Context", _MOST, conduct.runtime_context),
     Row("Command Line", _BOTH, tooling.command_line),
-    Row("Skills", _FULL, knowledge.skills),
-    Row("Skills", _MINIMAL, knowledge.minimal_skills),
-    Row("Memory Recall", _FULL, knowledge.memory),
+    Row("Skills", _FULL, tooling.skills),
+    Row("Skills", _MINIMAL, tooling.minimal_skills),
+    Row("Memory Recall", _FULL, tooling.memory),
     Row("Self-Update", _FULL, tooling.self_update),
-    Row("Model Aliases", _FULL, knowledge.aliases),
+    Row("Model Aliases", _FULL, tooling.aliases),
     Row("Workspace", _MOST, home.workspace),
-    Row("Documentation", _FULL, knowledge.documentation),
+    Row("Documentation", _FULL, tooling.documentation),
     Row("Sandbox", _MOST, home.sandbox),
     Row("First Run", _LEAN, home.ritual),
     Row("Partial Files", _LEAN, home.truncation),

@@ -82,12 +82,8 @@ def said_in_view(view: View) -> dict[str, str]:
 @lru_cache(maxsize=64)
 def _spoken(section: Section) -> tuple[str, str, str]:
     """Return a section's name and text as they may be said, and the word for it; most are the same from turn to turn."""
-    text = _harmless(section.text)
+    text = _POSING.sub(r"\1\\\2", seal(section.text)).strip()
     return inline(section.name, 80).removesuffix(_ONCE), text, _word(text, once=section.once)
-
-
-def _harmless(text: str) -> str:
-    return _POSING.sub(r"\1\\\2", seal(text)).strip()
 
 
 def _part(name: str, text: str, *, once: bool) -> str:

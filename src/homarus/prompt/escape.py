@@ -51,11 +51,7 @@ def seal(text: str) -> str:
     # In bytes it costs a tenth to find out that there is nothing to do.
     if b"openclaw_" in data.lower():
         text = _TOKEN.sub(r"\1\\\2", text)
-    return _HEADING.sub(_broken, text)
-
-
-def _broken(heading: re.Match[str]) -> str:
-    return f"{heading[1]}\\{heading[2]}" if _title(heading[2]) in _KNOWN else heading[0]
+    return _HEADING.sub(lambda at: f"{at[1]}\\{at[2]}" if _title(at[2]) in _KNOWN else at[0], text)
 
 
 def _title(heading: str) -> str:

@@ -33,9 +33,10 @@ class Size(Struct, frozen=True, rename="camel"):
     chars: int = 0
     tokens: int = 0
 
-    @classmethod
-    def of(cls, text: str) -> Size:
-        return _size(text)
+    @staticmethod
+    @lru_cache(64)
+    def of(text: str) -> Size:
+        return Size(len(text), estimate_tokens(text))
 
     @classmethod
     def about(cls, chars: int) -> Size:
@@ -88,11 +89,6 @@ class FileRow(Struct, frozen=True, rename="camel"):
         if self.missing:
             return "MISSING"
         return "UNREADABLE" if self.unreadable else "TRUNCATED" if self.truncated else "OK"
-
-
-@lru_cache(64)
-def _size(text: str) -> Size:
-    return Size(len(text), estimate_tokens(text))
 
 
 class SectionRow(Struct, frozen=True, rename="camel"):
@@ -363,11 +359,8 @@ def last_run(stored: Any, now: Report) -> Report:
     if kept is None:
         return now
     then, about = kept.about, now.about
-    if (kept.stable_sha256, kept.system.chars, kept.tool_schemas.chars) == (
-        now.stable_sha256,
-        now.system.chars,
-        now.tool_schemas.chars,
-    ):
+    old, new = ((it.stable_sha256, it.system.chars, it.tool_schemas.chars) for it in (kept, now))
+    if old == new:
         return replace(now, about=replace(about, source="run", generated_at=then.generated_at))
     here = replace(then, window=about.window, session_tokens=about.session_tokens, messages=about.messages)
     return replace(kept, about=here, since=now.system)

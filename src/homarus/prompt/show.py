@@ -10,6 +10,11 @@ MODES = ("list", "detail", "map", "json")
 _ALIASES = {"show": "list", "deep": "detail"}
 TOOLS_SHOWN, SKILLS_SHOWN, TOP = 30, 20, 30
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_HELP = """\
+/context list: what fills the prompt, file by file
+/context detail: the same with every section, skill and tool
+/context map: a picture of the window
+/context json: everything, for programs"""
 
 
 def context_mode(argument: str) -> str:
@@ -20,16 +25,8 @@ def context_mode(argument: str) -> str:
 
 
 def help_text(argument: str = "") -> str:
-    lead = [] if argument.strip().lower() in {"", "help"} else [f"'{argument.strip()}' is not known. Valid:"]
-    return "\n".join(
-        [
-            *lead,
-            "/context list: what fills the prompt, file by file",
-            "/context detail: the same with every section, skill and tool",
-            "/context map: a picture of the window",
-            "/context json: everything, for programs",
-        ]
-    )
+    lead = "" if argument.strip().lower() in {"", "help"} else f"'{argument.strip()}' is not known. Valid:\n"
+    return lead + _HELP
 
 
 def list_lines(report: Report) -> list[str]:
@@ -125,9 +122,7 @@ def _parts(report: Report) -> Iterable[tuple[str, int]]:
 
 def _bar(share: float, width: int, *, unicode: bool) -> str:
     """Return a bar of fixed width; whatever is more than nothing leaves a mark."""
-    eighths = round(share * width * 8)
-    if share > 0 and eighths == 0:
-        eighths = 1
+    eighths = max(round(share * width * 8), share > 0)
     if not unicode:
         cells = -(-eighths // 8) if eighths < 8 else round(eighths / 8)
         return ("#" * cells).ljust(width, ".")

@@ -8,13 +8,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.core.messages import Image, Inbound, Trust
+from homarus.core.messages import Image, Inbound, Trust, least_trusted, sources
 from homarus.core.routes import Route
 from homarus.queue.modes import Rules
 from homarus.queue.overflow import Overflow
 from homarus.queue.settings import Mode
 
 COLLECTED = "[Queued messages while agent was busy]"
+
+
+def message_key(inbound: Inbound) -> str:
+    """Return the key under which a message counts once. An id is unique in its chat, and several chats may share a session."""
+    chat = "".join(f":{part}" for part in (inbound.peer, inbound.thread) if part)
+    return f"{inbound.channel}:{inbound.account}{chat}:{inbound.id}"
 
 
 class Queued(Struct, frozen=True):
@@ -27,23 +33,24 @@ class Queued(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return what was written."""
         return self.inbound.text
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Return what came with it."""
         return self.inbound.images
 
     @property
     def trust(self) -> Trust:
-        """Return who wrote it."""
         return self.inbound.trust
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return what the program knows about it besides."""
         return self.inbound.facts or {}
+
+    @property
+    def taint(self) -> tuple[str, ...]:
+        """Return whose untrusted words it brings."""
+        return sources(self.trust, self.facts)
 
     @property
     def kept(self) -> bool:
@@ -52,11 +59,28 @@ class Queued(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """What one turn answers: its text, and the messages that it settles. An overflow notice alone settles none."""
+    """What one turn answers: its text, and the messages that it settles. An overflow notice settles what was dropped."""
 
     text: str
     items: tuple[Queued, ...]
     images: tuple[Image, ...] = ()
+    # What it tells of messages that were dropped.
+    overflow: Overflow = Overflow()
+
+    @property
+    def trust(self) -> Trust:
+        """Return on whose word the turn acts: of several who speak at once, the least trusted counts."""
+        return least_trusted((self.overflow.trust, *(item.trust for item in self.items)))
+
+    @property
+    def taint(self) -> tuple[str, ...]:
+        """Return whose untrusted words are in it."""
+        return tuple(dict.fromkeys((*self.overflow.taint, *(source for item in self.items for source in item.taint))))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of what it answers, and of what it says was dropped."""
+        return (*(item.key for item in self.items), *self.overflow.keys)
 
     @property
     def newest(self) -> Queued | None:
@@ -82,7 +106,7 @@ def plan(queue: Sequence[Queued], overflow: Overflow, *, apart: AbstractSet[str]
         and len({item.route for item in queue}) == 1
     )
     if not mergeable:
-        notice = [Batch(overflow.text, ())] if overflow.count else []
+        notice = [Batch(overflow.text, (), overflow=overflow)] if overflow.count else []
         return notice + [single(item) for item in queue]
     if len(queue) == 1 and not overflow.count:
         return [single(queue[0])]
@@ -91,4 +115,4 @@ def plan(queue: Sequence[Queued], overflow: Overflow, *, apart: AbstractSet[str]
         parts.append(overflow.text)
     parts += [f"---\nQueued #{number}\n{item.inbound.text}" for number, item in enumerate(queue, 1)]
     images = tuple(image for item in queue for image in item.inbound.images)
-    return [Batch("\n\n".join(parts), tuple(queue), images)]
+    return [Batch("\n\n".join(parts), tuple(queue), images, overflow)]

@@ -13,10 +13,12 @@ from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
 from homarus.core.mailbox import Mailbox
+from homarus.core.messages import Trust, least_trusted
 from homarus.queue.collect import Batch, Queued, plan, single
 from homarus.queue.inbox import Inbox
 from homarus.queue.modes import Action, decide
@@ -78,12 +80,12 @@ class SessionLane:
         self._task: asyncio.Task[None] | None = None
         self._mailbox: Mailbox[Queued] | None = None
         self._cancel: Cancel | None = None
+        self._trust = Trust.OWNER  # of the turn that runs
         self._begun: Batch | None = None  # a turn that a crash cut off
         self._closed = False
 
     @property
     def busy(self) -> bool:
-        """Say whether a turn runs or waits for its place."""
         return self.task is not None
 
     @property
@@ -93,8 +95,7 @@ class SessionLane:
 
     @property
     def idle_now(self) -> bool:
-        """Say whether nothing runs and nothing waits."""
-        return not (self.busy or self._queue or self._begun)
+        return not (self.busy or self._queue or self._begun or self._overflow.count)
 
     def release(self) -> None:
         """Let go of the inbox's file; it opens again when it is needed."""
@@ -102,7 +103,6 @@ class SessionLane:
 
     @property
     def waiting(self) -> tuple[Queued, ...]:
-        """Return what waits for a later turn."""
         return self._queue
 
     def submit(self, item: Queued) -> Submitted:
@@ -118,13 +118,15 @@ class SessionLane:
 
     @property
     def reports(self) -> int:
-        """Return how many reports wait to be heard."""
         waiting = self._mailbox.waiting if self._mailbox is not None else ()
         return sum(item.kept for item in (*self._queue, *waiting))
 
     def knows(self, key: str) -> bool:
-        """Say whether a message with this key was accepted before."""
         return self._inbox.knows(key)
+
+    def owes(self, key: str) -> bool:
+        """Say whether a message was accepted whose turn is not over."""
+        return any(item.key == key for item in self._inbox.pending)
 
     def recover(self, stored: Callable[[str], bool] = lambda _key: False, *, go_on: bool = True) -> int:
         """Take up what an earlier process accepted and did not finish; return how many messages that are.
@@ -134,6 +136,10 @@ class SessionLane:
         """
         begun = tuple(item for item in self._inbox.pending if stored(item.key))
         keys = [item.key for item in begun]
+        self._inbox.settle(*(item.key for item in self._inbox.dropped if stored(item.key)))
+        self._overflow = Overflow()
+        for gone in self._inbox.dropped:
+            self._overflow = self._overflow.add(gone, gone.rules.cap)
         if begun and go_on and self._inbox.resume(*keys):
             self._begun = Batch(begun[-1].text, begun)
         else:
@@ -142,7 +148,7 @@ class SessionLane:
         known = {item.key for item in (*begun, *self._queue)}
         items = [item for item in self._inbox.pending if item.key not in known]
         self._queue = (*items, *self._queue)
-        if items or begun:
+        if items or begun or self._overflow.count:
             self._wake()
         return len(items) + len(begun)
 
@@ -150,8 +156,8 @@ class SessionLane:
         """Forget what waits, then end the running turn. Return whether there was anything to stop."""
         left = self._mailbox.close() if self._mailbox is not None else []
         forgotten, self._queue = (*left, *self._queue), ()
+        self._inbox.settle(*(item.key for item in forgotten), *self._overflow.keys)
         self._overflow = Overflow()
-        self._inbox.settle(*(item.key for item in forgotten))
         ended = self._cancel.cancel(reason) if self._cancel is not None else False
         return bool(forgotten) or ended
 
@@ -164,14 +170,20 @@ class SessionLane:
         self._inbox.close()
 
     async def idle(self) -> None:
-        """Wait until nothing runs and nothing waits."""
         while task := self.task:
             await asyncio.wait([task])
 
     def _decide(self, item: Queued) -> Action:
-        takes_input = self._mailbox is not None and self._mailbox.is_open
+        box = self._mailbox
+        takes_input = box is not None and box.is_open and self._may_join(item)
+        if box is not None and not item.kept and sum(not one.kept for one in box.waiting) >= item.rules.cap:
+            takes_input = False  # what waits to be heard is bounded as what waits for a turn
         mode = Mode.STEER if item.kept else item.rules.mode
         return decide(mode, busy=self.busy, takes_input=takes_input)
+
+    def _may_join(self, item: Queued) -> bool:
+        """Say whether a message may be heard in the running turn: who is trusted less gets a turn of their own, with their rights."""
+        return least_trusted((item.trust, self._trust)) is self._trust
 
     @property
     def _droppable(self) -> tuple[Queued, ...]:
@@ -179,6 +191,10 @@ class SessionLane:
 
     def _place(self, item: Queued, action: Action) -> Submitted:
         if action is Action.STEER and self._mailbox is not None and self._mailbox.offer(item):
+            if item.rules.mode is Mode.STEER_BACKLOG:
+                later = Queued(f"{item.key}#later", item.inbound, item.route, replace(item.rules, mode=Mode.FOLLOWUP))
+                if self._inbox.accept(later):
+                    self._place(later, Action.ENQUEUE)
             return Submitted(action)
         if action is Action.INTERRUPT:
             # The newest counts: one that wanted to interrupt before it and has not begun is stale.
@@ -192,11 +208,13 @@ class SessionLane:
         admission = (
             Admission((item,)) if item.kept else admit(self._droppable, item, cap=item.rules.cap, drop=item.rules.drop)
         )
-        for gone in admission.dropped:
-            if item.rules.drop is Drop.SUMMARIZE:
-                self._overflow = self._overflow.add(gone.inbound.text, item.rules.cap)
-        self._inbox.settle(*(gone.key for gone in admission.dropped))
         dropped = {gone.key for gone in admission.dropped}
+        if item.rules.drop is Drop.SUMMARIZE:
+            for gone in admission.dropped:
+                self._overflow = self._overflow.add(gone, item.rules.cap)
+            self._inbox.drop(*dropped)
+        else:
+            self._inbox.settle(*dropped)
         self._queue = tuple(one for one in (*self._queue, item) if one.key not in dropped)
         self._last_enqueue = self._clock.monotonic() if action is Action.ENQUEUE else self._last_enqueue
         self._wake()
@@ -212,7 +230,9 @@ class SessionLane:
             begun, self._begun = self._begun, None
             await self._one(begun)
         settled = True
-        while self._queue and not self._closed:
+        if self._overflow.count and not self._closed:  # of an earlier process
+            settled = False
+        while (self._queue or self._overflow.count) and not self._closed:
             if not settled:
                 await self._settle_down()
             for batch in self._take(all_at_once=not settled):
@@ -230,7 +250,8 @@ class SessionLane:
     def _take(self, *, all_at_once: bool) -> list[Batch]:
         """Take the next turns from the queue. Each batch leaves the queue only when it runs, so `stop` still finds it."""
         if not self._queue:
-            return []
+            notice, self._overflow = Batch(self._overflow.text, (), overflow=self._overflow), Overflow()
+            return [notice] if notice.overflow.count else []
         if not all_at_once:
             first, self._queue = self._queue[0], self._queue[1:]
             return [single(first)]
@@ -244,11 +265,12 @@ class SessionLane:
         return [head]
 
     async def _one(self, batch: Batch) -> None:
-        self._mailbox, self._cancel = Mailbox(), Cancel()
+        self._mailbox, self._cancel, self._trust = Mailbox(), Cancel(), batch.trust
         # Reports that came before the turn began are heard in it, all of them.
-        for item in [item for item in self._queue if item.kept]:
+        heard = [item for item in self._queue if item.kept and self._may_join(item)]
+        for item in heard:
             self._mailbox.offer(item)
-        self._queue = self._droppable
+        self._queue = tuple(item for item in self._queue if item not in heard)
         stored: list[str] = []
 
         def settle(*keys: str) -> None:

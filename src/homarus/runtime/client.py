@@ -1,68 +1,33 @@
 """What a person's program can do with a home: send, run, listen, answer a question, stop, list, patch, search.
 
 `Client` is the contract. Chat, `homarus agent`, `homarus.Agent` and the slash commands stand on it and reach nothing
-behind it, so each operation on sessions exists once. `LocalClient` fills it in this process.
+behind it, so each operation on sessions exists once. `runtime.local` fills it in this process.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from homarus.agent.home import Home
-from homarus.agent.model import stored_override
-from homarus.agent.prepare import compose_turn, prepare
-from homarus.agent.turn import chain_model
-from homarus.agent.window import open_window
-from homarus.core.clock import epoch_ms
-from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
-from homarus.core.events import MessageEnded, Notice, RunEnded, RunEvent
+from homarus.core.events import RunEvent
 from homarus.core.messages import (
-    Assistant,
     Image,
-    Inbound,
     Message,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
     Trust,
-    User,
 )
 from homarus.core.routes import SessionKey
-from homarus.models.provider import Stop
-from homarus.models.ref import split_ref
-from homarus.models.select import chain
-from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
-from homarus.runtime.events import EventFeed, Following, Listener
-from homarus.runtime.reply import REPLY
-from homarus.runtime.runtime import Runtime
-from homarus.sessions.codec import keys_of
-from homarus.sessions.entry import MessageEntry
-from homarus.sessions.log import load_tail
-from homarus.sessions.places import owner_of, visit
+from homarus.runtime.events import Listener
 from homarus.sessions.row import SessionEntry
-from homarus.sessions.settings import SessionSettings
-from homarus.tools.execute import execute
+from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from homarus.commands.command import QueueState
-    from homarus.commands.router import CommandRouter, IntakeResult
-    from homarus.commands.settings import Caller
-    from homarus.context.compact import Compacted
+    from homarus.commands.router import IntakeResult
+    from homarus.runtime.operations import Operations
     from homarus.sessions.search import Hit
     from homarus.sessions.store import SessionInfo
-    from homarus.subagents.run import Children
-
-REMEMBERED = 200  # messages that a hook is given of a session that ends
-ELSEWHERE_SECONDS, ELSEWHERE_LONGEST = 0.05, 0.5  # how often an answer of another process is looked for
-RECENT = 20  # messages in which the size of the newest request is looked for
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -73,9 +38,14 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     thinking: str = ""
     seconds: float | None = None
     message_id: str = ""
+    run_id: str = ""
     channel: str = "terminal"
     trust: Trust = Trust.OWNER
     queue: Overrides | None = None
+    # What the model is told besides, and the form that its answer must have. `needs` is what no mere notebook can do.
+    instructions: str = ""
+    output_schema: str = ""
+    needs: tuple[str, ...] = ()
     # A turn that waits for its sub-agents is not the answer: the events go on with the turns that their reports start.
     # With `all` they also do for sub-agents that no turn waits for; a program that ends after this wants that.
     children: Literal["waited", "all"] = "waited"
@@ -166,330 +136,13 @@ class Client(Protocol):
 
     async def vocabulary(self, session: SessionKey) -> Vocabulary: ...
 
-    async def aclose(self) -> None: ...
-
-
-class LocalClient:
-    """The client of a home that runs in this process. It also is what the slash commands of that home stand on."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-        self.home: Home = runtime.home
-
     @property
-    def children(self) -> Children:
-        return self.runtime.children
+    def operations(self) -> Operations:
+        """Return what else can be done with a home: its transcripts, models, configuration, questions, costs."""
+        ...
 
-    @cached_property
-    def router(self) -> CommandRouter:
-        from homarus.commands.router import CommandRouter
+    def add_tool(self, tool: Tool) -> None:
+        """Let agents call a function of this program; the home's policy holds for it as for every tool."""
+        ...
 
-        return CommandRouter(self)
-
-    def resolve(self, agent: str, session: str) -> SessionKey:
-        return self.home.store(self.home.config.agent_named(agent).id).key(session)
-
-    # Messages.
-
-    async def run(self, session: SessionKey, text: str, options: RunOptions) -> AsyncIterator[RunEvent]:
-        runtime, events = self.runtime, EventFeed()
-        unlisten = runtime.listen(session, events.put)
-        try:
-            taken = await self.send(session, text, options)
-            for reply in taken.replies:
-                yield Notice(reply, REPLY)
-            if taken.refused:
-                raise HomarusError(taken.refused)
-            if taken.item is None:
-                yield RunEnded("", "ok")
-                return
-            elsewhere = runtime.open_lane(session) is None
-            if elsewhere:
-                yield Notice(f"another program has {session} open; the message is queued there", "queued")
-                answered = await self._answered_elsewhere(session, taken.item, options.seconds)
-                if answered is not None:
-                    for event in answered:
-                        yield event
-                    return
-            lane, owed = runtime.lane(session), partial(runtime.owed, session)
-            everyone = options.children == "all"
-            async for event in Following(lane, taken.item.key, events, owed, everyone=everyone, own=elsewhere):
-                yield event
-        finally:
-            unlisten()
-
-    async def send(self, session: SessionKey, text: str, options: RunOptions | None = None) -> IntakeResult:
-        options = options or RunOptions()
-        return await self.router.handle(session, self._inbound(text, options), overrides=options.queue)
-
-    def _inbound(self, text: str, options: RunOptions) -> Inbound:
-        facts = {"model": options.model, "thinking": options.thinking, "seconds": options.seconds}
-        given = {key: value for key, value in facts.items() if value not in {"", None}}
-        return Inbound(
-            id=options.message_id or self.home.ids.uuid(),
-            channel=options.channel,
-            text=text,
-            trust=options.trust,
-            timestamp=epoch_ms(self.home.clock.now()),
-            images=options.images,
-            facts=given or None,
-        )
-
-    def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
-        """Take a message into its lane; where another process of ours holds the session, leave it there. Never refused."""
-        try:
-            return self.runtime.submit(key, inbound, overrides=overrides)
-        except Locked as held:
-            if not held.ours:
-                raise
-            return self.runtime.leave_letter(key, inbound, overrides=overrides)
-
-    async def _answered_elsewhere(
-        self, session: SessionKey, item: Queued, seconds: float | None
-    ) -> tuple[RunEvent, ...] | None:
-        """Wait until a message that was left for another process is answered there; None when this process took it over."""
-        clock = self.home.clock
-        started, pause = clock.monotonic(), ELSEWHERE_SECONDS
-        while True:
-            # A letter that lies where it was put has no answer, and while its session is held nobody can take it over.
-            if not self.runtime.letters.lies(item) or not self._is_held(session):
-                ours = self._takes_over(session)
-                if (reply := await asyncio.to_thread(self._reply_in_log, session, item.key)) is not None:
-                    status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
-                    took = clock.monotonic() - started
-                    return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
-                if ours:
-                    return None  # it was let go before anybody answered
-            if seconds and clock.monotonic() - started > seconds:
-                return (RunEnded("", "timeout", error="queued: the program that has the session open answers it"),)
-            await asyncio.sleep(pause)
-            pause = min(ELSEWHERE_LONGEST, pause * 1.2)
-
-    def _is_held(self, session: SessionKey) -> bool:
-        """Say whether a process has the session open, at the price of one look at its lock."""
-        info = self.home.store(session.agent_id).find(session)
-        return info is not None and owner_of(info.place.path) is not None
-
-    def _takes_over(self, session: SessionKey) -> bool:
-        try:
-            self.runtime.lane(session)
-        except Locked:
-            return False
-        return True
-
-    def _reply_in_log(self, session: SessionKey, key: str) -> Assistant | None:
-        """Return the answer to a message as the transcript has it, once its turn has said its last word."""
-        info = self.home.store(session.agent_id).find(session)
-        if info is None:
-            return None
-        try:
-            with visit(info.place) as source:
-                entries = [entry for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
-        except OSError:
-            return None
-        begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
-        for entry in entries[begun + 1 :] if begun is not None else ():
-            message = entry.message
-            if isinstance(message, Assistant) and not message.calls:
-                return message
-        return None
-
-    def steer(self, session: SessionKey, text: str) -> bool:
-        if not self.runtime.lane(session).busy:
-            return False
-        return self.submit(session, self._inbound(text, RunOptions())) is not None
-
-    def abort(self, session: SessionKey, reason: str = "stopped by the user") -> bool:
-        lane = self.runtime.open_lane(session)
-        stopped = lane.stop(reason) if lane is not None else False
-        return bool(self.children.stop(session, reason)) or stopped
-
-    async def stop(self, key: SessionKey, reason: str = "stopped by the user") -> bool:
-        """Abort, and return when everything has ended."""
-        return await self.runtime.stop(key, reason)
-
-    def listen(self, session: SessionKey, listener: Listener) -> Callable[[], None]:
-        return self.runtime.listen(session, listener)
-
-    def attend(self, session: SessionKey) -> Callable[[], None]:
-        self.runtime.stays = True
-        return self.home.toolkit.approvers.arrive(session, partial(self.runtime.emit, session))
-
-    async def answer(self, approval_id: str, decision: str) -> str:
-        return await self.home.toolkit.answer(approval_id, decision)
-
-    # What is known about sessions.
-
-    def queue(self, key: SessionKey, channel: str) -> QueueState:
-        """Return what the session's lane is doing."""
-        from homarus.commands.command import QueueState
-
-        rules, lane = self.runtime.rules(key, channel), self.runtime.open_lane(key)
-        words = f"{rules.mode} (debounce {rules.debounce_ms} ms, cap {rules.cap}, drop {rules.drop})"
-        return QueueState(lane.busy, len(lane.waiting), words) if lane else QueueState(rules=words)
-
-    async def row(self, session: SessionKey) -> SessionEntry:
-        found = self.home.store(session.agent_id).find(session)
-        return found.entry if found else SessionEntry()
-
-    async def status(self, session: SessionKey) -> SessionStatus:
-        lane = self.runtime.open_lane(session)
-        model = self._next_model(session)
-        with self.home.opened(session) as live:
-            row, messages = live.refresh(), sum(entry.type == "message" for entry in live.writer.branch)
-            sizes = [each.usage.total for each in live.writer.history()[-RECENT:] if isinstance(each, Assistant)]
-        if not model and row.model_provider and row.model:
-            model = f"{row.model_provider}/{row.model}"  # what was picked without being told, last time
-        ref = split_ref(model)
-        return SessionStatus(
-            row=row,
-            messages=messages,
-            model=model,
-            window=self.home.models.info(ref).window if ref else 0,
-            used=next((size for size in reversed(sizes) if size), 0),
-            busy=lane.busy if lane else False,
-            waiting=len(lane.waiting) if lane else 0,
-            children=len(self.children.books.look(session).open),
-        )
-
-    def _next_model(self, key: SessionKey) -> str:
-        agent, found = self.home.config.agent(key.agent_id), self.home.store(key.agent_id).find(key)
-        try:
-            chosen = stored_override(found.entry, key) if found else None
-            models = chain(agent.raw, self.home.models.names(agent), override=chosen).models
-        except HomarusError:
-            return ""  # the turn says what is wrong
-        return models[0].key if models else ""
-
-    async def history(self, session: SessionKey, limit: int) -> Sequence[Message]:
-        with self.home.opened(session) as live:
-            return live.writer.history()[-limit:]
-
-    async def sessions(self, agent: str) -> Sequence[SessionInfo]:
-        return self.home.store(self.home.config.agent_named(agent).id).list()
-
-    async def patch(self, session: SessionKey, **fields: Any) -> None:
-        with self.home.opened(session) as live:
-            live.update(**fields)
-
-    async def search(self, text: str, limit: int) -> Sequence[Hit]:
-        from homarus.sessions.search import FILE, SessionSearch
-
-        stores = [self.home.store(agent.id) for agent in self.home.config.agents]
-        places = [info.place for store in stores for info in store.list(orphans=True)]
-        places += [place for store in stores for place in store.archives()]
-
-        def look() -> Sequence[Hit]:
-            with SessionSearch(self.home.config.paths.own_dir / FILE) as index:
-                index.refresh(places)
-                return index.find(text, limit=limit)
-
-        return await asyncio.to_thread(look)
-
-    async def vocabulary(self, session: SessionKey) -> Vocabulary:
-        from homarus.commands.skills import skill_commands
-        from homarus.commands.table import unique
-
-        table, skills = unique(self.router.commands), skill_commands(self.home, session.agent_id)
-        names = self.home.models.names(self.home.config.agent(session.agent_id))
-        models = ("list", "status", "default", *names.aliases, *names.configured)
-        arguments = {row.name: row.words for row in table if row.words}
-        return Vocabulary(
-            commands={row.name: row.help for row in table} | {each.command: each.description for each in skills},
-            arguments={**arguments, "model": models, "skill": tuple(each.skill.name for each in skills)},
-            skills={each.skill.name: each.description for each in skills},
-        )
-
-    # What a person can ask of a session besides an answer. While it goes on no turn runs there, and `stop` ends it.
-
-    async def start_over(self, key: SessionKey, event: str, caller: Caller) -> list[str]:
-        """Give the session a fresh transcript; what runs in it ends first, and the old transcript becomes an archive."""
-        await self.stop(key, "the session starts over")
-        async with self.runtime.exclusively(key):
-            store = self.home.store(key.agent_id)
-            if store.find(key) is None:
-                return []
-            notes = await self.tell_hooks(event, key, caller)
-            self.home.sessions.forget(key)
-            store.reset(key, by="new" if event == "command:new" else "reset")
-            return notes
-
-    async def renew(self, key: SessionKey, channel: str, *, threaded: bool = False) -> str:
-        """Start a session over that is past its time, as the configuration says; return why, or nothing."""
-        from homarus.commands.settings import Caller
-
-        settings, lane = self.home.config.block("session", SessionSettings), self.runtime.open_lane(key)
-        if not (settings.reset or settings.reset_by_type or settings.reset_by_channel):
-            return ""
-        # What sub-agents are at work on belongs to the old conversation; it ends when they have reported.
-        if (lane is not None and lane.busy) or self.runtime.owed(key):
-            return ""
-        zone, store = self.home.zone(key.agent_id), self.home.store(key.agent_id)
-        why = store.overdue(key, settings, zone, channel=channel, threaded=threaded)
-        if why:
-            await self.start_over(key, f"session:auto-reset:{why}", Caller(channel=channel))
-        return why or ""
-
-    async def tell_hooks(self, event: str, key: SessionKey, caller: Caller) -> list[str]:
-        """Tell the hooks of an event, with the last messages of the session, and return what they want to say."""
-        name, _, reason = event.partition(":auto-reset:")
-        name = f"{name}:auto-reset" if reason else name
-        if not self.home.tell.anybody(name):
-            return []
-        with self.home.opened(key) as live:
-            said: list[Message] = list(live.writer.history()[-REMEMBERED:])
-            facts: dict[str, Any] = {"messages": said, "sessionId": live.writer.session_id}
-        facts |= {"senderId": caller.sender, "commandSource": caller.channel}
-        if reason:
-            facts["reason"] = reason
-        return await self.home.tell(name, key, facts)
-
-    async def compact(self, key: SessionKey, focus: str) -> Compacted:
-        """Summarise the older part of a session."""
-        from homarus.context.compact import Compacted
-
-        async with self.runtime.exclusively(key) as cancel:
-            turn = self.runtime.turn_for(key, cancel=cancel)
-            with self.home.opened(key) as live:
-                prepared = await prepare(self.home, turn, live.refresh())
-                prompt = compose_turn(self.home, turn, live, prepared)
-                model = chain_model(live, prepared, prompt)
-                window = open_window(self.home, turn, live, prepared, prompt, model)
-                try:
-                    return await window.compact_now(focus, cancel)
-                except Cancelled as stop:
-                    return Compacted(False, stop.message)
-
-    async def aside(self, key: SessionKey, question: str) -> str:
-        """Answer from the session's history, without tools; nothing of it is stored."""
-        answer, problem = "", None
-        async with self.runtime.exclusively(key) as cancel:
-            turn = self.runtime.turn_for(key, cancel=cancel)
-            with self.home.opened(key) as live:
-                prepared = await prepare(self.home, turn, live.refresh())
-                prompt = compose_turn(self.home, turn, live, prepared)
-                model = chain_model(live, prepared, prompt)
-                window = open_window(self.home, turn, live, prepared, prompt, model)
-                history = (*await window.assemble(cancel), User((Text(question),)))
-                async for event in model.stream(history, tools=False, cancel=cancel):
-                    if isinstance(event, Stop):
-                        answer, problem = event.message.text, event.error
-        if isinstance(problem, ModelError):
-            raise problem
-        return answer
-
-    async def call_tool(self, key: SessionKey, name: str, arguments: dict[str, Any], trust: Trust) -> ToolResult:
-        """Run one tool as a turn of this session would, behind the same gate."""
-        async with self.runtime.exclusively(key) as cancel:
-            turn = replace(self.runtime.turn_for(key, cancel=cancel), trust=trust)
-            with self.home.opened(key) as live:
-                prepared = await prepare(self.home, turn, live.refresh())
-                call = ToolCall(f"call_{self.home.ids.short()}", name, arguments)
-                return await execute(call, prepared.box, prepared.context)
-
-    async def restart(self) -> str:
-        """Say that there is nothing to restart: a terminal is a program of its own, and no gateway serves this home."""
-        return "No gateway runs this session. Leave with /quit and start again."
-
-    async def aclose(self) -> None:
-        await self.runtime.aclose()
+    async def aclose(self) -> None: ...

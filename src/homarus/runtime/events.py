@@ -18,6 +18,7 @@ YIELD = "sessions_yield"
 # Of a turn's many events, those that tell how it stands.
 _TELLING = frozenset({RunStarted, RunEnded, ToolEnded, UserAccepted})
 Listener = Callable[[RunEvent], None]
+Watcher = Callable[[SessionKey, RunEvent], None]
 
 
 class Listeners:
@@ -25,6 +26,16 @@ class Listeners:
 
     def __init__(self) -> None:
         self._by_session: dict[SessionKey, tuple[Listener, ...]] = {}
+        self._watchers: tuple[Watcher, ...] = ()
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell a watcher what happens in every session; returns what takes it off again."""
+        self._watchers = (*self._watchers, watcher)
+
+        def leave() -> None:
+            self._watchers = tuple(each for each in self._watchers if each is not watcher)
+
+        return leave
 
     def add(self, key: SessionKey, listener: Listener) -> Callable[[], None]:
         """Tell a listener everything that happens in a session; returns what takes it off again."""
@@ -43,6 +54,8 @@ class Listeners:
     def emit(self, key: SessionKey, event: RunEvent) -> None:
         for listener in self._by_session.get(key, ()):
             listener(event)
+        for watcher in self._watchers:
+            watcher(key, event)
 
 
 class EventFeed:

@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from msgspec.structs import replace
 
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import Clock, Ids
+from homarus.core.errors import HomarusError
 from homarus.core.events import RunEvent
+from homarus.core.messages import Image
 from homarus.core.routes import SessionKey
-from homarus.runtime.client import Client, LocalClient, RunOptions
+from homarus.models.provider import ModelProvider
+from homarus.runtime.client import Client, RunOptions
+from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold
 from homarus.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from homarus.commands.router import IntakeResult
 
+T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
+OWN_MODEL = "program/model"  # what a model is called that this program brings along
+CORRECTIONS = 2  # how often a model is told what is wrong with the form of its answer
+
 
 class Agent:
     """One agent of a home, in one of its sessions. Use it in one event loop, and close it."""
 
-    def __init__(self, client: Client, session: SessionKey) -> None:
+    def __init__(
+        self,
+        client: Client,
+        key: SessionKey,
+        *,
+        instructions: str = "",
+        model: str = "",
+        functions: list[str] | None = None,
+    ) -> None:
         self.client = client
-        self.session = session
+        self.key = key
+        self.instructions = instructions
+        self.model = model
+        # The names of this program's functions that agents may call: one list for all sessions of an open home.
+        self.functions = [] if functions is None else functions
+        self._opened = functions is None
 
     @classmethod
     def open(
@@ -35,48 +60,195 @@ class Agent:
         *,
         agent: str = "",
         session: str = "main",
+        instructions: str = "",
+        model: str | ModelProvider = "",
+        tools: Sequence[Callable[..., Any]] = (),
         env: Mapping[str, str] | None = None,
         profile: str | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> Agent:
-        """Open an agent. `home` is a state folder such as `~/.openclaw`; without it the environment decides."""
+        """Open an agent. `home` is a state folder such as `~/.openclaw`; without it the environment decides.
+
+        `instructions` and `model` hold for everything that is sent through this object; the home keeps its own choices.
+        A model is named, or it is an object of this program, such as a `ScriptedModel`.
+        """
         variables = dict(os.environ if env is None else env)
         if home is not None:
             variables["OPENCLAW_STATE_DIR"] = str(Path(home).expanduser().absolute())
         runtime = Runtime.open(resolve_paths(variables, profile=profile), variables, clock=clock, ids=ids)
         client = LocalClient(runtime)
-        return cls(client, client.resolve(agent, session))
+        if not isinstance(model, str):
+            own = model
+            runtime.home.models.registry.register(OWN_MODEL.partition("/")[0], lambda _ref, _credential: own)
+            model = OWN_MODEL
+        opened = cls(client, client.resolve(agent, session), instructions=instructions, model=model)
+        for function in tools:
+            opened.tool(function)
+        return opened
 
-    async def ask(self, text: str, **options: Any) -> Reply:
-        """Send one message and return what came of it: the turn's reply, or what the program says to a command."""
+    def session(self, name: str, *, agent: str = "") -> Agent:
+        """Return the same home in another session, given as a key or a name. Closing the first one closes it, too."""
+        key = self.client.resolve(agent or self.key.agent_id, name)
+        return Agent(self.client, key, instructions=self.instructions, model=self.model, functions=self.functions)
+
+    @overload
+    def tool(self, function: Function, /) -> Function: ...
+
+    @overload
+    def tool(
+        self, function: None = None, /, *, name: str = "", risk: str = "write", trusted: bool = False, ask: bool = False
+    ) -> Callable[[Function], Function]: ...
+
+    def tool(
+        self,
+        function: Function | None = None,
+        /,
+        *,
+        name: str = "",
+        risk: str = "write",
+        trusted: bool = False,
+        ask: bool = False,
+    ) -> Function | Callable[[Function], Function]:
+        """Let the agent call a function of this program; the home's policy holds for it as for every tool.
+
+        `risk` is what it can do to the world: only the owner's turns get more than "read" without a question. What it
+        returns counts as written by strangers unless it is `trusted`. With `ask` a person is asked before each call.
+        """
+
+        def added(given: Function) -> Function:
+            from homarus.runtime.functions import function_tool
+
+            made = function_tool(given, name=name, risk=risk, trusted=trusted, ask=ask)
+            self.client.add_tool(made)
+            self.functions.append(made.name)
+            return given
+
+        return added if function is None else added(function)
+
+    @overload
+    async def ask(
+        self,
+        text: str,
+        *,
+        output_type: None = None,
+        model: str = "",
+        thinking: str = "",
+        images: Sequence[Image] = (),
+        seconds: float | None = None,
+        options: RunOptions | None = None,
+    ) -> Reply[None]: ...
+
+    @overload
+    async def ask(
+        self,
+        text: str,
+        *,
+        output_type: type[T],
+        model: str = "",
+        thinking: str = "",
+        images: Sequence[Image] = (),
+        seconds: float | None = None,
+        options: RunOptions | None = None,
+    ) -> Reply[T]: ...
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        output_type: type[T] | None = None,
+        model: str = "",
+        thinking: str = "",
+        images: Sequence[Image] = (),
+        seconds: float | None = None,
+        options: RunOptions | None = None,
+    ) -> Reply[Any]:
+        """Send one message and return what came of it: the turn's reply, or what the program says to a command.
+
+        With `output_type` the answer is a value of that type, `reply.output`; a model that misses the form is told what
+        is wrong, twice at most, and then `HomarusError` is raised. `options` has what few programs need.
+        """
+        sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
+        if output_type is None:
+            return await self._reply(text, sent)
+        from homarus.runtime.functions import OutputType
+
+        wanted = OutputType(output_type)
+        sent = replace(sent, output_schema=wanted.schema, needs=(*sent.needs, "give a typed answer"))
+        wrong = ""
+        for _ in range(1 + CORRECTIONS):
+            reply = await self._reply(text, sent)
+            if not reply.ok:
+                raise HomarusError(reply.error or f"the turn ended with {reply.status}")
+            try:
+                return replace(reply, output=wanted.parse(reply.raw))
+            except ValueError as problem:
+                wrong = str(problem)
+                text = f"That answer does not have the form that was asked for: {wrong}. Answer again, with the JSON alone."
+        raise HomarusError(
+            f"the model gave no {output_type.__name__}: {wrong}", cure="simplify the type, or take another model"
+        )
+
+    async def _reply(self, text: str, options: RunOptions) -> Reply[None]:
         fold = ReplyFold()
-        async for event in self.run(text, **options):
+        async for event in self.client.run(self.key, text, options):
             fold.take(event)
         return fold.reply()
 
-    def run(self, text: str, **options: Any) -> AsyncIterator[RunEvent]:
-        """Send a message and yield what happens until it is answered: see `Client.run`, and `RunOptions` for the options."""
-        return self.client.run(self.session, text, RunOptions(**options))
+    def run(
+        self,
+        text: str,
+        *,
+        model: str = "",
+        thinking: str = "",
+        images: Sequence[Image] = (),
+        seconds: float | None = None,
+        options: RunOptions | None = None,
+    ) -> AsyncIterator[RunEvent]:
+        """Send a message and yield what happens until it is answered: see `Client.run`."""
+        sent = self._options(options, model=model, thinking=thinking, images=images, seconds=seconds)
+        return self.client.run(self.key, text, sent)
 
-    async def send(self, text: str, **options: Any) -> IntakeResult:
+    async def send(self, text: str, *, options: RunOptions | None = None) -> IntakeResult:
         """Hand a message in and return at once; what happens then is told to those who `listen`."""
-        return await self.client.send(self.session, text, RunOptions(**options))
+        return await self.client.send(self.key, text, self._options(options))
+
+    def _options(
+        self,
+        options: RunOptions | None,
+        *,
+        model: str = "",
+        thinking: str = "",
+        images: Sequence[Image] = (),
+        seconds: float | None = None,
+    ) -> RunOptions:
+        """Return how a message is sent: what was said for it, then what holds for this object."""
+        given = options or RunOptions()
+        return replace(
+            given,
+            model=model or given.model or self.model,
+            thinking=thinking or given.thinking,
+            images=tuple(images) or given.images,
+            seconds=given.seconds if seconds is None else seconds,
+            instructions=given.instructions or self.instructions,
+            needs=(*given.needs, *(["call functions of a program"] if self.functions else [])),
+        )
 
     def listen(self, listener: Callable[[RunEvent], None]) -> Callable[[], None]:
         """Tell a listener everything that happens in this session; returns what takes it off again."""
-        return self.client.listen(self.session, listener)
+        return self.client.listen(self.key, listener)
 
     def steer(self, text: str) -> bool:
         """Say something to the running turn; False when none runs, and then nothing was sent."""
-        return self.client.steer(self.session, text)
+        return self.client.steer(self.key, text)
 
     def stop(self, reason: str = "stopped by the user") -> bool:
         """End the running turn and its sub-agents, and forget what waits; False when there was nothing to stop."""
-        return self.client.abort(self.session, reason)
+        return self.client.abort(self.key, reason)
 
     async def aclose(self) -> None:
-        await self.client.aclose()
+        if self._opened:
+            await self.client.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,12 +259,81 @@ class Agent:
         await self.aclose()
 
 
-def ask(text: str, home: str | Path | None = None, **options: Any) -> Reply:
-    """Open a home, ask once, and close it: for programs without an event loop."""
-    settings = {key: options.pop(key) for key in ("agent", "session", "env", "profile") if key in options}
+@overload
+def ask(
+    text: str,
+    home: str | Path | None = None,
+    *,
+    output_type: None = None,
+    agent: str = "",
+    session: str = "main",
+    instructions: str = "",
+    model: str | ModelProvider = "",
+    tools: Sequence[Callable[..., Any]] = (),
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> Reply[None]: ...
 
-    async def once() -> Reply:
-        async with Agent.open(home, **settings) as agent:
-            return await agent.ask(text, **{"children": "all", **options})
 
-    return asyncio.run(once())
+@overload
+def ask(
+    text: str,
+    home: str | Path | None = None,
+    *,
+    output_type: type[T],
+    agent: str = "",
+    session: str = "main",
+    instructions: str = "",
+    model: str | ModelProvider = "",
+    tools: Sequence[Callable[..., Any]] = (),
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> Reply[T]: ...
+
+
+def ask(
+    text: str,
+    home: str | Path | None = None,
+    *,
+    output_type: type[T] | None = None,
+    agent: str = "",
+    session: str = "main",
+    instructions: str = "",
+    model: str | ModelProvider = "",
+    tools: Sequence[Callable[..., Any]] = (),
+    env: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> Reply[Any]:
+    """Open a home, ask once, and close it. Where an event loop runs, as in a notebook, it waits in a thread of its own."""
+
+    async def once() -> Reply[Any]:
+        opened = Agent.open(
+            home, agent=agent, session=session, instructions=instructions, model=model, tools=tools, env=env
+        )
+        async with opened:
+            return await opened.ask(text, output_type=output_type, seconds=seconds, options=RunOptions(children="all"))
+
+    return _finished(once())
+
+
+def _finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine comes to, whether or not this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    results: list[T] = []
+    problems: list[BaseException] = []
+
+    def alone() -> None:
+        try:
+            results.append(asyncio.run(work))
+        except BaseException as problem:  # noqa: BLE001 - it is raised where it was asked for
+            problems.append(problem)
+
+    thread = Thread(target=alone, name="homarus.ask")
+    thread.start()
+    thread.join()
+    if problems:
+        raise problems[0]
+    return results[0]

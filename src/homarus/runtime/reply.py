@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from homarus.agent.budget import add_usage
 from homarus.core.events import MessageEnded, Notice, RunEnded, RunEvent, RunStarted
 from homarus.core.messages import Usage
+from homarus.core.redact import redacted
 from homarus.delivery.markup import Directives
 from homarus.delivery.sanitize import shape
 
@@ -17,8 +18,16 @@ from homarus.delivery.sanitize import shape
 REPLY = "reply"
 
 
-class Reply(Struct, frozen=True, kw_only=True):
-    """What a message came to. `text` is what a person may see in the end; `raw` is what the model wrote."""
+T = TypeVar("T")
+
+
+class Reply(Struct, Generic[T], frozen=True, kw_only=True):
+    """What a message came to. `text` is what a person may see in the end; `raw` is what the model wrote.
+
+    `output` is the answer as a value, where a type was asked for.
+    """
+
+    output: T
 
     text: str = ""
     status: str = "ok"
@@ -98,13 +107,14 @@ class ReplyFold:
                 self._ended = replace(event, usage=usage, seconds=seconds)
                 self._texts += [line] if (line := footer(self._footer, event)) else []
 
-    def reply(self) -> Reply:
+    def reply(self) -> Reply[None]:
         """Return what the message came to."""
         ended, started, shaped = self._ended, self._started, shape(self._raw)
         return Reply(
+            output=None,
             text="\n\n".join([*self._notices, *([shaped.text] if shaped.text else [])]),
             status=ended.status,
-            error=ended.error,
+            error=redacted(ended.error),  # it may repeat what a server or a file said
             raw=self._raw,
             texts=tuple(self._texts),
             media=tuple(self._media),

@@ -32,7 +32,6 @@ class _Entry(msgspec.Struct, frozen=True):
     what: str
 
     def against(self, other: _Entry) -> str:
-        """Return where two claims are in each other's way, or nothing."""
         if self.kind == other.kind and self.kind != "alone":
             return ""
         pairs = ((one, two) for one in self.paths for two in other.paths)

@@ -24,7 +24,6 @@ def owned(mark: str) -> str:
 
 
 def is_orphan(value: str) -> bool:
-    """Say whether the owner that a mark names is gone."""
     owner, _, rest = value.partition(".")
     started = rest.rpartition(".")[0]
     return owner.isdigit() and bool(started) and start_of(int(owner)) != started

@@ -34,7 +34,6 @@ class Limits(Struct, frozen=True):
     disk_bytes: int = 10 << 30
 
     def narrow(self, other: Limits) -> Limits:
-        """Return the tighter of both in every respect."""
         return Limits(
             _tighter(self.cpu_seconds, other.cpu_seconds),
             _tighter(self.memory_bytes, other.memory_bytes),
@@ -90,6 +89,11 @@ class SandboxSpec(Struct, frozen=True):
             return self.access
         return Access.RO if self.can_read(self.instead_of) else Access.NONE
 
+    @property
+    def most(self) -> Access:
+        """Return what a child may do at most with its agent's workspace."""
+        return self.home_access if self.enforced else Access.RW
+
     def folder(self, workspace: Path) -> Path:
         """Return where a turn works: in the agent's workspace, or in the folder that its sandbox has instead."""
         return Path(self.workspace) if self.instead_of else workspace
@@ -129,6 +133,13 @@ class SandboxSpec(Struct, frozen=True):
             hidden=tuple(sorted({*self.hidden, *wish.hidden})),
             refused=self.refused or wish.refused,
         )
+
+    def lend(self, wish: SandboxSpec) -> SandboxSpec:
+        """Return this spec as it bounds a child that runs as another agent: with that agent's folders in view, as `wish` has
+        them, and without a right more. `wish` is resolved under `most`."""
+        folders = [Mount(wish.workspace, wish.access is Access.RW)] if wish.access is not Access.NONE else []
+        folders += [mount for mount in wish.mounts if mount.path == wish.instead_of]
+        return replace(self, mounts=(*self.mounts, *folders))
 
     def contains(self, other: SandboxSpec) -> bool:
         """Say whether `other` allows nothing that this spec forbids."""

@@ -26,8 +26,6 @@ from homarus.storage.record import decode, encode
 VERSION = 3
 NEWEST_READABLE = 4
 RUNTIME_CONTEXT = "openclaw.runtime-context"
-MODEL_SNAPSHOT = "model-snapshot"
-BOOTSTRAP_MARKER = "openclaw:bootstrap-context:full"
 
 _MARK = late(rb'\{"type":')
 _TOKEN = late(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -264,10 +262,8 @@ def _weigh(kind: str, raw: bytes, said: Message | None) -> int:
 
     One picture or one very long text counts no more than some turns do: it must not push a conversation out.
     """
-    if said is not None:
-        size = sum(map(_seen, said.parts))
-    elif kind == "message":
-        size = 0
+    if kind == "message":
+        size = sum(map(_seen, said.parts)) if said else 0
     else:
         size = len(raw) - _FRAME if kind == "custom_message" else len(raw) // 8
     return max(_LIGHTEST, min(size, _HEAVIEST))

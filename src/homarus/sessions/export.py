@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
+from itertools import chain
 from typing import Literal
 
 from msgspec import Struct
@@ -85,7 +85,10 @@ def render(header: Header, entries: Iterable[Entry], form: Format, *, title: str
     """Yield a conversation in one of the forms, piece by piece: it may be longer than memory is large."""
     if form == "json":
         return _json(header, entries)
-    return (_markdown if form == "md" else _page)(title, blocks(entries), zone)
+    if form == "html":
+        return _page(title, blocks(entries), zone)
+    sections = ("\n" + "\n".join(_section(block, zone)).rstrip() + "\n" for block in blocks(entries))
+    return chain([f"# {title}\n"], sections)
 
 
 def _json(header: Header, entries: Iterable[Entry]) -> Iterator[str]:
@@ -99,12 +102,6 @@ def _json(header: Header, entries: Iterable[Entry]) -> Iterator[str]:
 
 def _indented(value: Json, depth: int) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n" + " " * depth)
-
-
-def _markdown(title: str, found: Iterator[Block], zone: tzinfo) -> Iterator[str]:
-    yield f"# {title}\n"
-    for block in found:
-        yield "\n" + "\n".join(_section(block, zone)).rstrip() + "\n"
 
 
 def _section(block: Block, zone: tzinfo) -> list[str]:
@@ -138,6 +135,8 @@ summary{cursor:pointer;color:#666;font-size:.85rem}
 
 
 def _page(title: str, found: Iterator[Block], zone: tzinfo) -> Iterator[str]:
+    import html
+
     yield "<!doctype html>\n<html lang='en'><meta charset='utf-8'>\n"
     yield "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     yield "<meta name='viewport' content='width=device-width'>\n"

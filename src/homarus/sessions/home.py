@@ -16,7 +16,7 @@ from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ConfigError, Unknown
 from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
-from homarus.sessions.importers import FILE
+from homarus.sessions.database import FILE, AgentDatabase
 from homarus.sessions.log import Form, session_id_of
 from homarus.sessions.places import Kind, Place, files_in, visit
 from homarus.sessions.settings import SessionSettings
@@ -30,13 +30,7 @@ class SessionHome:
     """The stores of every agent that a home has on disk or in its roster."""
 
     def __init__(
-        self,
-        agents_dir: Path,
-        *,
-        clock: Clock,
-        ids: Ids,
-        main_key: str,
-        roster: Iterable[str] = (DEFAULT_AGENT,),
+        self, agents_dir: Path, *, clock: Clock, ids: Ids, main_key: str, roster: Iterable[str] = (DEFAULT_AGENT,)
     ) -> None:
         self.agents_dir = agents_dir
         self._clock = clock
@@ -87,8 +81,8 @@ class SessionHome:
 
     def resolve(self, text: str, agent: str = "") -> SessionInfo:
         """Return the session that a person means: by key, by id or the beginning of one, or by its name."""
-        named = self._by_key(text, agent)
-        if named:
+        key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
+        if key.agent_id in self.agents() and (named := self.store(key.agent_id).find(key)):
             return named
         wanted = text.strip().lower()
         infos = self.list([agent] if agent else (), orphans=True)
@@ -115,12 +109,6 @@ class SessionHome:
         path = Path(text)
         return Place("", path.name, Kind.FILE, path) if path.suffix in {".jsonl", ".zst"} and path.is_file() else None
 
-    def _by_key(self, text: str, agent: str) -> SessionInfo | None:
-        key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
-        if key.agent_id not in self.agents():
-            return None
-        return self.store(key.agent_id).find(key)
-
 
 class Candidate(Struct, frozen=True):
     name: str
@@ -142,8 +130,6 @@ def candidates(path: Path, agent_id: str, *, clock: Clock, ids: Ids) -> Iterator
         for place in files_in(path, agent_id):
             yield _file(place)
     elif path.suffix == ".sqlite":
-        from homarus.sessions.importers.sqlite import AgentDatabase
-
         with AgentDatabase(path) as database:
             found = database.sessions()
         for one in found:

@@ -83,40 +83,26 @@ def upgrade(lines: Iterable[Json]) -> list[Json]:
             continue
         ident = entry.get("id")
         if not isinstance(ident, str) or not ident.strip():
-            ident = _free_id(number, taken)
+            ident = f"{number:08x}"
+            while ident in taken:
+                ident += "0"
             taken.add(ident)
         named = entry.get("parentId") if "parentId" in entry else parent
         head = {"type": entry.pop("type"), "id": ident, "parentId": named}
         entry.pop("id", None)
         entry.pop("parentId", None)
-        out.append(head | _modern(entry))
+        body = entry.get("message")
+        if isinstance(body, dict) and body.get("role") == "hookMessage":
+            entry["message"] = {**body, "role": "custom", "customType": body.get("customType") or "hook"}
+        out.append(head | entry)
         at_line[number] = ident
         parent = ident
-    for entry in out:
-        _point_at_id(entry, at_line)
+    for entry in out:  # version 1 counted lines, the header being number 0
+        index = entry.get("firstKeptEntryIndex")
+        if "firstKeptEntryId" not in entry and isinstance(index, int) and index in at_line:
+            entry["firstKeptEntryId"] = at_line[index]
+            del entry["firstKeptEntryIndex"]
     return out
-
-
-def _free_id(number: int, taken: set[str]) -> str:
-    ident = f"{number:08x}"
-    while ident in taken:
-        ident += "0"
-    return ident
-
-
-def _modern(entry: Json) -> Json:
-    body = entry.get("message")
-    if isinstance(body, dict) and body.get("role") == "hookMessage":
-        entry["message"] = {**body, "role": "custom", "customType": body.get("customType") or "hook"}
-    return entry
-
-
-def _point_at_id(entry: Json, at_line: dict[int, str]) -> None:
-    # Version 1 counted lines, the header being number 0.
-    index = entry.get("firstKeptEntryIndex")
-    if "firstKeptEntryId" not in entry and isinstance(index, int) and index in at_line:
-        entry["firstKeptEntryId"] = at_line[index]
-        del entry["firstKeptEntryIndex"]
 
 
 class _Flat:

@@ -63,14 +63,14 @@ def make_plan(
     after = seconds(settings.prune_after)
     for info in free:
         age = (now - info.entry.updated_at) / 1000
-        if _is_cron_run(info) and age > cron_seconds:
-            gone[info.name] = _session(info, "a finished run of a job")
+        if info.key.is_cron and info.key.run and age > cron_seconds:
+            gone[info.name] = Removal(info.name, "a finished run of a job", session=info.name)
         elif after and age > after:
-            gone[info.name] = _session(info, f"unused for {age / 86400:.0f} days")
+            gone[info.name] = Removal(info.name, f"unused for {age / 86400:.0f} days", session=info.name)
     over = len(sessions) - len(gone) - settings.max_entries
     for info in free:
         if over > 0 and info.name not in gone:
-            gone[info.name] = _session(info, f"more than {settings.max_entries} sessions")
+            gone[info.name] = Removal(info.name, f"more than {settings.max_entries} sessions", session=info.name)
             over -= 1
     old = _old_archives(files, settings, now)
     total = sum(file.bytes for file in files)
@@ -87,14 +87,6 @@ def protected(info: SessionInfo) -> bool:
     except ConfigError:
         return True
     return key.is_main or key.chat_type != "direct"
-
-
-def _is_cron_run(info: SessionInfo) -> bool:
-    return info.key.is_cron and bool(info.key.run)
-
-
-def _session(info: SessionInfo, reason: str) -> Removal:
-    return Removal(info.name, reason, session=info.name)
 
 
 def _old_archives(files: Sequence[Stored], settings: MaintenanceSettings, now: int) -> list[Removal]:

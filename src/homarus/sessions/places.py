@@ -10,11 +10,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -23,13 +23,11 @@ from homarus.core.clock import epoch_ms, iso_ms
 from homarus.core.errors import ConfigError, Locked
 from homarus.core.patterns import late
 from homarus.sessions.codec import to_ms
+from homarus.sessions.database import AgentDatabase
 from homarus.sessions.log import Transcript, identify, opened, session_id_of
 from homarus.storage.faults import beside
 from homarus.storage.locks import POLL, OwnerLock, holder, is_alive
 from homarus.storage.record import decode
-
-if TYPE_CHECKING:
-    from homarus.sessions.importers.sqlite import AgentDatabase
 
 INDEX = "sessions.json"
 _ARCHIVE = late(r".+\.jsonl\.(reset|deleted)\..+?(\.zst)?", re.DOTALL)
@@ -61,19 +59,17 @@ class Visits:
 
     def __init__(self) -> None:
         self._databases: dict[Path, AgentDatabase] = {}
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for database in self._databases.values():
-            database.close()
+        self._open.close()
 
     def database(self, path: Path) -> AgentDatabase:
         if path not in self._databases:
-            from homarus.sessions.importers.sqlite import AgentDatabase
-
-            self._databases[path] = AgentDatabase(path)
+            self._databases[path] = self._open.enter_context(AgentDatabase(path))
         return self._databases[path]
 
     @contextmanager

@@ -310,12 +310,9 @@ def _merge(messages: list[Message]) -> list[Message]:
             carried = (Text(last.context),) if last.context.strip() else ()
             out[-1] = replace(message, parts=(*last.parts, *carried, *message.parts))
         elif isinstance(message, Assistant) and isinstance(last, Assistant):
-            out[-1] = replace(message, parts=(*_unsigned(last.parts), *message.parts))
+            # Thinking in the middle of a turn would belong to another answer than the provider signed.
+            words = (part for part in last.parts if not isinstance(part, Thinking))
+            out[-1] = replace(message, parts=(*words, *message.parts))
         else:
             out.append(message)
     return out
-
-
-def _unsigned(parts: Sequence[object]) -> tuple[object, ...]:
-    # Thinking in the middle of a turn would belong to another answer than the provider signed.
-    return tuple(part for part in parts if not isinstance(part, Thinking))

@@ -11,9 +11,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.messages import ToolResult
 from homarus.core.patterns import late
@@ -157,33 +158,28 @@ class SessionSearch:
         """
         within = None if sessions is None else json.dumps(sorted(sessions))
         for query in _queries(text):
-            hits = [self._hit(row, text) for row in self._match(*query, roles, limit, within)]
+            hits = [Hit(*row) for row in self._match(*query, roles, limit, within)]
             if hits:
-                return hits
+                return [replace(hit, snippet=snippet(hit.snippet, text)) for hit in hits]
         return []
 
     def _match(
         self, table: str, query: str, roles: tuple[str, ...], limit: int, within: str | None
-    ) -> Iterator[tuple[object, ...]]:
+    ) -> Iterator[tuple[Any, ...]]:
         marks = ", ".join("?" * len(roles))
         inside = "" if within is None else "AND f.session IN (SELECT value FROM json_each(?))"
         columns = "f.agent, f.session, f.name, d.entry, d.role, d.time, d.text"
+        source, where, order = (
+            f"{table} JOIN docs d ON d.id = {table}.rowid",
+            f"{table} MATCH ?",
+            f"bm25({table}), d.time DESC",
+        )
         if table == "docs":
-            where, order = "d.text LIKE ? ESCAPE '\\'", "d.time DESC"
-            source = "docs d"
-        else:
-            where, order = f"{table} MATCH ?", f"bm25({table}), d.time DESC"
-            source = f"{table} JOIN docs d ON d.id = {table}.rowid"
+            source, where, order = "docs d", "d.text LIKE ? ESCAPE '\\'", "d.time DESC"
         yield from self._db.execute(
             f"SELECT {columns} FROM {source} JOIN files f ON f.id = d.file "  # noqa: S608 - names of this module's own tables
             f"WHERE {where} AND d.role IN ({marks}) {inside} ORDER BY {order} LIMIT ?",
             (query, *roles, *([] if within is None else [within]), limit),
-        )
-
-    def _hit(self, row: tuple[object, ...], text: str) -> Hit:
-        agent, session, name, entry, role, time, found = row
-        return Hit(
-            str(agent), str(session), str(name), str(entry), str(role), int(str(time)), snippet(str(found), text)
         )
 
     def count(self) -> int:
@@ -261,11 +257,9 @@ def _queries(text: str) -> list[tuple[str, str]]:
         return [("pieces", exact), ("docs", like)] if all(len(run) >= 3 for run in runs) else [("docs", like)]
     terms = [f'"{_quote(word)}"' for word in words]
     last = f"{terms[-1]}*" if text[-1:].isalnum() else terms[-1]
-    together = " ".join(terms)
-    found = (
-        [("words", f'"{_quote(" ".join(words))}"'), ("words", together)] if len(terms) > 1 else [("words", together)]
-    )
-    return [*found, ("words", " ".join([*terms[:-1], last])), ("words", " OR ".join([*terms[:-1], last]))]
+    phrase = [f'"{_quote(" ".join(words))}"'] if len(terms) > 1 else []
+    begun = [*terms[:-1], last]
+    return [("words", query) for query in (*phrase, " ".join(terms), " ".join(begun), " OR ".join(begun))]
 
 
 def _quote(text: str) -> str:

@@ -12,7 +12,7 @@ from homarus.core.routes import MAIN, DmScope
 
 _DURATION = late(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SIZE = late(r"(\d+(?:\.\d+)?)\s*(b|[kmgt]i?b)?", re.IGNORECASE)
+_SIZE = late(r"(\d+(?:\.\d+)?)\s*(b|[kmgt](?:i?b)?)?", re.IGNORECASE)
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 

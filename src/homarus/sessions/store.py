@@ -20,8 +20,8 @@ from homarus.core.errors import ConfigError, StorageError, Unknown
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions import lifecycle
 from homarus.sessions.codec import Json, to_ms
+from homarus.sessions.database import FILE, Content, Foreign, Snapshot
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
-from homarus.sessions.importers import FILE, Content, Snapshot
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.log import WINDOW, Transcript, load_branch
 from homarus.sessions.places import INDEX, Kind, Place, files_in, own, transcript_name, transcript_path, visit
@@ -34,7 +34,6 @@ from homarus.storage.record import decode, encode
 
 if TYPE_CHECKING:
     from homarus.config.load import Config
-    from homarus.sessions.importers.sqlite import Foreign
 
 
 class SessionInfo(Struct, frozen=True):
@@ -289,11 +288,8 @@ class SessionStore:
     def _create(self, key: SessionKey, session_id: str) -> SessionInfo:
         if key.kind is SessionKind.EXPLICIT:
             # A named session has its name as its id, as the command line of OpenClaw makes it.
-            session_id = (
-                key.peer
-                if transcript_name(key.peer) and not (self.folder / transcript_name(key.peer)).exists()
-                else session_id
-            )
+            taken = (self.folder / transcript_name(key.peer)).exists()
+            session_id = session_id if taken else key.peer
         new = self._new_row(session_id, self.folder / transcript_name(session_id, key.topic))
         # Asked once more inside the lock: of two processes that make the same session, the second takes the first one's.
         row = self.index.replace(key, lambda there: there if isinstance(there.get("sessionId"), str) else there | new)

@@ -56,20 +56,16 @@ def speak(entries: Iterable[Entry], messages: list[Message], *, words_only: bool
     """Add what entries say to a list. The volatile text of a turn joins the user message it rode on."""
     for entry in entries:
         if isinstance(entry, CustomMessage) and entry.custom_type == RUNTIME_CONTEXT:
-            _ride(messages, entry.text)
+            # A context that does not directly follow its user message is dropped.
+            if messages and isinstance(last := messages[-1], User):
+                joined = f"{last.context}\n\n{entry.text}" if last.context else entry.text
+                messages[-1] = replace(last, context=joined)
         elif isinstance(entry, MessageEntry | BranchSummary | CustomMessage):
             message = entry.message
             if message is not None and words_only:
                 message = _words_only(message)
             if message is not None:
                 messages.append(message)
-
-
-def _ride(messages: list[Message], context: str) -> None:
-    # A context that does not directly follow its user message is dropped.
-    if messages and isinstance(last := messages[-1], User):
-        joined = f"{last.context}\n\n{context}" if last.context else context
-        messages[-1] = replace(last, context=joined)
 
 
 def _words_only(message: Message) -> Message | None:

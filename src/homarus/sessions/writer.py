@@ -63,6 +63,8 @@ class SessionWriter:
         # Returns what must be stored again when the oldest part of the branch is dropped from memory; see `_slide`.
         self.carry: Callable[[Sequence[Entry]], Iterable[tuple[str, Json]]] = lambda _dropped: ()
         self._run = ""
+        self.branch: list[Entry] = []
+        self.complete = True
         self._file: JsonlWriter | None = None  # opened by the first append: looking at a session makes no file
         ensure_dir(path.parent)
         self._lock = own(path, clock.now(), wait=wait)
@@ -77,9 +79,7 @@ class SessionWriter:
 
     def _load(self) -> None:
         tail = load_tail(identify(self.path), limit=self._window, lean=True)
-        self.branch: list[Entry] = list(tail.entries)
-        self.complete = tail.complete
-        self._weight = sum([entry.weight for entry in self.branch])
+        self._hold(list(tail.entries), complete=tail.complete)
         self._leaf = self.branch[-1].id if self.branch else None
         # A short id is new only among ids that we know; where most of the file was not read, ids are long.
         self._ids_seen: set[str] | None = None
@@ -87,7 +87,6 @@ class SessionWriter:
         if start <= 65536 + self.size - start:
             self._ids_seen = {entry.id for entry in self.branch}
             self._ids_seen.update([entry.parent_id or "" for entry in self.branch])
-        self._note_all()
         self._keys: dict[str, None] = {}
         self._remember([key for entry in self.branch if _is_user(entry) for key in entry.keys])
         self._histories: dict[Rules, History] = {}
@@ -240,9 +239,8 @@ class SessionWriter:
             raise Cancelled(f"run {run_id} was superseded by run {self._run}")
 
     def _check_result(self, result: ToolResult) -> None:
-        for call in self._open_calls:
-            if call.id == result.call_id:
-                return
+        if any(call.id == result.call_id for call in self._open_calls):
+            return
         before = self._frame.get(result.call_id)
         if before is not None and is_synthetic(before) and not is_synthetic(result):
             return  # a real result replaces one that stood in for it
@@ -288,7 +286,7 @@ class SessionWriter:
             elif isinstance(entry, Custom):
                 self._notes.append(entry)
             elif isinstance(entry, Compaction | Reset):
-                self._forget_older()
+                self._hold(list(self.view.entries), complete=True)
             pictured = pictured or (entry.raw != b"" and has_images(entry))
         if self._weight > self._window * 5 // 4:
             self._slide()
@@ -303,17 +301,13 @@ class SessionWriter:
             self.branch, self._histories = kept, {}
         self._pictures = any(has_images(entry) for entry in self.branch)
 
-    def _note_all(self) -> None:
-        """Find the notes of the branch, and the last boundary among them."""
+    def _hold(self, branch: list[Entry], *, complete: bool) -> None:
+        """Hold this part of the branch, and know its notes and the last boundary among them."""
+        self.branch, self.complete = branch, complete
+        self._weight = sum([entry.weight for entry in branch])
         self._notes = [entry for entry in self.branch if isinstance(entry, Custom | Compaction | Reset)]
         bounds = (entry for entry in reversed(self._notes) if not isinstance(entry, Custom))
         self._boundary = next(bounds, None)
-
-    def _forget_older(self) -> None:
-        self.branch = list(self.view.entries)
-        self._note_all()
-        self._weight = sum([entry.weight for entry in self.branch])
-        self.complete = True
 
     def _slide(self) -> None:
         """Drop the oldest part of a branch that nobody compacts from memory, up to the start of a turn: no request can hold it.
@@ -328,10 +322,7 @@ class SessionWriter:
         keep = next(starts, place)
         if keep:
             carried = list(self.carry(self.branch[:keep]))
-            self.branch = self.branch[keep:]
-            self._note_all()
-            self._weight = sum([entry.weight for entry in self.branch])
-            self.complete = False
+            self._hold(self.branch[keep:], complete=False)
             self._ids_seen = None
             self._histories = {}
             for kind, fields in carried:

@@ -13,7 +13,7 @@ from itertools import islice
 from msgspec import Struct
 
 from homarus.core.patterns import late
-from homarus.skills.frontmatter import INVISIBLE, visible
+from homarus.skills.header import INVISIBLE, visible
 
 MAX_FINDINGS = 20
 _BLOB = 160

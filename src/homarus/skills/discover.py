@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from homarus.core.errors import StorageError
 from homarus.core.text import single_line
-from homarus.skills.frontmatter import MAX_NAME, SkillHeader, read_header, visible
+from homarus.skills.header import MAX_NAME, SkillHeader, read_header, visible
 from homarus.skills.settings import SkillLimits
 from homarus.storage.boundary import Guarded, Root
 

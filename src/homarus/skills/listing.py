@@ -13,7 +13,7 @@ from msgspec import Struct
 from homarus.core.patterns import late
 from homarus.core.text import escape_xml
 from homarus.skills.discover import Skill
-from homarus.skills.frontmatter import INVISIBLE
+from homarus.skills.header import INVISIBLE
 from homarus.skills.settings import SkillLimits
 
 LONGEST, SHORTEST = 220, 4

@@ -64,7 +64,6 @@ class ChildBook:
         return [kept for kept in self._runs.values() if kept.end is not None and not kept.told]
 
     def get(self, run_id: str) -> ChildRecord | None:
-        """Return one run."""
         return self._runs.get(run_id)
 
     def begin(self, run: ChildRun) -> None:
@@ -141,11 +140,9 @@ class ChildBooks:
         return self._open[parent]
 
     def owns(self, parent: SessionKey) -> bool:
-        """Say whether this process has a session's book open."""
         return parent in self._open
 
     def fresh(self, parent: SessionKey) -> ChildBook:
-        """Return a book as it is on disk now."""
         return ChildBook(inbox_path(self._folder, parent))
 
     def look(self, parent: SessionKey) -> ChildBook:
@@ -160,11 +157,9 @@ class ChildBooks:
         inbox_path(self._folder, parent).unlink(missing_ok=True)
 
     def exists(self, parent: SessionKey) -> bool:
-        """Say whether a session ever had children."""
         return inbox_path(self._folder, parent).exists()
 
     def count(self, parent: SessionKey) -> int:
-        """Return how many children of a session have not reported."""
         book = self.look(parent)
         return len(book.open) + len(book.owed)
 

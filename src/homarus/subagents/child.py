@@ -46,12 +46,10 @@ class SubagentSettings(Struct, frozen=True, rename="camel"):
 
     @property
     def depth(self) -> int:
-        """Return how many generations there may be."""
         return max(1, min(self.max_spawn_depth, DEEPEST))
 
     @property
     def width(self) -> int:
-        """Return how many children of one session may be at work."""
         return max(1, self.max_children_per_agent)
 
     @property
@@ -105,7 +103,6 @@ class ChildRun(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def name(self) -> str:
-        """Return what people call it."""
         return self.label or single_line(self.task, 40)
 
 
@@ -125,12 +122,10 @@ class ChildEnd(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def word_for(status: Status) -> Word:
-    """Return the word for a turn's end."""
     return _WORDS.get(status, "error")
 
 
 def task_text(task: str, note: str = "") -> str:
-    """Return the message that gives a child its task."""
     return "\n\n".join(part for part in (TASK_HEAD, note, task) if part)
 
 

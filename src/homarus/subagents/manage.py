@@ -82,7 +82,6 @@ def row(home: Home, kept: ChildRecord) -> dict[str, Any]:
 
 
 def info(home: Home, kept: ChildRecord) -> dict[str, Any]:
-    """Return everything that is known about one child."""
     run, end = kept.run, kept.end
     found = {**row(home, kept), "task": single_line(run.task, 500), "cwd": run.cwd, "parent": run.parent}
     if end is not None:

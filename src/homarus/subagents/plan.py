@@ -18,7 +18,7 @@ from homarus.config.view import AgentConfig
 from homarus.context.engine import SpawnCall
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, Denied, StorageError, ToolError
-from homarus.core.messages import Trust
+from homarus.core.messages import least_trusted
 from homarus.core.routes import SessionKey, SessionKind, named_session, normalize_agent_id
 from homarus.core.text import single_line
 from homarus.models.levels import parse_level
@@ -54,7 +54,6 @@ class Planner:
         self._home = home
 
     def settings(self, agent_id: str) -> SubagentSettings:
-        """Return what the configuration says about an agent's children."""
         return self._home.config.agent(agent_id).block("subagents", SubagentSettings)
 
     async def model(self, context: ToolContext, order: dict[str, Any]) -> str:
@@ -75,9 +74,10 @@ class Planner:
         run_id = self._home.ids.uuid()
         key = named_session(agent.id, SessionKind.SUBAGENT, run_id)
         own = agent.id == context.agent_id
-        workspace = context.workspace if own else self._home.workspace(agent.id)
         sandbox = self._sandbox(context, agent, key, required=order.get("sandbox") == "require")
-        cwd, own_folder = self._folder(context, order, workspace if not own else context.cwd, sandbox)
+        workspace = sandbox.folder(context.workspace if own else self._home.workspace(agent.id))
+        base = context.cwd if workspace == context.workspace else workspace
+        cwd, own_folder = self._folder(context, order, base, workspace, sandbox)
         settings = self.settings(agent.id)
         run = ChildRun(
             run_id=run_id,
@@ -107,24 +107,26 @@ class Planner:
             lasting=order.get("mode") == "session",
         )
         thinking = self._thinking(order, settings) or context.thinking
-        closed = not own and sandbox.access is Access.NONE and context.sandbox.access is not Access.NONE
-        note = f"It works without files: the workspace of {agent.id} lies outside of your sandbox." if closed else ""
+        closed = not own and sandbox.access is Access.NONE and not sandbox.refused
+        note = f"It works without files: the workspace of {agent.id} is no place for work." if closed else ""
         return SpawnPlan(run, key, order["task"].strip(), model, thinking, order.get("context") == "fork", note)
 
     def again(self, context: ToolContext, before: ChildRun, message: str, at_work: int) -> ChildRun:
         """Return another run of a child that stays: its bounds are what they were, narrowed by what its parent has now."""
         line = tuple(dict.fromkeys((*context.lineage, context.agent_id)))
         self.within_limits(context, line, at_work)
+        key = SessionKey.parse(before.child)
+        sandbox = self._sandbox(context, self._home.config.agent(key.agent_id), key, required=False)
         return replace(
             before,
             run_id=self._home.ids.uuid(),
             task=message.strip()[:MAX_TASK_CHARS],
             route=replace(context.route, session_key=context.session),
             started_ms=epoch_ms(self._home.clock.now()),
-            trust=max(before.trust, context.trust, key=list(Trust).index),
+            trust=least_trusted((before.trust, context.trust)),
             taint=tuple(dict.fromkeys((*before.taint, *context.taint.sources))),
             tools=tuple(name for name in before.tools if name in context.tools),
-            sandbox=context.sandbox.narrow(before.sandbox),
+            sandbox=sandbox.narrow(before.sandbox),
             env=tuple(name for name in before.env if name in context.env),
             **_strictest(before, context),
         )
@@ -170,14 +172,18 @@ class Planner:
         return self._home.config.agent(ident)
 
     def _sandbox(self, context: ToolContext, agent: AgentConfig, key: SessionKey, *, required: bool) -> SandboxSpec:
-        wish = self._home.sandbox(agent.id, key, always=required)
-        given = context.sandbox.narrow(wish)
-        if not context.sandbox.contains(given) or (required and not given.enforced):
+        """Return what confines the child. `allowAgents` is the owner's consent to show it the workspace of its own agent."""
+        held = context.sandbox
+        wish = self._home.sandbox(agent.id, key, always=required or held.enforced, most=held.most)
+        if agent.id != context.agent_id:
+            held = held.lend(wish)
+        given = held.narrow(wish)
+        if not held.contains(given) or (required and not given.enforced):
             raise Denied("this sub-agent would be less confined than you are", cure="start it without its own settings")
         return given
 
     def _folder(
-        self, context: ToolContext, order: dict[str, Any], base: Path, sandbox: SandboxSpec
+        self, context: ToolContext, order: dict[str, Any], base: Path, workspace: Path, sandbox: SandboxSpec
     ) -> tuple[Path, bool]:
         """Return where the child begins, and whether that is a workspace of its own."""
         own = str(order.get("workspace") or "")
@@ -186,22 +192,12 @@ class Planner:
             return base, False
         path = Path(os.path.normpath(base / clean(wanted, context.env.get("HOME", ""))))
         if not sandbox.can_read(os.path.realpath(path)):
-            raise Denied(f"{path} is outside of what you can see", cure=f"use a folder below {context.workspace}")
+            raise Denied(f"{path} is outside of what you can see", cure=f"use a folder below {workspace}")
         if own and not path.is_dir() and "write" in context.tools:
-            self._make(context, path)
+            _make(path, workspace, sandbox)
         if not path.is_dir():
             raise ToolError(f"{path} is not a folder", cure="name a folder that exists")
         return path, bool(own)
-
-    def _make(self, context: ToolContext, path: Path) -> None:
-        """Make a folder inside the workspace; no link on the way leads out of it."""
-        if not path.is_relative_to(context.workspace) or not context.sandbox.can_write(os.path.realpath(path)):
-            raise Denied(f"{path} cannot be made", cure=f"name a folder below {context.workspace}")
-        try:
-            with Root(context.workspace) as root:
-                root.make_dirs(str(path.relative_to(context.workspace)), mode=0o755)
-        except (OSError, StorageError) as problem:
-            raise ToolError(f"cannot make {path}: {problem}", cure="name another folder") from None
 
     def _thinking(self, order: dict[str, Any], settings: SubagentSettings) -> str:
         wanted = str(order.get("thinking") or "")
@@ -209,6 +205,17 @@ class Planner:
         if wanted and level is None:
             raise ToolError(f"'{single_line(wanted, 40)}' is no thinking level", cure="use off, low, medium or high")
         return level or ""
+
+
+def _make(path: Path, workspace: Path, sandbox: SandboxSpec) -> None:
+    """Make a folder inside the child's workspace; no link on the way leads out of it."""
+    if not path.is_relative_to(workspace) or not sandbox.can_write(os.path.realpath(path)):
+        raise Denied(f"{path} cannot be made", cure=f"name a folder below {workspace}")
+    try:
+        with Root(workspace) as root:
+            root.make_dirs(str(path.relative_to(workspace)), mode=0o755)
+    except (OSError, StorageError) as problem:
+        raise ToolError(f"cannot make {path}: {problem}", cure="name another folder") from None
 
 
 def _strictest(before: ChildRun, context: ToolContext) -> dict[str, str]:

@@ -25,7 +25,6 @@ RETRY_FIRST, RETRY_LONGEST, RETRY_FOR = 15.0, 300.0, 1_800.0
 
 
 def report_key(run_id: str) -> str:
-    """Return the key under which a run's report counts once."""
     return f"{CHANNEL}:{run_id}"
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from homarus.core.errors import ToolError
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
+from homarus.net.trust import SYSTEM, Trust
 from homarus.tools.files import MAX_IMAGE_BYTES, image_kind
 from homarus.tools.paths import Reach, locate, open_to_read, opened
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, allowing, said
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, allowing, said, spec
 
 if TYPE_CHECKING:
     from homarus.tools.services import GatewayControl, Scheduler, Sender, VisionBackend
@@ -19,68 +20,12 @@ if TYPE_CHECKING:
 
 _TEXT: dict[str, Any] = {"type": "string"}
 
-MESSAGE = ToolSpec(
-    name="message",
-    order=160,
-    summary="send a message to a person or chat",
-    description="Send or react in a chat; without target, in this conversation. For plain answers just answer.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": ["send", "reply", "react", "edit", "delete", "poll"]},
-            "target": _TEXT,
-            "channel": _TEXT,
-            "message": _TEXT,
-            "media": {"type": "string", "description": "path of a file"},
-            "messageId": _TEXT,
-            "emoji": _TEXT,
-        },
-        "required": ["action"],
-        "additionalProperties": True,
-    },
-)
-CRON = ToolSpec(
-    name="cron",
-    order=150,
-    summary="manage reminders and jobs",
-    description=(
-        "Manage jobs and reminders. job: {name, schedule: {kind: at|every|cron, at|everyMs|expr, tz}, "
-        "payload: {kind: systemEvent|agentTurn, text|message}, sessionTarget: main|isolated}."
-    ),
-    parameters={
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": ["status", "list", "add", "update", "remove", "run", "runs"]},
-            "jobId": _TEXT,
-            "job": {"type": "object"},
-        },
-        "required": ["action"],
-    },
-)
+MESSAGE = spec("message")
+CRON = spec("cron")
+_CRON = ["status", "list", "add", "update", "remove", "run", "runs", "wake"]
 _CONFIG = ["config.get", "config.patch", "config.schema", "restart"]
-GATEWAY = ToolSpec(
-    name="gateway",
-    order=170,
-    summary="look at or change this program's configuration",
-    description="Read or patch the configuration, or restart.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": _CONFIG},
-            "path": _TEXT,
-            "patch": {"type": "object"},
-            "note": _TEXT,
-        },
-        "required": ["action"],
-    },
-)
-IMAGE = ToolSpec(
-    name="image",
-    order=270,
-    summary="look at an image with a model that sees",
-    description="Ask a vision model about an image (path or URL).",
-    parameters={"type": "object", "properties": {"image": _TEXT, "prompt": _TEXT}, "required": ["image"]},
-)
+GATEWAY = spec("gateway")
+IMAGE = spec("image")
 
 
 def message_tool(sender: Sender) -> Tool:
@@ -104,6 +49,8 @@ def cron_tool(scheduler: Scheduler) -> Tool:
             raise ToolError(f"cron {action} needs jobId", cure="see the ids with action list")
         if action in {"add", "update"} and not job:
             raise ToolError(f"cron {action} needs job", cure="give job with schedule and payload")
+        if action == "wake" and not (job := {"text": arguments.get("text") or job.get("text")})["text"]:
+            raise ToolError("cron wake needs text", cure="say what happened")
         return _said(await scheduler.act(context, action, ident, job))
 
     return Tool(
@@ -111,6 +58,7 @@ def cron_tool(scheduler: Scheduler) -> Tool:
         risk=Risk.ADMIN,
         run=run,
         group="automation",
+        schema=allowing(CRON, action={"type": "string", "enum": _CRON}, text=_TEXT),
         aliases={"id": "jobId"},
         owner_only=True,
         children="none",
@@ -144,7 +92,7 @@ def gateway_tool(control: GatewayControl) -> Tool:
     )
 
 
-def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
+def image_tool(vision: VisionBackend, reach: Reach, *, web: bool, trust: Trust = SYSTEM) -> Tool:
     """Return the image tool; without the web it looks at files only."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -156,7 +104,7 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
             if not web:
                 raise ToolError("images from the web cannot be fetched here", cure="give the path of a file")
             limits = Limits(MAX_IMAGE_BYTES, 30.0, elsewhere=not context.taint)
-            page = await Egress().fetch(
+            page = await Egress(trust=trust).fetch(
                 where.strip(), limits=limits, cancel=context.cancel, heard=lambda: context.taint.add(IMAGE.name)
             )
             data = page.body if page.status < 400 else b""
@@ -171,20 +119,14 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool) -> Tool:
 
     aliases = {"path": "image", "url": "image", "question": "prompt", "file": "image"}
     return Tool(
-        spec=IMAGE,
-        risk=Risk.READ,
-        run=run,
-        group="media",
-        aliases=aliases,
-        taints=True,
-        exists_for=vision.can_look,
+        spec=IMAGE, risk=Risk.READ, run=run, group="media", aliases=aliases, taints=True, exists_for=vision.can_look
     )
 
 
 def _read(context: ToolContext, path: str, reach: Reach) -> bytes:
     spot = locate(context, path, reach)
     with opened(spot) as root, os.fdopen(open_to_read(context, root, spot), "rb") as file:
-        data = file.read(MAX_IMAGE_BYTES + 1)
+        data = file.read(MAX_IMAGE_BYTES + 1) or b""  # a device that has nothing to say gives None
     if len(data) > MAX_IMAGE_BYTES:
         raise ToolError(f"{spot.path}: too large", cure="make it smaller first")
     return data

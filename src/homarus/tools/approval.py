@@ -19,7 +19,7 @@ from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock, Ids, epoch_ms
 from homarus.core.errors import Denied, StorageError
 from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
-from homarus.storage.locks import OwnerLock
+from homarus.storage.locks import PATIENCE, OwnerLock
 
 Decision = Literal["allow-once", "allow-always", "deny"]
 EXPIRES_MS, MAX_EXPIRES_MS = 120_000, 1_800_000
@@ -81,11 +81,9 @@ class Approver(Protocol):
 
     def reachable(self, request: Request) -> bool:
         """Say whether somebody is there who could answer now."""
-        ...
 
     async def announce(self, request: Request) -> None:
         """Show the question; the answer comes through `Approvals.decide`."""
-        ...
 
 
 class Nobody:
@@ -215,7 +213,7 @@ class Approvals:
     def _changing(self) -> Iterator[Book]:
         ensure_dir(self._path.parent)
         lock = self._path.with_name(self._path.name + ".lock")
-        with OwnerLock.acquire(lock, purpose="approvals", now=self._clock.now(), wait=2.0):
+        with OwnerLock.acquire(lock, purpose="approvals", now=self._clock.now(), wait=PATIENCE):
             yield self.read()
 
     def _write(self, book: Book) -> None:

@@ -7,10 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import ToolError
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.storage.boundary import Root
 from homarus.tools.paths import Reach, Spot, locate, opened, put
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.protected import with_origin
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 if TYPE_CHECKING:
     from homarus.tools.textedit import Edit
@@ -22,28 +23,7 @@ _NEW = dict.fromkeys(("new_string", "new_text", "newString", "new_str", "new", "
 _ITEM = {**_OLD, **_NEW}
 _ALIASES = {**dict.fromkeys(("file_path", "filePath", "filename", "file"), "path"), **_ITEM}
 
-EDIT = ToolSpec(
-    name="edit",
-    order=30,
-    summary="change parts of a file",
-    description="Replace oldText, which must occur exactly once, by newText. For several places at once give edits.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "path": {"type": "string"},
-            "oldText": {"type": "string"},
-            "newText": {"type": "string"},
-            "edits": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"oldText": {"type": "string"}, "newText": {"type": "string"}},
-                },
-            },
-        },
-        "required": ["path"],
-    },
-)
+EDIT = spec("edit")
 
 
 def edit_tool(reach: Reach) -> Tool:
@@ -62,7 +42,7 @@ def edit_tool(reach: Reach) -> Tool:
                 data = changed.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 raise ToolError("newText holds half a character (a lone surrogate)", cure="send plain text") from None
-            put(root, spot, data)
+            put(root, spot, with_origin(context, str(spot.path), text.encode("utf-8", "surrogateescape"), data))
         change = await asyncio.to_thread(compare, text, changed) if large else compare(text, changed)
         number = f"{len(edits)} edits" if len(edits) > 1 else "1 edit"
         return said(

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from homarus.core.errors import Denied, ToolError
 from homarus.core.patterns import late
 from homarus.core.text import human_bytes
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.sandbox.claims import Claim
-from homarus.tools.processes import ProcessManager, ProcessSettings, Running
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.processes import ProcessManager, Running
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 MAX_YIELD_MS, MAX_POLL_MS = 120_000, 30_000
 LOG_LINES = 200
@@ -25,65 +25,22 @@ GIVE_SECONDS = 10.0
 _CLOSED_GIT = late(r"\.git/.*(?:Read-only file system|Permission denied)")
 _ALONE = "(Only git itself writes into a repository: run git add, commit and the like alone, joined by && and without expansions.)"
 _NOT_NOW = "(This turn follows words that are not the owner's: it changes no repository.)"
-_ACTIONS = ["list", "poll", "log", "write", "send-keys", "submit", "paste", "kill", "clear", "remove"]
 
-EXEC = ToolSpec(
-    name="exec",
-    order=80,
-    summary="run a shell command",
-    description="Run a shell command. What still runs after yieldMs goes on in the background: see process.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "command": {"type": "string"},
-            "workdir": {"type": "string"},
-            "env": {"type": "object"},
-            "timeout": {"type": "number", "minimum": 0, "description": "seconds, default 1800"},
-            "yieldMs": {"type": "integer", "minimum": 0},
-            "background": {"type": "boolean"},
-            "pty": {"type": "boolean"},
-            "host": {"type": "string", "enum": ["sandbox", "host"], "description": "host asks the owner"},
-        },
-        "required": ["command"],
-    },
-)
-PROCESS = ToolSpec(
-    name="process",
-    order=90,
-    summary="look after running commands",
-    description="Look after commands that exec left running: read new output (poll), give input, end them.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": _ACTIONS},
-            "sessionId": {"type": "string"},
-            "data": {"type": "string"},
-            "keys": {"type": "array", "items": {"type": "string"}, "description": "such as C-c, Enter, Up"},
-            "eof": {"type": "boolean"},
-            "offset": {"type": "integer", "minimum": 0},
-            "limit": {"type": "integer", "minimum": 1},
-            "timeout": {"type": "integer", "minimum": 0, "description": "ms to wait"},
-        },
-        "required": ["action"],
-    },
-)
+EXEC = spec("exec")
+PROCESS = spec("process")
 
 
 class Grants(Protocol):
     def take(self, call_id: str, digest: str) -> Claim:
         """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
-        ...
 
     def drop(self, call_id: str) -> None:
         """Forget the grant of a call that will not run, and let go of what it held."""
-        ...
 
 
-def exec_tools(
-    manager: ProcessManager, grants: Grants, outer: Mapping[str, str], settings: ProcessSettings | None = None
-) -> list[Tool]:
+def exec_tools(manager: ProcessManager, grants: Grants, outer: Mapping[str, str]) -> list[Tool]:
     """Return exec and process; `outer` is our own environment, of which only allowed names pass."""
-    kit = _Kit(manager, grants, outer, settings or ProcessSettings())
+    kit = _Kit(manager, grants, outer)
     aliases = {"cmd": "command", "cwd": "workdir", "timeoutSeconds": "timeout", "timeout_sec": "timeout"}
     session = {"session_id": "sessionId", "id": "sessionId", "text": "data", "input": "data"}
     return [
@@ -93,13 +50,10 @@ def exec_tools(
 
 
 class _Kit:
-    def __init__(
-        self, manager: ProcessManager, grants: Grants, outer: Mapping[str, str], settings: ProcessSettings
-    ) -> None:
+    def __init__(self, manager: ProcessManager, grants: Grants, outer: Mapping[str, str]) -> None:
         self._manager = manager
         self._grants = grants
         self._outer = outer
-        self._settings = settings
 
     async def exec(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.tools.command import make_plan
@@ -112,9 +66,10 @@ class _Kit:
         held = self._grants.take(context.call_id, plan.digest) if plan.on_host else Claim()
         background = arguments.get("background", False) and context.background
         tty = arguments.get("pty", False)
-        seconds = float(arguments.get("timeout", self._settings.timeout_seconds))
+        settings = self._manager.settings(context.agent_id)
+        seconds = float(arguments.get("timeout", settings.timeout_seconds))
         item = await self._manager.start(plan, context, held, tty=tty, stdin=background or tty, seconds=seconds)
-        wait = 0.0 if background else min(arguments.get("yieldMs", self._settings.background_ms), MAX_YIELD_MS) / 1000
+        wait = 0.0 if background else min(arguments.get("yieldMs", settings.background_ms), MAX_YIELD_MS) / 1000
         try:
             with context.cancel.interrupting():
                 async with asyncio.timeout(wait if context.background else None):
@@ -211,13 +166,8 @@ class _Kit:
 
 
 def _note(context: ToolContext, item: Running) -> None:
-    """Note that a turn may read what strangers wrote: what a command with a network, or on the host, brings in, nobody can tell.
-
-    Programs that start no other fetch nothing either.
-    """
-    from homarus.tools.command import may_last
-
-    if item.plan.spec.network or (item.plan.on_host and not may_last(item.plan)):
+    """Note that a turn may read what strangers wrote: what a command with a network, or on the host, brings in, nobody can tell."""
+    if item.plan.spec.network or item.plan.on_host:
         context.taint.add("exec")
 
 

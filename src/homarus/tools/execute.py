@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, Denied, HomarusError, ToolError
 from homarus.core.messages import Text, ToolCall, ToolResult
+from homarus.core.origin import take_origin
 from homarus.core.text import single_line
 from homarus.tools.policy import ALIASES
 from homarus.tools.result import MAX_DETAIL_BYTES, WHOLE, bound, conceal, limit_for
@@ -110,6 +111,9 @@ async def _run(call: ToolCall, box: Toolbox, context: ToolContext) -> ToolOutput
     output = await tool.run(context, arguments)
     if tool.taints:  # the words of a failure are the server's, too
         context.taint.add(tool.name)
+    for part in output.parts:  # a note that says whose words it holds is as good as these words, whoever shows it
+        for source in take_origin(part.text)[1] if isinstance(part, Text) else ():
+            context.taint.add(source)
     return output
 
 

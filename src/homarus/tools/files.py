@@ -12,11 +12,11 @@ from typing import Any
 
 from homarus.core.errors import ToolError
 from homarus.core.messages import Image, Text
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.paths import Reach, Spot, locate, open_to_read, opened, put, spelled, where
-from homarus.tools.protected import is_unseen, roots_of
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.protected import is_unseen, roots_of, with_origin
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 MAX_LINES = 2_000
 MAX_BYTES = 51_200
@@ -46,42 +46,9 @@ def file_tools(reach: Reach) -> list[Tool]:
     ]
 
 
-READ = ToolSpec(
-    name="read",
-    order=10,
-    summary="read a file or look at an image",
-    description="Read a text file (up to 2,000 lines or 50 kB at once; go on with offset) or look at an image.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "path": {"type": "string"},
-            "offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
-            "limit": {"type": "integer", "minimum": 1, "description": "how many lines"},
-        },
-        "required": ["path"],
-    },
-)
-WRITE = ToolSpec(
-    name="write",
-    order=20,
-    summary="create or replace a file",
-    description="Create a file or replace it whole; folders are made as needed. Use edit to change part of a file.",
-    parameters={
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
-        "required": ["path", "content"],
-    },
-)
-LS = ToolSpec(
-    name="ls",
-    order=70,
-    summary="list a folder",
-    description="List a folder; names of folders end with a slash.",
-    parameters={
-        "type": "object",
-        "properties": {"path": {"type": "string", "default": "."}, "limit": {"type": "integer", "minimum": 1}},
-    },
-)
+READ = spec("read")
+WRITE = spec("write")
+LS = spec("ls")
 
 
 class _Kit:
@@ -116,7 +83,7 @@ class _Kit:
             old = root.read(spot.name, max_bytes=MAX_WRITE_BYTES)
             if old.kind == "ok" and old.data == data and not old.truncated:
                 return said(f"{spot.path} already has exactly this content.", changed=False, bytes=len(data))
-            put(root, spot, data)
+            put(root, spot, with_origin(context, str(spot.path), old.data if old.kind == "ok" else b"", data))
         what = "Replaced" if old.kind == "ok" else "Created"
         return said(
             f"{what} {spot.path} ({len(data):,} bytes).", changed=True, bytes=len(data), created=old.kind != "ok"

@@ -65,19 +65,23 @@ class Case(Struct, frozen=True):
     trust: Trust
     tainted: bool
     sandbox: SandboxSpec
-    # Whether nothing but commands brought the taint in: who lets all of them run is not asked because of the one before.
+    # Whether nothing but commands brought the taint in: who lets a command run always is not asked because of the one before.
     by_commands: bool = False
     owner_only: bool = False
     # For exec: what would run. For file tools: which files. For egress: where to.
     plan: command.Plan | None = None
     paths: tuple[str, ...] = ()
     target: Target | None = None
+    # Of a plugin or of a server.
+    foreign: bool = False
     # For tools that can do several things: which one.
     action: str = ""
     workspace: str = ""
     mode: str = "ask"
     # What the session asked for and policy granted: see `wish`.
     elevated: str = "off"
+    # Whether the tool itself wants a person asked.
+    asks: bool = False
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -97,6 +101,7 @@ def decide(case: Case, known: Known) -> Verdict:
         and not case.tainted
         and case.plan is None
         and case.tool != "gateway"
+        and not case.asks
     ):
         return ALLOWED  # no rule has anything against it; most calls are such
     for rule in RULES:
@@ -139,17 +144,15 @@ def _on_host(case: Case, known: Known) -> Objection | None:
         return None
     if case.mode == "deny":
         return Deny("commands on the host are switched off (tools.exec.mode)")
+    subject, lasting = rule_subject(plan), command.may_last(plan)
     free = case.mode == "full" and (not case.sandbox.enforced or case.elevated == "full")
-    if case.tainted and not (free and case.by_commands):
-        return Ask("a command would run on the host after untrusted text was read")
-    if free:
+    chosen = free or (lasting and known("exec", subject))
+    if chosen and (case.by_commands or not case.tainted):
         return None
-    subject = rule_subject(plan)
-    lasting = command.may_last(plan)
-    if lasting and known("exec", subject):
-        return None
-    if case.mode == "allowlist":
+    if case.mode == "allowlist" and not chosen:
         return Deny("this command is not on the list of allowed commands (tools.exec.mode is allowlist)")
+    if case.tainted:
+        return Ask("a command would run on the host after untrusted text was read")
     why = f"a shell command ({plan.shell})" if plan.shell else "a command"
     return Ask(f"{why} would run on the host", "exec", subject, lasting)
 
@@ -205,11 +208,26 @@ def _egress(case: Case, known: Known) -> Objection | None:
     )
 
 
+def _foreign(case: Case, known: Known) -> Objection | None:
+    """What a plugin's or a server's tool says of itself nobody has checked: it is the owner's, and a way out after taint."""
+    if not case.foreign:
+        return None
+    if case.trust in {Trust.GROUP, Trust.EXTERNAL}:
+        return Deny(f"{case.tool} is not available to {case.trust.value} senders")
+    if case.trust is Trust.PAIRED:
+        return Ask(f"a {case.trust.value} sender wants to use {case.tool}")
+    if not case.tainted or case.risk is Risk.READ or known("tool", case.tool):
+        return None
+    return Ask(f"{case.tool} would be used after untrusted text was read", "tool", case.tool, lasting=True)
+
+
 def _powers(case: Case, _: Known) -> Objection | None:
+    if case.asks:
+        return Ask(f"{case.tool} wants to be asked for before each call")
     if case.tool == "gateway" and case.action not in _LOOKS:
         # The configuration decides what else is asked; a model does not change it alone, whoever speaks to it.
         return Ask("the configuration would be changed")
-    if not case.tainted:
+    if not case.tainted or case.foreign:
         return None
     if case.risk is Risk.ADMIN or (case.risk is Risk.SEND and case.target is None):
         return Ask(f"{case.tool} would be used after untrusted text was read")
@@ -218,7 +236,7 @@ def _powers(case: Case, _: Known) -> Objection | None:
     return None
 
 
-RULES = (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress, _powers)
+RULES = (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress, _foreign, _powers)
 
 
 def rule_subject(plan: command.Plan) -> str:
@@ -241,7 +259,6 @@ class Granted:
         self._open[call_id] = (digest, held)
 
     def drop(self, call_id: str) -> None:
-        """Forget the grant of a call that will not run."""
         self._open.pop(call_id, ("", Claim()))[1].release()
 
     def take(self, call_id: str, digest: str) -> Claim:
@@ -316,6 +333,7 @@ class PolicyGate:
             by_commands=set(context.taint.sources) <= {"exec"},
             sandbox=context.sandbox,
             owner_only=tool.owner_only,
+            foreign=tool.foreign,
             plan=plan,
             paths=touched(name, arguments, context),
             target=target_of(name, arguments, context.route),
@@ -323,6 +341,7 @@ class PolicyGate:
             workspace=str(context.workspace),
             mode=stricter(self._mode(context), context.wish) if asked else "deny",
             elevated=context.wish.elevated,
+            asks=tool.asks,
         )
 
     def _fed(self, arguments: dict[str, Any], context: ToolContext) -> command.Plan | None:

@@ -8,13 +8,15 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.errors import HomarusError, ToolError
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.storage.boundary import BoundaryError
 from homarus.tools.edit import read_text
 from homarus.tools.paths import Reach, Spot, locate, opened, put, remove
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.protected import with_origin
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 if TYPE_CHECKING:
     from homarus.tools.patchtext import Operation
@@ -22,17 +24,7 @@ if TYPE_CHECKING:
 MAX_FILES = 200
 MAX_DIFF_CHARS = 6_000
 
-PATCH = ToolSpec(
-    name="apply_patch",
-    order=40,
-    summary="change several files in one step",
-    description=(
-        "Apply a patch to several files, all or none: '*** Begin Patch', then sections '*** Add File: p' (+lines), "
-        "'*** Delete File: p', '*** Update File: p' (optional '*** Move to: p', '@@ context', then ' ', '-', '+' lines), "
-        "then '*** End Patch'."
-    ),
-    parameters={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
-)
+PATCH = spec("apply_patch")
 
 
 class Step(Struct, frozen=True):
@@ -51,8 +43,9 @@ def patch_tool(reach: Reach) -> Tool:
         operations = parse(arguments["input"])
         if len(operations) > MAX_FILES:
             raise ToolError(f"the patch has {len(operations)} sections", cure=f"give at most {MAX_FILES} at once")
+        near = replace(reach, workspace_only=reach.workspace_only or context.patch_workspace_only)
         # Large files take a second; nobody else waits for it.
-        steps = await asyncio.to_thread(plan, context, operations, reach)
+        steps = await asyncio.to_thread(plan, context, operations, near)
         carry_out(steps)
         return said(_report(operations, steps), files=len(operations))
 
@@ -80,7 +73,8 @@ def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> lis
     for operation in operations:
         spot = claim(operation.path)
         if operation.kind == "add":
-            steps.append(Step(_absent(spot), None, _bytes(operation.content)))
+            data = with_origin(context, str(spot.path), b"", _bytes(operation.content))
+            steps.append(Step(_absent(spot), None, data))
             continue
         with opened(spot) as root:
             text = read_text(root, spot)
@@ -91,10 +85,11 @@ def plan(context: ToolContext, operations: list[Operation], reach: Reach) -> lis
             continue
         after = _bytes(patched(text, operation))
         if operation.move_to:
-            steps.append(Step(_absent(claim(operation.move_to)), None, after, mode))
+            target = claim(operation.move_to)
+            steps.append(Step(_absent(target), None, with_origin(context, str(target.path), b"", after), mode))
             steps.append(Step(spot, before, None, mode))
         else:
-            steps.append(Step(spot, before, after, mode))
+            steps.append(Step(spot, before, with_origin(context, str(spot.path), before, after), mode))
     return steps
 
 

@@ -52,8 +52,6 @@ class Hunk(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True):
-    """What happens to one file."""
-
     kind: Literal["add", "update", "delete"]
     path: str
     move_to: str = ""

@@ -14,7 +14,9 @@ from unicodedata import normalize
 
 from msgspec import Struct
 
+from homarus.config.keypath import KeyPath
 from homarus.core.messages import Trust
+from homarus.core.text import single_line
 from homarus.models.ref import normalize_provider
 from homarus.tools.tool import Tool
 
@@ -29,8 +31,8 @@ ELSEWHERE = {
 # In the words of a rule, and derived from what each tool says of itself.
 PROFILES: dict[str, tuple[str, ...]] = {
     "minimal": ("session_status",),
-    "coding": (*(f"group:{name}" for name in ("fs", "runtime", "sessions", "memory", "web")), "image", "cron"),
-    "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status"),
+    "coding": (*(f"group:{name}" for name in ("fs", "runtime", "sessions", "memory", "web", "mcp")), "image", "cron"),
+    "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status", "group:mcp"),
     "full": ("*",),
 }
 # What other programs call a tool of ours, in a rule and in a call.
@@ -47,6 +49,8 @@ ALIASES = {
     "websearch": "web_search",
     "automations": "cron",
     "view_image": "image",
+    # OpenClaw's name for the part of it that speaks to MCP servers.
+    "bundle-mcp": "group:mcp",
 }
 
 
@@ -62,6 +66,14 @@ class Rules(Struct, frozen=True, rename="camel"):
     def disabled(cls) -> Rules:
         """Rules that cannot be read leave nothing: nobody knows what they meant to leave."""
         return cls(deny=("*",))
+
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the words that name no tool, as far as anybody knows here, by their key."""
+        for key, words in (("allow", self.allow), ("alsoAllow", self.also_allow), ("deny", self.deny)):
+            for word in words:
+                if "${" not in word and not _is_known(_plain(word), {}):
+                    yield (key,), f"'{single_line(word, 60)}' names no tool that exists"
 
 
 class ChildRules(Struct, frozen=True, rename="camel"):
@@ -85,12 +97,20 @@ class PolicySettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PolicySettings:
-        """A block that cannot be read must not open anything."""
         return cls(deny=("*",))
 
     @property
     def rules(self) -> Rules:
         return Rules(self.profile, self.allow, self.also_allow, self.deny)
+
+    @property
+    def warnings(self) -> Iterator[tuple[KeyPath, str]]:
+        parts: dict[KeyPath, Rules] = {(): self.rules, ("sandbox", "tools"): self.sandbox.tools}
+        parts[("subagents", "tools")] = self.subagents.tools
+        parts |= {("byProvider", name): rules for name, rules in self.by_provider.items()}
+        for path, rules in parts.items():
+            for key, message in rules.warnings:
+                yield (*path, *key), message
 
 
 class PatchSettings(Struct, frozen=True, rename="camel"):
@@ -102,7 +122,6 @@ class PatchSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PatchSettings:
-        """A block that cannot be read must not open anything."""
         return cls(enabled=False)
 
 
@@ -113,7 +132,6 @@ class PatchSwitch(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> PatchSwitch:
-        """A block that cannot be read must not open anything."""
         return cls(apply_patch=False)
 
     @property
@@ -129,8 +147,6 @@ class PatchSwitch(Struct, frozen=True, rename="camel"):
 
 
 class Layer(Struct, frozen=True):
-    """One set of rules and where it comes from."""
-
     name: str
     rules: Rules
 
@@ -283,7 +299,7 @@ def _known(offered: Mapping[str, Tool]) -> set[str]:
     """Return every name and group that a rule can mean, also of tools that are not here today."""
     tools = [*_ours().values(), *offered.values()]
     names = {tool.name.lower() for tool in tools} | {name for each in ELSEWHERE.values() for name in each}
-    groups = {"openclaw", "plugins", *ELSEWHERE, *(tool.group for tool in tools)}
+    groups = {"openclaw", "plugins", "mcp", *ELSEWHERE, *(tool.group for tool in tools)}
     return names | {f"group:{group}" for group in groups}
 
 

@@ -139,7 +139,7 @@ class ProcessManager:
         clock: Clock,
         ids: Ids,
         *,
-        settings: ProcessSettings | None = None,
+        settings: Callable[[str], ProcessSettings] = lambda _agent_id: ProcessSettings(),
         notify: Notify | None = None,
         before: Callable[[], None] = lambda: None,
         claims: Claims | None = None,
@@ -147,7 +147,7 @@ class ProcessManager:
     ) -> None:
         self._clock = clock
         self._ids = ids
-        self._settings = settings or ProcessSettings()
+        self.settings = settings
         self._notify = notify
         self._before = before  # called before a command starts
         self._claims = claims or Claims()
@@ -233,8 +233,12 @@ class ProcessManager:
                     await item.child.kill()
                     return
 
+    def tell(self, notify: Notify) -> None:
+        """Name who is told when a background command ends."""
+        self._notify = notify
+
     def _tell(self, item: Running) -> None:
-        settings = self._settings
+        settings = self.settings(item.agent_id)
         wanted = item.background and not item.quiet and settings.notify_on_exit
         if not wanted or self._notify is None or item.exit is None:
             return
@@ -291,8 +295,9 @@ class ProcessManager:
             self.drop(item)
 
     def _forget(self) -> None:
-        now, keep = self._clock.monotonic(), min(max(self._settings.cleanup_ms / 1000, 60), 10_800)
+        now = self._clock.monotonic()
         ended = [item for item in self._all.values() if item.ended_at is not None]
         for at, item in enumerate(reversed(ended)):
+            keep = min(max(self.settings(item.agent_id).cleanup_ms / 1000, 60), 10_800)
             if at >= MAX_RECORDS or now - (item.ended_at or 0) > keep:
                 self.drop(item)

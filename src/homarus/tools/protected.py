@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from homarus.core.messages import Trust
+from homarus.core.origin import mark_new_lines
 from homarus.sandbox.spec import SandboxSpec
+from homarus.tools.tool import ToolContext
 
 # As they are spelled on a disk, for a sandbox that shows them read-only: what the next prompt is made of, what runs by itself.
 LOCKED = tuple(
     f"{name}.md" for name in ["SOUL", "AGENTS", "IDENTITY", "USER", "MEMORY", "HEARTBEAT", "TOOLS", "BOOTSTRAP", "BOOT"]
 )
 LOCKED_FOLDERS = ("hooks", "skills", ".git", ".agents", ".openclaw", "plugins")
+NOTES = ("memory", "bank")
 # Compared without regard to case: some disks do not know it.
 _FILES, _FOLDERS = frozenset(map(str.casefold, LOCKED)), frozenset(LOCKED_FOLDERS)
-_PRIVATE_FILES, _PRIVATE_FOLDERS = frozenset({"memory.md", "user.md"}), frozenset({"memory", "bank"})
+_PRIVATE_FILES, _PRIVATE_FOLDERS = frozenset({"memory.md", "user.md"}), frozenset(NOTES)
 # What makes a hook of ours in the folder of that name.
 _HOOKS, _HOOK_FILES = "hooks", frozenset({"hook.md", "handler.py"})
 
@@ -43,6 +46,15 @@ def is_unseen(path: str, roots: Roots, trust: Trust) -> bool:
     opened, and for every result of a search.
     """
     return trust in {Trust.GROUP, Trust.EXTERNAL} and is_private(path, roots)
+
+
+def with_origin(context: ToolContext, path: str, before: bytes, after: bytes) -> bytes:
+    """Return what a turn writes into a note: after words of strangers were read, its new lines say so to whoever reads them."""
+    noted = path.casefold().endswith(".md") and is_private(path, roots_of(str(context.workspace), context.sandbox))
+    if not (context.taint and noted):
+        return after
+    old, new = (data.decode("utf-8", "surrogateescape") for data in (before, after))
+    return mark_new_lines(old, new, context.taint.sources).encode("utf-8", "surrogateescape")
 
 
 def is_run(path: str, roots: Roots) -> bool:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.tools import ToolSpec
+from homarus.net.trust import trust_from
 from homarus.tools.actions import cron_tool, gateway_tool, image_tool, message_tool
 from homarus.tools.edit import edit_tool
 from homarus.tools.exec import exec_tools
@@ -22,7 +23,6 @@ from homarus.tools.files import file_tools
 from homarus.tools.memory import memory_tools
 from homarus.tools.patch import patch_tool
 from homarus.tools.paths import Reach
-from homarus.tools.processes import ProcessSettings
 from homarus.tools.search import search_tools
 from homarus.tools.services import ToolServices
 from homarus.tools.sessions import child_tools, sessions_tools
@@ -38,11 +38,7 @@ _UNTOLD = frozenset({"minimum", "maximum", "minLength", "maxLength", "default"})
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """What the configuration says about tools, already resolved."""
-
     reach: Reach = Reach()
-    patch_workspace_only: bool = True
-    processes: ProcessSettings = ProcessSettings()
     web: WebSettings = WebSettings()
     # The key of the search engine, as a plain text: a reference was resolved before.
     search_key: str = ""
@@ -52,22 +48,21 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 def build_tools(services: ToolServices, settings: ToolSettings | None = None) -> tuple[Tool, ...]:
     """Return every tool that can work here, in the order of prompts; policy takes away from it turn by turn."""
     chosen = settings or ToolSettings()
-    reach, given = chosen.reach, services
-    tools = [*file_tools(reach), edit_tool(reach), *search_tools(reach)]
-    tools.append(patch_tool(replace(reach, workspace_only=reach.workspace_only or chosen.patch_workspace_only)))
+    reach, given, trust = chosen.reach, services, trust_from(services.env)
+    tools = [*file_tools(reach), edit_tool(reach), patch_tool(reach), *search_tools(reach)]
     if given.processes is not None and given.grants is not None:
-        tools += exec_tools(given.processes, given.grants, given.env, chosen.processes)
+        tools += exec_tools(given.processes, given.grants, given.env)
     search, fetch = chosen.web.search, chosen.web.fetch
     if search.enabled:
         engine = engine_for(search.provider, api_key=chosen.search_key, base_url=search.base_url)
-        tools.append(search_tool(engine, search.max_results, search.timeout_seconds))
-    tools += [fetch_tool(fetch)] if fetch.enabled else []
+        tools.append(search_tool(engine, search.max_results, search.timeout_seconds, trust=trust))
+    tools += [fetch_tool(fetch, trust=trust)] if fetch.enabled else []
     tools += [cron_tool(given.scheduler)] if given.scheduler else []
     tools += [message_tool(given.sender)] if given.sender else []
     tools += [gateway_tool(given.gateway)] if given.gateway else []
     tools += sessions_tools(given.sessions, given.sessions_send, given.status)
     tools += child_tools(given.spawner) if given.spawner else []
-    tools += [image_tool(given.vision, reach, web=fetch.enabled)] if given.vision else []
+    tools += [image_tool(given.vision, reach, web=fetch.enabled, trust=trust)] if given.vision else []
     if given.memory_of:
         view = given.sessions
         tools += memory_tools(

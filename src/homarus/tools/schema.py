@@ -54,7 +54,6 @@ def fit(arguments: Any, schema: Mapping[str, Any], *, aliases: Mapping[str, str]
 
 
 def usage(schema: Mapping[str, Any], tool: str) -> str:
-    """Return how to call a tool, in one line."""
     required = schema.get("required", ())
     words = []
     for name, part in schema.get("properties", {}).items():

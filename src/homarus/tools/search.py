@@ -19,11 +19,11 @@ import msgspec
 from homarus.core.errors import Denied, ToolError
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.core.tools import Risk, ToolSpec
+from homarus.core.tools import Risk
 from homarus.storage.boundary import BoundaryError, Root
 from homarus.tools.paths import Reach, Spot, closed_below, locate, opened, where
 from homarus.tools.protected import is_unseen, roots_of
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 MAX_MATCHES, MAX_FOUND, MAX_CONTEXT, MAX_PATTERN = 100, 1_000, 20, 10_000
 MAX_BYTES = 51_200
@@ -52,40 +52,8 @@ _ALIASES = {
     "fixed_strings": "literal",
 }
 
-GREP = ToolSpec(
-    name="grep",
-    order=50,
-    summary="search file contents",
-    description="Search files by regular expression; honours .gitignore, includes hidden files.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "pattern": {"type": "string", "minLength": 1},
-            "path": {"type": "string", "default": "."},
-            "glob": {"type": "string", "description": "only files like *.py"},
-            "ignoreCase": {"type": "boolean"},
-            "literal": {"type": "boolean"},
-            "context": {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT},
-            "limit": {"type": "integer", "minimum": 1},
-        },
-        "required": ["pattern"],
-    },
-)
-FIND = ToolSpec(
-    name="find",
-    order=60,
-    summary="find files by name",
-    description="Find files and folders by glob, such as *.md or src/**/test_*.py; honours .gitignore.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "pattern": {"type": "string", "minLength": 1},
-            "path": {"type": "string", "default": "."},
-            "limit": {"type": "integer", "minimum": 1},
-        },
-        "required": ["pattern"],
-    },
-)
+GREP = spec("grep")
+FIND = spec("find")
 
 
 def search_tools(reach: Reach) -> list[Tool]:

@@ -12,7 +12,7 @@ import msgspec
 from homarus.core.errors import ToolError
 from homarus.core.redact import redacted
 from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, allowing, said
+from homarus.tools.tool import RunTool, Tool, ToolContext, ToolOutput, allowing, said, spec
 
 if TYPE_CHECKING:
     from homarus.tools.services import SessionsSend, SessionsView, Spawner, StatusSource
@@ -20,101 +20,22 @@ if TYPE_CHECKING:
 MAX_LIST_BYTES, MAX_HISTORY_BYTES, MAX_TEXT = 65_536, 80_000, 4_000
 _HIDDEN = frozenset({"signature", "thinkingSignature", "image", "images", "data"})
 _TEXT: dict[str, Any] = {"type": "string"}
-_NUMBER: dict[str, Any] = {"type": "integer"}
-
-
 _FLAG: dict[str, Any] = {"type": "boolean"}
-_ACTIONS = ["list", "cancel", "steer", "info", "log"]
 
 
 def _one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
 
 
-def _spec(
-    order: int, name: str, summary: str, description: str, *required: str, **properties: dict[str, Any]
-) -> ToolSpec:
-    parameters: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        parameters["required"] = list(required)
-    return ToolSpec(name, description, parameters, summary, order)
-
-
-AGENTS = _spec(180, "agents_list", "list agents", "List agents that sessions_spawn can use.")
-LIST = _spec(
-    190,
-    "sessions_list",
-    "list conversations",
-    "List conversations.",
-    kinds={"type": "array", "items": _TEXT},
-    limit=_NUMBER,
-    activeMinutes=_NUMBER,
-    messageLimit=_NUMBER,
-    label=_TEXT,
-    agentId=_TEXT,
-    search=_TEXT,
-)
-HISTORY = _spec(
-    200,
-    "sessions_history",
-    "read a conversation",
-    "Read a conversation.",
-    "sessionKey",
-    sessionKey=_TEXT,
-    limit=_NUMBER,
-    offset=_NUMBER,
-    includeTools=_FLAG,
-)
-FIND = _spec(
-    210, "sessions_search", "search conversations", "Search conversations.", "query", query=_TEXT, limit=_NUMBER
-)
-SEND = _spec(
-    220,
-    "sessions_send",
-    "speak to another session",
-    "Send a message to another session; timeoutSeconds 0 does not wait for the reply.",
-    "message",
-    message=_TEXT,
-    sessionKey=_TEXT,
-    label=_TEXT,
-    agentId=_TEXT,
-    timeoutSeconds={"type": "number", "minimum": 0},
-)
-SPAWN = _spec(
-    230,
-    "sessions_spawn",
-    "start a sub-agent",
-    "Start a sub-agent for a task. Its result comes later as a message.",
-    "task",
-    task=_TEXT,
-    label=_TEXT,
-    agentId=_TEXT,
-    model=_TEXT,
-    runTimeoutSeconds=_NUMBER,
-    context=_one_of("isolated", "fork"),
-    cleanup=_one_of("keep", "delete"),
-    workspace=_TEXT,
-)
-YIELD = _spec(
-    240, "sessions_yield", "wait for sub-agents", "End this turn; go on when a sub-agent reports.", message=_TEXT
-)
-SUBAGENTS = _spec(
-    250,
-    "subagents",
-    "look after sub-agents",
-    "Look after your sub-agents.",
-    action=_one_of(*_ACTIONS),
-    target=_TEXT,
-    message=_TEXT,
-)
-STATUS = _spec(
-    260,
-    "session_status",
-    "show the session's status",
-    "Show status, usage and the time.",
-    sessionKey=_TEXT,
-    model=_TEXT,
-)
+AGENTS = spec("agents_list")
+LIST = spec("sessions_list")
+HISTORY = spec("sessions_history")
+FIND = spec("sessions_search")
+SEND = spec("sessions_send")
+SPAWN = spec("sessions_spawn")
+YIELD = spec("sessions_yield")
+SUBAGENTS = spec("subagents")
+STATUS = spec("session_status")
 
 
 def sessions_tools(view: SessionsView | None, send: SessionsSend | None, status: StatusSource | None) -> list[Tool]:
@@ -155,7 +76,12 @@ def child_tools(spawner: Spawner) -> list[Tool]:
     wait = allowing(YIELD, acknowledgment=_TEXT)
     return [
         tool(SPAWN, _spawn(spawner), Risk.EXEC, schema=spawn),
-        tool(SUBAGENTS, _manage(spawner), Risk.READ, schema=allowing(SUBAGENTS, action=_one_of(*_ACTIONS, "kill"))),
+        tool(
+            SUBAGENTS,
+            _manage(spawner),
+            Risk.READ,
+            schema=allowing(SUBAGENTS, action=_one_of("list", "cancel", "steer", "info", "log", "kill")),
+        ),
         tool(YIELD, _yield(spawner), Risk.READ, schema=wait, sequential=True, ends_turn=True),
     ]
 

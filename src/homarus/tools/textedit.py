@@ -39,8 +39,6 @@ _MAX_LINES = 2_000
 
 
 class Edit(Struct, frozen=True):
-    """One passage and what takes its place."""
-
     old: str
     new: str
 
@@ -120,7 +118,6 @@ def locate(text: str, edit: Edit, where: str, number: int, read: Callable[[Readi
 
 
 def plain(text: str) -> View:
-    """The text itself."""
     return View(text, range(len(text)), range(1, len(text) + 1))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import msgspec
 from msgspec import Struct, field
 
 from homarus.core.cancel import Cancel
@@ -29,6 +30,17 @@ class ToolOutput(Struct, frozen=True):
 
 def said(text: str, *, is_error: bool = False, **details: Any) -> ToolOutput:
     return ToolOutput((Text(text),), details or None, is_error)
+
+
+@cache
+def _specs() -> dict[str, ToolSpec]:
+    found = msgspec.json.decode(Path(__file__).with_name("specs.json").read_bytes(), type=list[ToolSpec])
+    return {spec.name: spec for spec in found}
+
+
+def spec(name: str) -> ToolSpec:
+    """Return what a model is told about one of our tools: `specs.json`, in the order of prompts."""
+    return _specs()[name]
 
 
 def allowing(spec: ToolSpec, **more: dict[str, Any]) -> dict[str, Any]:
@@ -101,6 +113,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     wish: ExecRequest = ExecRequest()
     # `tools.fs.workspaceOnly` of the agent, beside what holds for everyone.
     workspace_only: bool = False
+    # `tools.exec.applyPatch.workspaceOnly`, of everyone above the session.
+    patch_workspace_only: bool = True
     window_tokens: int = 200_000
     # Values among `env` that no result may show: keys that the run's commands were given.
     hidden: tuple[str, ...] = ()
@@ -152,6 +166,10 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     exists_for: Callable[[str], bool] = lambda _agent_id: True
     # What it returns was written by strangers.
     taints: bool = False
+    # Not of this program: a plugin's or a server's. What it says of itself opens nothing for anybody but the owner.
+    foreign: bool = False
+    # A person is asked before each call of it.
+    asks: bool = False
 
     @cached_property
     def name(self) -> str:

@@ -18,8 +18,9 @@ from msgspec import Struct
 from homarus.core.errors import ToolError
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.core.tools import Risk, ToolSpec
-from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
+from homarus.core.tools import Risk
+from homarus.net.trust import SYSTEM, Trust
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said, spec
 
 if TYPE_CHECKING:
     from homarus.net.egress import Egress, Fetched
@@ -45,31 +46,8 @@ _SNIPPET = late(r'class="result__snippet"[^<>]{0,500}>(.{0,1500}?)</(?:a|div|td)
 _TAGS = late(r"<[^<>]*>")
 MAX_FIELD, MAX_HITS = 20_000, 50
 
-FETCH = ToolSpec(
-    name="web_fetch",
-    order=110,
-    summary="read a web page",
-    description="Fetch a public web page as text.",
-    parameters={
-        "type": "object",
-        "properties": {"url": {"type": "string"}, "maxChars": {"type": "integer", "minimum": 100}},
-        "required": ["url"],
-    },
-)
-SEARCH = ToolSpec(
-    name="web_search",
-    order=100,
-    summary="search the web",
-    description="Search the web; returns titles, addresses and snippets.",
-    parameters={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "minLength": 1},
-            "count": {"type": "integer", "minimum": 1, "maximum": 10},
-        },
-        "required": ["query"],
-    },
-)
+FETCH = spec("web_fetch")
+SEARCH = spec("web_search")
 
 
 class SearchSettings(Struct, frozen=True, rename="camel"):
@@ -84,8 +62,6 @@ class SearchSettings(Struct, frozen=True, rename="camel"):
 
 
 class FetchSettings(Struct, frozen=True, rename="camel"):
-    """`tools.web.fetch`."""
-
     enabled: bool = True
     max_chars: int = 20_000
     max_response_bytes: int = 2_000_000
@@ -102,11 +78,10 @@ class WebSettings(Struct, frozen=True, rename="camel"):
 
     @classmethod
     def disabled(cls) -> WebSettings:
-        """A block that cannot be read must not open anything."""
         return cls(SearchSettings(enabled=False), FetchSettings(enabled=False))
 
 
-def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
+def fetch_tool(settings: FetchSettings, egress: Egress | None = None, *, trust: Trust = SYSTEM) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.net.addresses import parse_url
         from homarus.net.egress import Egress, Limits
@@ -115,12 +90,9 @@ def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
         url = full_url(arguments["url"])
         parse_url(url)
         limits = Limits(
-            settings.max_response_bytes,
-            settings.timeout_seconds,
-            settings.max_redirects,
-            elsewhere=not context.taint,
+            settings.max_response_bytes, settings.timeout_seconds, settings.max_redirects, elsewhere=not context.taint
         )
-        page = await (egress or Egress()).fetch(
+        page = await (egress or Egress(trust=trust)).fetch(
             url,
             headers={"user-agent": settings.user_agent, "accept": "text/html,text/plain;q=0.9,*/*;q=0.5"},
             limits=limits,
@@ -141,11 +113,13 @@ def fetch_tool(settings: FetchSettings, egress: Egress | None = None) -> Tool:
     return Tool(spec=FETCH, risk=Risk.READ, run=run, group="web", taints=True, aliases={"max_chars": "maxChars"})
 
 
-def search_tool(engine: SearchEngine, count: int, seconds: float, egress: Egress | None = None) -> Tool:
+def search_tool(
+    engine: SearchEngine, count: int, seconds: float, egress: Egress | None = None, *, trust: Trust = SYSTEM
+) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         from homarus.net.egress import Egress, Limits
 
-        client = egress or Egress(own=frozenset({engine.own} if engine.own else ()))
+        client = egress or Egress(own=frozenset({engine.own} if engine.own else ()), trust=trust)
         number = min(arguments.get("count", count), 10)
         url, headers = engine.request(arguments["query"][:400], number)
         limits = Limits(2_000_000, seconds, elsewhere=not context.taint)
@@ -215,8 +189,6 @@ def _links(page: Fetched, named: str) -> set[str]:
 
 
 class Hit(Struct, frozen=True):
-    """One result."""
-
     title: str
     url: str
     text: str = ""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 from homarus.core.errors import StorageError
+from homarus.core.origin import take_origin
 from homarus.core.patterns import late
 from homarus.core.text import neutralize, printable, single_line
 from homarus.storage.boundary import BoundaryError, Root
@@ -68,12 +69,17 @@ def _modified(root: Root, name: str) -> tuple[int, str]:
     return (int(print_of.rsplit(":", 2)[1]) if print_of else 0, name)
 
 
+def _own_words(text: str) -> str:
+    """Leave out lines that may hold the words of strangers: what begins a session is not read by anybody's choice."""
+    return "\n".join(line for line in text.split("\n") if not take_origin(line)[1]).strip()
+
+
 def _assemble(root: Root, note_names: list[str], settings: StartupContext) -> str:
     blocks: list[str] = []
     left = settings.total_chars - len(_LEAD)
     for name in note_names:
         got = root.read(f"{MEMORY_DIR}/{name}", max_bytes=settings.file_bytes)
-        text = printable(decode(got)).strip() if got.kind == "ok" else ""
+        text = _own_words(printable(decode(got))) if got.kind == "ok" else ""
         block = _block(name, text, settings.file_chars, left, got.truncated) if text else ""
         if block:
             blocks.append(block)

@@ -121,7 +121,9 @@ async def send(ctx: CommandContext) -> CommandReply:
     if word is None and ctx.args.lower() not in {"inherit", "default", "reset"}:
         return said(f"Sending: {ctx.entry.send_policy or 'as configured'}. Usage: /send on|off|inherit")
     ctx.save(send_policy=word)
-    return said(f"Sending: {word or 'as configured'}.")
+    return said(
+        f"Sending: {word or 'as configured'}. It is kept, and has no effect here yet: nothing is sent to channels."
+    )
 
 
 async def activation(ctx: CommandContext) -> CommandReply:
@@ -132,7 +134,7 @@ async def activation(ctx: CommandContext) -> CommandReply:
     if word not in {"mention", "always"}:
         return said(f"Activation: {ctx.entry.group_activation or 'mention'}. Usage: /activation mention|always")
     ctx.save(group_activation=word)
-    return said(f"Activation: {word}.")
+    return said(f"Activation: {word}. It is kept, and has no effect here yet: no group is listened to.")
 
 
 async def btw(ctx: CommandContext) -> CommandReply:

@@ -43,6 +43,8 @@ async def persist(ctx: CommandContext, wishes: Wishes) -> list[str]:
     if wishes.exec:
         fields |= {f"exec_{key}": None if value == CLEAR else value for key, value in wishes.exec.items()}
         lines.append("Exec: " + " ".join(f"{key}={value}" for key, value in wishes.exec.items()) + ".")
+    if "trace" in wishes.levels:
+        lines.append("The trace is kept, and has no effect here: homarus --log-level debug shows what happens.")
     if fields:
         ctx.save(**fields)
     if wishes.fast in {"on", "off"}:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -28,9 +27,6 @@ _INLINE = late(r"(?<![\w@/.:`])@(?:\{([^{}]{1,80})\}|([^\W\d_](?:[\w.-]*\w)?)(?!
 _CODE_SPAN = late(r"(`+)(?:.+?)\1")
 _OPINION = late(r"\b(?:prefers?|likes?|wants?|thinks?|should|hates?|loves?|dislikes?)\b", re.IGNORECASE)
 _FIRST_PERSON = late(r"^(?:i|we|my|our)\b", re.IGNORECASE)
-_ORIGIN = late(r"\s*<!--\s*origin:\s*(?P<sources>.*?)\s*-->")
-_NOT_A_SOURCE = late(r"[^\w.:/@+]+")
-_MAX_SOURCES = 10
 _PRONOUN = late(r"^(?:he|she|it|they|this|that|these|those|his|her|its|their)\b", re.IGNORECASE)
 
 
@@ -107,21 +103,6 @@ def entities_in(text: str) -> tuple[str, ...]:
         return ()
     plain = _CODE_SPAN.sub(" ", text)
     return tuple(dict.fromkeys(free or slug for free, slug in _INLINE.findall(plain)))
-
-
-def mark_origin(line: str, sources: Sequence[str]) -> str:
-    """Return a line that says whose words it holds; who reads it later reads theirs. Without sources it stays as it is."""
-    clean = (_NOT_A_SOURCE.sub("-", source).strip("-")[:80] for source in sources)
-    named = list(dict.fromkeys(filter(None, clean)))[:_MAX_SOURCES]
-    return f"{line} <!-- origin: {', '.join(named)} -->" if named else line
-
-
-def take_origin(line: str) -> tuple[str, tuple[str, ...]]:
-    """Return a line without its marks of origin, and the sources that these name. A mark that names none counts as well."""
-    if "<!--" not in line or not (found := _ORIGIN.findall(line)):
-        return line, ()
-    sources = [part.strip() for text in found for part in text.split(",")]
-    return _ORIGIN.sub("", line), tuple(dict.fromkeys(filter(None, sources))) or ("unknown",)
 
 
 def lint(bullet: Bullet) -> tuple[str, ...]:

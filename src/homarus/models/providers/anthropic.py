@@ -10,7 +10,7 @@ import msgspec
 from homarus.core.errors import ModelFailure
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import Message, Part, Text, Thinking, ToolCall, Usage
-from homarus.models.info import Price
+from homarus.models.info import Price, priced
 from homarus.models.provider import ModelRequest, StreamEvent, ToolCallDelta
 from homarus.models.providers import anthropic_wire
 from homarus.models.providers.base import HttpProvider, Reply, stop_reason
@@ -25,7 +25,6 @@ from homarus.models.providers.reading import (  # fmt: skip
     text_of,
     was_cut,
 )
-from homarus.models.usage import priced
 from homarus.net.sse import SseEvent
 
 VERSION = "2023-06-01"

@@ -12,7 +12,7 @@ import msgspec
 from homarus.core.errors import ModelFailure
 from homarus.core.events import TextDelta, ThinkingDelta
 from homarus.core.messages import Message, Part, Text, Thinking, ToolCall, Usage
-from homarus.models.info import Price
+from homarus.models.info import Price, priced
 from homarus.models.provider import ModelRequest, StreamEvent, ToolCallDelta
 from homarus.models.providers import openai_wire
 from homarus.models.providers.base import HttpProvider, Reply, stop_reason
@@ -27,8 +27,6 @@ from homarus.models.providers.reading import (  # fmt: skip
     text_of,
     was_cut,
 )
-from homarus.models.reasoning_state import ReasoningState
-from homarus.models.usage import priced
 from homarus.net.sse import SseEvent
 
 
@@ -83,7 +81,7 @@ class OpenAIDecoder:
         self._reason = ""
         self._answered = False
         self._usage: dict[str, Any] = {}
-        self._state = ReasoningState()
+        self._state = openai_wire.ReasoningState()
 
     def feed(self, event: SseEvent) -> list[StreamEvent]:
         data = event.data.strip()

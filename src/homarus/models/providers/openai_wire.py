@@ -7,7 +7,6 @@ turn's request are a prefix of the next one's, up to the bracket that closes the
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Any
 
 import msgspec
@@ -15,10 +14,8 @@ import msgspec
 from homarus.core.messages import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult, User
 from homarus.core.patterns import late
 from homarus.core.prompt import SystemPrompt
-from homarus.core.tools import ToolSpec
 from homarus.models.info import Endpoint, ModelInfo, Quirks
 from homarus.models.provider import ModelRequest
-from homarus.models.reasoning_state import unpack
 from homarus.models.wire import closing, encode, wrote
 
 API = "openai-completions"
@@ -32,7 +29,12 @@ _PASSED = {
     "temperature": "temperature", "topP": "top_p", "seed": "seed", "provider": "provider",
     "frequencyPenalty": "frequency_penalty", "presencePenalty": "presence_penalty",
 }  # fmt: skip
-_ANY = late(r"[A-Za-z0-9_.:|-]{1,64}")
+# What an id may look like for a server, and how one is made that does.
+_ID_RULES = {
+    "any": (late(r"[A-Za-z0-9_.:|-]{1,64}"), "call_", 24),
+    "mistral": (late(r"[A-Za-z0-9]{9}"), "", 9),
+    "alnum": (late(r"[A-Za-z0-9]{1,40}"), "call", 24),
+}
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):
@@ -114,15 +116,11 @@ def _content(text: str, parts: tuple[Any, ...], *, sees: bool) -> str | list[dic
 
 def wire_id(call_id: str, rule: str) -> str:
     """Return a tool-call id in the form a server takes. Deterministic, so call and result still belong together."""
-    if rule == "any":
-        if _ANY.fullmatch(call_id):
-            return call_id
-        return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
-    if rule == "mistral" and not re.fullmatch(r"[A-Za-z0-9]{9}", call_id):
-        return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
-    if rule == "alnum" and not re.fullmatch(r"[A-Za-z0-9]{1,40}", call_id):
-        return "call" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
-    return call_id
+    known = _ID_RULES.get(rule)
+    if known is None or known[0].fullmatch(call_id):
+        return call_id
+    _, prefix, length = known
+    return prefix + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:length]
 
 
 def join_messages(fragments: list[Fragment], quirks: Quirks) -> list[bytes]:
@@ -170,7 +168,8 @@ def head(request: ModelRequest, endpoint: Endpoint, info: ModelInfo) -> dict[str
     params = request.params or {}
     body |= {wire: params[name] for name, wire in _PASSED.items() if name in params}
     if request.tools and quirks.supports_tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        specs = ({"name": it.name, "description": it.description, "parameters": it.parameters} for it in request.tools)
+        body["tools"] = [{"type": "function", "function": spec} for spec in specs]
     return body
 
 
@@ -179,21 +178,13 @@ def tail(request: ModelRequest, quirks: Quirks, info: ModelInfo) -> dict[str, An
     body = thinking_fields(request.thinking, quirks, info)
     if tier := (request.params or {}).get("serviceTier"):
         body["service_tier"] = tier
-    if request.tools and quirks.supports_tools and request.tool_choice:
-        body["tool_choice"] = _choice(request.tool_choice)
+    if request.tools and quirks.supports_tools and (choice := request.tool_choice):
+        plain = choice in {"auto", "none", "required"}
+        body["tool_choice"] = choice if plain else {"type": "function", "function": {"name": choice}}
     if request.response_schema is not None:
         schema = {"name": "reply", "schema": request.response_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
-
-
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return {"type": "function", "function": function}
-
-
-def _choice(choice: str) -> Any:
-    return choice if choice in {"auto", "none", "required"} else {"type": "function", "function": {"name": choice}}
 
 
 def thinking_fields(level: str, quirks: Quirks, info: ModelInfo) -> dict[str, Any]:
@@ -248,3 +239,61 @@ def marked(message: bytes) -> bytes:
     elif content:
         content[-1] = {**content[-1], "cache_control": MARK}
     return encode(value)
+
+
+class ReasoningState:
+    """Opaque reasoning data that a server wants back, kept in the signature of a thinking part.
+
+    Two kinds exist: OpenRouter's `reasoning_details` and Google's thought signatures on tool calls (`extra_content`). Without
+    them Gemini refuses the next step of a tool loop. They go back only to the model that made them.
+    """
+
+    def __init__(self) -> None:
+        self._details: list[dict[str, Any]] = []
+        self._extra: dict[int, Any] = {}
+
+    def details(self, items: Any) -> None:
+        """Take streamed reasoning details; pieces of the same item are joined."""
+        for item in items if isinstance(items, list) else ():
+            if not isinstance(item, dict):
+                continue
+            last = self._details[-1] if self._details else None
+            if last and (last.get("type"), last.get("index")) == (item.get("type"), item.get("index")):
+                joined = {
+                    key: f"{last.get(key) or ''}{item[key]}"
+                    for key in ("text", "summary", "data")
+                    if isinstance(item.get(key), str)
+                }
+                self._details[-1] = {**last, **{k: v for k, v in item.items() if v is not None}, **joined}
+            else:
+                self._details.append(item)
+
+    @staticmethod
+    def words(items: Any) -> str:
+        found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        return "".join(str(item.get("text") or item.get("summary") or "") for item in found)
+
+    def hang(self, index: int, content: Any) -> None:
+        """Take what a server hung on one tool call."""
+        if content:
+            self._extra[index] = content
+
+    def signature(self, ids: dict[int, str]) -> str | None:
+        """Return all of it as one text, by the ids that the calls have; None when the server sent nothing of the kind."""
+        extra = {ids[index]: content for index, content in self._extra.items() if index in ids}
+        kept = {key: value for key, value in (("details", self._details), ("extra", extra)) if value}
+        return encode(kept).decode() if kept else None
+
+
+def unpack(message: Assistant) -> tuple[list[Any], dict[str, Any]]:
+    """Return the reasoning details and the per-call extras of a stored reply."""
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.signature and part.signature.startswith("{"):
+            try:
+                value = msgspec.json.decode(part.signature)
+            except msgspec.DecodeError:
+                continue
+            if isinstance(value, dict):
+                details, extra = value.get("details"), value.get("extra")
+                return details if isinstance(details, list) else [], extra if isinstance(extra, dict) else {}
+    return [], {}

@@ -27,11 +27,10 @@ from homarus.core.messages import (  # fmt: skip
     Usage,
     User,
 )
-from homarus.models.info import Endpoint, ModelInfo
+from homarus.models.info import Endpoint, ModelInfo, priced
 from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDelta
 from homarus.models.providers.base import watchdog
 from homarus.models.providers.reading import BrokenArguments, Fault, parse_arguments, was_cut
-from homarus.models.usage import priced
 from homarus.models.wire import inert, wrote
 from homarus.net.client import HttpClient
 

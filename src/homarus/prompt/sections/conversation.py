@@ -39,6 +39,11 @@ def standing_instructions(pins: Sequence[str]) -> tuple[Section, ...]:
     return (Section("Standing instructions of the owner", held, Tier.VOLATILE),) if pins else ()
 
 
+def output_form(schema: str) -> Section:
+    text = f"Answer with one JSON value that fits this JSON Schema, without other words and without a fence:\n{schema}"
+    return Section("Form of the answer", text, Tier.VOLATILE, once=True)
+
+
 def recall(_: StableFacts, turn: TurnFacts) -> str:
     """Show what active recall found for this turn; a note may quote anybody, so it gives no orders."""
     found = turn.recall.strip()

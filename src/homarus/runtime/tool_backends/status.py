@@ -31,7 +31,7 @@ class StatusBackend:
         from homarus.commands.groups.info import status
         from homarus.commands.groups.model import model as choose
         from homarus.commands.settings import Caller
-        from homarus.runtime.client import LocalClient
+        from homarus.runtime.local import LocalClient
 
         key = self._sessions.find(context, session_key).key if session_key else context.session
         caller = Caller(channel=context.route.channel, trust=context.trust, owner=context.trust is Trust.OWNER)

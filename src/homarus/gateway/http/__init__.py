@@ -1,0 +1,18 @@
+"""What the gateway answers over plain HTTP. One table of routes; who may ask is decided in `auth`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+    from homarus.gateway.server import Gateway
+
+
+def routes(gateway: Gateway) -> Sequence[BaseRoute]:
+    """Return every route, the page for browsers last: it takes what nothing else does."""
+    from homarus.gateway.http import page, probes
+
+    return [*probes.routes(gateway), *page.routes(gateway)]

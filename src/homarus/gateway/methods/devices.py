@@ -1,0 +1,98 @@
+"""Devices: who is paired, who waits, and what becomes of them. Nobody gives what they do not hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from homarus.gateway.devices import shown
+from homarus.gateway.methods import Call, Method, Params, passed
+from homarus.gateway.protocol import Close
+from homarus.gateway.scopes import PAIRING
+
+
+class RequestParams(Params, frozen=True, kw_only=True):
+    request_id: str
+    PASSED = passed("silent")
+
+
+class DeviceParams(Params, frozen=True, kw_only=True):
+    device_id: str
+    PASSED = passed("role")
+
+
+class RenameParams(Params, frozen=True, kw_only=True):
+    device_id: str
+    display_name: str
+    PASSED = passed("label")
+
+
+class RotateParams(Params, frozen=True, kw_only=True):
+    device_id: str
+    role: str = "operator"
+    scopes: tuple[str, ...] | None = None
+
+
+async def listed(call: Call, _params: Params) -> dict[str, Any]:
+    book = call.gateway.devices.read()
+    pending = [msgspec.to_builtins(wish) for wish in sorted(book.pending.values(), key=lambda each: -each.ts)]
+    return {"pending": pending, "paired": [shown(device) for device in book.paired.values()]}
+
+
+async def approve(call: Call, params: RequestParams) -> dict[str, Any]:
+    device = call.gateway.devices.approve(params.request_id, call.principal)
+    _resolved(call, params.request_id, device.device_id, "approved")
+    return {"requestId": params.request_id, "device": shown(device)}
+
+
+async def reject(call: Call, params: RequestParams) -> dict[str, Any]:
+    wish = call.gateway.devices.reject(params.request_id)
+    _resolved(call, params.request_id, wish.device_id, "rejected")
+    return {"requestId": params.request_id, "deviceId": wish.device_id}
+
+
+def _resolved(call: Call, request_id: str, device_id: str, decision: str) -> None:
+    told = {"requestId": request_id, "deviceId": device_id, "decision": decision, "ts": call.gateway.now_ms}
+    call.gateway.hub.tell("device.pair.resolved", told)
+
+
+async def remove(call: Call, params: DeviceParams) -> dict[str, Any]:
+    device = call.gateway.devices.remove(params.device_id, call.principal)
+    _cut_off(call, params.device_id)
+    return {"deviceId": device.device_id, "removed": True}
+
+
+async def rename(call: Call, params: RenameParams) -> dict[str, Any]:
+    return {"device": shown(call.gateway.devices.rename(params.device_id, params.display_name, call.principal))}
+
+
+async def rotate(call: Call, params: RotateParams) -> dict[str, Any]:
+    device, token = call.gateway.devices.rotate(params.device_id, params.scopes, call.principal)
+    _cut_off(call, params.device_id)
+    scopes = list(device.token.scopes) if device.token else []
+    return {"deviceId": device.device_id, "role": device.role, "token": token, "scopes": scopes}
+
+
+async def revoke(call: Call, params: RotateParams) -> dict[str, Any]:
+    device = call.gateway.devices.revoke(params.device_id, call.principal)
+    _cut_off(call, params.device_id)
+    return {"deviceId": device.device_id, "role": device.role, "revokedAtMs": call.gateway.now_ms}
+
+
+def _cut_off(call: Call, device_id: str) -> None:
+    """Close the sockets of a device whose rights changed; the caller's own hears its answer first."""
+    for connection in list(call.gateway.hub.connections.values()):
+        if connection.principal.device_id == device_id and connection is not call.connection:
+            connection.close(Close.POLICY, "device credential changed")
+
+
+METHODS = {
+    "device.pair.list": Method(PAIRING, listed),
+    "device.pair.approve": Method(PAIRING, approve, RequestParams, write=True),
+    "device.pair.reject": Method(PAIRING, reject, RequestParams, write=True),
+    "device.pair.remove": Method(PAIRING, remove, DeviceParams, write=True),
+    "device.pair.rename": Method(PAIRING, rename, RenameParams, write=True),
+    "device.token.rotate": Method(PAIRING, rotate, RotateParams, write=True),
+    "device.token.revoke": Method(PAIRING, revoke, RotateParams, write=True),
+}

@@ -1,0 +1,258 @@
+"""The gateway: one home on the network. The ASGI application, what its parts share, and its life from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Coroutine, MutableMapping
+from typing import Any
+
+from homarus import __version__
+from homarus.core.clock import epoch_ms
+from homarus.core.errors import ConfigError, HomarusError, Locked
+from homarus.core.routes import SessionKey
+from homarus.core.text import single_line
+from homarus.gateway.auth import Admission, Door
+from homarus.gateway.connection import Connection, Receive, Send
+from homarus.gateway.devices import Devices
+from homarus.gateway.feed import Feed
+from homarus.gateway.hub import Hub
+from homarus.gateway.limits import Writes
+from homarus.gateway.live import Given, Live
+from homarus.gateway.peer import Peer, peer_of
+from homarus.gateway.protocol import TICK_SECONDS, Refused
+from homarus.gateway.runs import Runs
+from homarus.gateway.scopes import Principal
+from homarus.runtime.local import LocalClient
+from homarus.runtime.runtime import Runtime
+from homarus.storage.atomic import ensure_dir
+from homarus.storage.locks import OwnerLock
+
+_log = logging.getLogger(__name__)
+MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
+SOCKET, LOCK = "gateway.sock", "gateway.lock"
+
+
+class Gateway:
+    """One home's network face. An ASGI application: sockets go to `Connection`, the rest to the routes of `http`."""
+
+    def __init__(self, runtime: Runtime, given: Given) -> None:
+        self.runtime = runtime
+        self.client = LocalClient(runtime)
+        home = runtime.home
+        self.clock, self.ids = home.clock, home.ids
+        self.version, self.host = __version__, single_line(socket.gethostname(), 80)
+        self.live = Live(home.config, dict(home.env), given)
+        self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
+        self.door = Door(self.live, self.devices, home.clock, home.ids)
+        self.hub = Hub(self)
+        self.runs = Runs()
+        self.feed = Feed(self)
+        self.writes = Writes(home.clock.monotonic)
+        self.stopping, self.port = "", 0
+        self._began = home.clock.monotonic()
+        self.max_strangers_each = MAX_STRANGERS_EACH
+        self._strangers: dict[str, int] = {}
+        self._intake = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._http = self._routes()
+
+    def _routes(self) -> Any:
+        from starlette.applications import Starlette
+
+        from homarus.gateway.http import routes
+
+        return Starlette(routes=list(routes(self)))
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+        else:
+            await self._http(scope, receive, send)
+
+    async def _socket(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        peer = peer_of(scope, self.live.settings)
+        waiting = self._strangers.get(peer.address, 0)
+        if waiting >= self.max_strangers_each or sum(self._strangers.values()) >= MAX_STRANGERS or self.stopping:
+            await send({"type": "websocket.http.response.start", "status": 503, "headers": [(b"retry-after", b"5")]})
+            await send({"type": "websocket.http.response.body", "body": b""})
+            return
+        self._strangers[peer.address] = waiting + 1
+        known = False
+
+        def welcome() -> None:
+            nonlocal known
+            if not known:
+                known = True
+                self._one_less(peer.address)
+                scope["state"].get("raise_limit", lambda: None)()
+
+        try:
+            await Connection(self, peer, receive, send).run(welcome)
+        finally:
+            if not known:
+                self._one_less(peer.address)
+
+    def _one_less(self, address: str) -> None:
+        left = self._strangers.get(address, 1) - 1
+        self._strangers.pop(address, None)
+        if left > 0:
+            self._strangers[address] = left
+
+    # What handlers ask.
+
+    @property
+    def now_ms(self) -> int:
+        return epoch_ms(self.clock.now())
+
+    @property
+    def uptime_ms(self) -> int:
+        return round((self.clock.monotonic() - self._began) * 1000)
+
+    def failing(self) -> list[str]:
+        """Return what keeps the gateway from serving."""
+        return [self.stopping] if self.stopping else []
+
+    def sees_details(self, scope: MutableMapping[str, Any]) -> bool:
+        return peer_of(scope, self.live.settings).direct
+
+    async def principal(self, request: Any) -> Principal:
+        """Return who an HTTP request belongs to. Raises Refused."""
+        peer = peer_of(request.scope, self.live.settings)
+        return await self.door.bearer(peer, request.headers.get("authorization", ""))
+
+    def agent_name(self, agent_id: str) -> str:
+        from homarus.workspace.agents import describe
+
+        config = self.client.home.config
+        return describe(config, config.agent(agent_id), self.client.home.env).name or agent_id
+
+    def key(self, session: str, agent: str = "") -> SessionKey:
+        """Return the session that a client names. Raises Refused where no agent here has it."""
+        try:
+            key = self.client.resolve(agent, session)
+        except HomarusError as problem:
+            raise Refused(problem.message) from None
+        if key.agent_id not in {each.id for each in self.client.home.config.agents}:
+            raise Refused(f"unknown agent: {key.agent_id}")
+        return key
+
+    async def health(self) -> dict[str, Any]:
+        from homarus.gateway.overview import health
+
+        return await health(self)
+
+    async def hello(self, connection: Connection, admission: Admission) -> dict[str, Any]:
+        from homarus.gateway.overview import hello
+
+        return await hello(self, connection, admission)
+
+    def note_refused(self, peer: Peer, refused: Refused) -> None:
+        """Write into the log that somebody was not let in: where they came from, never what they sent."""
+        code = (refused.details or {}).get("code", refused.code)
+        _log.info("refused a connection from %s: %s", single_line(peer.address, 60) or "the socket", code)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something beside the request that asked for it; it ends with the gateway at the latest."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def turnstile(self) -> None:
+        """Let one message in at a time, and everybody else speak between two: taking one in writes to the disk."""
+        async with self._intake:
+            await asyncio.sleep(0)
+
+    # Its life.
+
+    async def start(self) -> None:
+        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
+        self.feed.start()
+        self.spawn(self._tick())
+        self.runtime.recover()
+        automation = self.runtime.automation
+        automation.listen(self.hub.tell)
+        automation.start()
+        self.spawn(automation.boot())
+        self.spawn(asyncio.to_thread(_preload))
+
+    async def _tick(self) -> None:
+        while True:
+            await self.clock.sleep(TICK_SECONDS)
+            await self.hub.tick()
+
+    async def stop(self, reason: str = "gateway stopping") -> None:
+        """Tell everybody, close the sockets, end what is done beside requests."""
+        self.stopping = reason
+        self.hub.close(reason)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def serve(runtime: Runtime, given: Given, *, ready: Callable[[Gateway], None] | None = None) -> None:
+    """Serve a home until SIGTERM or SIGINT. Raises ConfigError or Locked where it cannot be served."""
+    from homarus.gateway import wire
+
+    gateway = Gateway(runtime, given)
+    settings, own = gateway.live.settings, runtime.home.config.paths.own_dir
+    if not await gateway.live.secret() and settings.auth.mode != "trusted-proxy":
+        raise ConfigError(
+            "the gateway has no secret", cure="'homarus gateway run' makes one; or set gateway.auth.token"
+        )
+    ensure_dir(own)
+    with contextlib.ExitStack() as held:
+        held.enter_context(contextlib.closing(_Held(own / LOCK, runtime, settings.port)))
+        port = wire.open_port(settings)
+        gateway.port = port[0].getsockname()[1]
+        unix = wire.open_unix(own / SOCKET)
+        server = wire.server(gateway, settings, unix)
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, stop.set)
+        serving = asyncio.ensure_future(server.serve(sockets=port))
+        try:
+            await asyncio.wait({serving, asyncio.ensure_future(server.up.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            await gateway.start()
+            if ready is not None:
+                ready(gateway)
+            await asyncio.wait({serving, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await gateway.stop()
+            server.should_exit = True
+            await serving
+            (own / SOCKET).unlink(missing_ok=True)
+            await runtime.aclose()
+
+
+def _preload() -> None:
+    """Import what the first turn and the first request would: it then waits for nothing, and memory tells the truth."""
+    from homarus.gateway.methods import table
+
+    table()
+    for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
+        importlib.import_module(f"homarus.{name}")
+
+
+class _Held:
+    """The right to serve a home; one process has it."""
+
+    def __init__(self, path: Any, runtime: Runtime, port: int) -> None:
+        now = runtime.home.clock.now()
+        try:
+            self._lock = OwnerLock.acquire(path, purpose="gateway", now=now, extra={"port": port})
+        except Locked as held:
+            where = f"pid {held.pid}" if held.pid else "another process"
+            raise Locked(
+                f"a gateway serves this home already: {where}",
+                pid=held.pid,
+                cure="'homarus gateway stop' ends it",
+            ) from None
+
+    def close(self) -> None:
+        self._lock.release()

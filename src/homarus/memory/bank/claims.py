@@ -1,0 +1,349 @@
+"""What a sentence claims: whose attribute has which value. So that a later sentence about the same matter can replace it. Pure.
+
+English, German and Spanish forms, without a model. A sentence that fits none claims nothing: it is then never replaced and never
+replaces anything, which only leaves things as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache, lru_cache
+
+from msgspec import Struct
+
+from homarus.memory.bank.categories import asked_for, categories_of
+from homarus.memory.terms import STOP, plain, stem, words
+
+_NAME = r"(?<!\w)(?P<s>@?[^\W\d_a-z][\w.-]*(?:\s[^\W\d_a-z][\w-]+){0,2}|I|Ich|Yo|[Hh]e|[Ss]he|[Tt]hey|[Ww]e|[Ee]r|[Ss]ie|[Éé]l|[Ee]lla)(?!\w)"
+_WHOSE = (
+    r"(?:(?P<s>@?[^\W\d_a-z][\w-]*(?:\s[^\W\d_a-z][\w-]+)?)(?:['’]s|['’]|s(?=\s[A-ZÄÖÜ]))"
+    r"|(?P<own>[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir|[Tt]he|[Mm]eine?|[Uu]nsere?|[Ss]eine?|[Ii]hre?|[Dd]er|[Dd]ie|[Dd]as|[Mm]i|[Ss]u|[Ee]l|[Ll]a))"
+)
+_NOW = (
+    r"(?:\s(?:now|currently|actually|today|these days|no longer|never|does not|doesn['’]t|do not|don['’]t|did not|didn['’]t|would|only|"
+    r"always|really|usually|much|still|also|has|have|jetzt|inzwischen|mittlerweile|immer|sehr|hat|ahora|actualmente|siempre|ya no|no|ha))*"
+)
+_BECAME = (
+    r"(?:(?:has |have |was |were |is |got |will be )?(?:been )?(?:changed|moved|switched|raised|lowered|increased|dropped|rescheduled|postponed|"
+    r"updated|set)(?: from (?P<old>[^.;]{1,40}?))? to|is now|are now|is|are|will be|has become|became|ist jetzt|ist|sind|lautet|wurde|beträgt|"
+    r"es ahora|es|son|ahora es|ha cambiado a|cambió a|pasó a)"
+)
+_ATTR = r"(?P<attr>[\w'’-]+(?:\s[\w'’-]+){0,4}?)"
+_VALUE = r"(?P<v>[^;!?]{1,120})"
+
+# predicate, pattern. `prefer` and `use` need something beside them (a domain) to be comparable, the others hold one value at a time.
+_FORMS: tuple[tuple[str, str], ...] = (
+    ("live", rf"{_NAME}(?:\sist|\ssind)?{_NOW}\s(?:nach|in)\s{_VALUE}\s(?:umgezogen|gezogen)"),
+    (
+        "live",
+        rf"{_NAME}(?:['’]s|\shas|\shave|\sis|\sist|\sse)?{_NOW}\s(?:lives?|living|resides?|(?:has\s)?(?:just\s|recently\s)?(?:moved|relocated)|wohnt|lebt|zog|zieht|umgezogen|vive|vivo|mudó|mudado)(?:\s(?:now|back|jetzt|ahora))?\s(?:in|to|at|near|nach|bei|en|a)\s{_VALUE}",
+    ),
+    (
+        "work",
+        rf"{_NAME}(?:['’]s|\shas|\shave|\sis)?{_NOW}\s(?:works?|working|started|starts|employed|arbeitet|arbeite|trabaja|trabajo|joined)(?:\s(?:now|jetzt|ahora))?(?:\s(?:at|for|with|by|bei|für|en|para)|(?<=joined))\s{_VALUE}",
+    ),
+    (
+        "prefer",
+        rf"{_NAME}{_NOW}\s(?:(?:switched|changed|gone over)(?:\sfrom\s(?P<old>[^.;]{{1,40}}?))?\sto|(?:hat\s)?von\s(?P<old2>[^.;]{{1,40}}?)\s(?:auf|zu)|cambió(?:\sde\s(?P<old3>[^.;]{{1,40}}?))?\sa)\s{_VALUE}",
+    ),
+    (
+        "prefer",
+        rf"{_NAME}{_NOW}\s(?:prefers?|prefer|likes?|loves?|enjoys?|goes for|opts for|chooses|drinks|eats|takes|wants|bevorzugt|mag|liebt|trinkt|isst|nimmt|will|prefer|like|drink|eat|prefiere|quiere|bebe|come|toma|elige|ama)(?:\s(?:now|jetzt|ahora|am liebsten|lieber|más|nicht|keinen?|mehr))*\s{_VALUE}",
+    ),
+    ("prefer", rf"(?:[Aa]\s)?{_NAME}\s(?:le gusta(?:n)?|le encanta)(?:\s(?:ahora|más|el|la))*\s{_VALUE}"),
+    (
+        "use",
+        rf"{_NAME}{_NOW}\s(?:uses?|using|drives?|plays?|rides?|runs on|relies on|benutzt|nutzt|verwendet|fährt|spielt|usa|conduce|toca)(?:\s(?:now|jetzt|ahora))?\s{_VALUE}",
+    ),
+    (
+        "is",
+        rf"(?:[Dd]er|[Dd]ie|[Dd]as|[Ee]l|[Ll]a|[Tt]he)\s{_ATTR}\s(?:von|de|del|of|for|para)\s{_NAME}\s{_BECAME}{_NOW}\s{_VALUE}",
+    ),
+    ("is", rf"{_WHOSE}\s{_ATTR}\s{_BECAME}{_NOW}\s{_VALUE}"),
+    (
+        "is",
+        rf"\b(?:[Cc]hanged|[Mm]oved|[Ss]witched|[Rr]escheduled|[Uu]pdated|[Rr]aised|[Ll]owered|[Ss]et)\s(?:(?P<s>@?[^\W\d_a-z][\w-]*)['’]s\s|the\s|my\s|our\s)?{_ATTR}(?:\sfrom\s(?P<old>[^.;]{{1,40}}?))?\sto\s{_VALUE}",
+    ),
+)
+_VERBLESS = r"^(?:prefers?|likes?|loves?|lives?|works?|uses?|drives?|drinks|enjoys?|wants?|moved|switched|now|no longer|bevorzugt|mag|wohnt|arbeitet|trinkt|prefiere|vive|trabaja|bebe|usa|favou?rite|le gusta)\b"
+_LABEL = r"^(?P<attr>[^\W\d_][\w /'’-]{1,40}?):\s+(?P<v>[^;!?]{1,80})$"
+_FAVOURITE = (
+    r"\b(?:favou?rite|preferred|lieblings|bevorzugte[rs]?|favorit[oa]|preferid[oa]|of choice|choice of)(?:\s|-)?"
+)
+_BACKED = r"\s(?:over|rather than|instead of|more than|than|statt|als|antes que|en vez de)\s"
+_CONTEXT = (
+    r"\s(?:for|on|in|at|when|while|during|with|as|to|für|beim?|im|am|an|auf|wenn|als|para|en|cuando|por|con|como)\s"
+)
+_AGAINST = r"(?:n['’]t|\b(?:no longer|not|never|stopped|quit|gave up|hates?|dislikes?|against|nicht|nie|kein\w*|mehr|hasst|no|nunca|dejó de|odia))\b"
+_STRONG = r"\b(?:actually|no longer|not any ?more|changed|switched|instead|from now on|as of now|now|update|correction|eigentlich|nicht mehr|inzwischen|mittlerweile|jetzt|en realidad|ya no|ahora|cambi\w+)\b"
+_FILLER = STOP | frozenset(
+    [
+        "now",
+        "currently",
+        "actually",
+        "today",
+        "new",
+        "current",
+        "latest",
+        "old",
+        "really",
+        "just",
+        "only",
+        "also",
+        "best",
+        "most",
+        "quite",
+        "usually",
+        "always",
+        "again",
+        "anymore",
+        "last",
+        "next",
+        "week",
+        "month",
+        "year",
+        "yesterday",
+        "ago",
+        "recently",
+        "finally",
+        "since",
+        "longer",
+        "jetzt",
+        "inzwischen",
+        "mittlerweile",
+        "nicht",
+        "kein",
+        "keinen",
+        "mehr",
+        "neue",
+        "neuer",
+        "neues",
+        "aktuelle",
+        "der",
+        "die",
+        "das",
+        "den",
+        "dem",
+        "ein",
+        "eine",
+        "einen",
+        "einem",
+        "und",
+        "im",
+        "am",
+        "zu",
+        "sehr",
+        "gern",
+        "gerne",
+        "am",
+        "liebsten",
+        "lieber",
+        "ahora",
+        "actual",
+        "nuevo",
+        "nueva",
+        "el",
+        "la",
+        "los",
+        "las",
+        "un",
+        "una",
+        "de",
+        "del",
+        "y",
+        "en",
+        "más",
+        "que",
+        "mucho",
+        "le",
+        "su",
+    ]
+)
+_PRONOUNS = frozenset(
+    [
+        "he",
+        "she",
+        "they",
+        "it",
+        "er",
+        "sie",
+        "es",
+        "él",
+        "ella",
+        "ellos",
+        "his",
+        "her",
+        "their",
+        "its",
+        "seine",
+        "sein",
+        "ihre",
+        "ihr",
+        "su",
+    ]
+)
+_SELF = frozenset(["i", "my", "we", "our", "ich", "meine", "mein", "unsere", "unser", "yo", "mi", "nosotros", "me"])
+
+
+LONGEST, MOST = 16, 7  # words of a sentence that claims something, and of a value
+
+
+class Claim(Struct, frozen=True):
+    """`about` holds what the value is a value of; `against` says that the value is denied; `strong` that a change is announced."""
+
+    subject: str  # folded; empty for whoever writes
+    predicate: str
+    about: frozenset[str]
+    value: frozenset[str]
+    rivals: frozenset[str] = frozenset()
+    against: bool = False
+    strong: bool = False
+
+
+def claims(text: str, subjects: Iterable[str] = (), speaker: str = "", *, loose: bool = False) -> tuple[Claim, ...]:
+    """Return what a line claims. `subjects` are those it is linked to: whom "she" or a sentence without a subject means.
+
+    With `loose` a line that fits no form claims its numbers and names of its other words: enough to put one line before another.
+    """
+    linked, who = tuple(plain(name) for name in subjects), plain(speaker)
+    found = _claims(text, linked, who)
+    return found if found or not loose else _loose(text, who or "".join(linked[:1]))
+
+
+@lru_cache(maxsize=20_000)
+def _loose(text: str, subject: str) -> tuple[Claim, ...]:
+    values = set(_compiled(r"\d[\d.,:]*|(?<=[a-z,] )[A-ZÄÖÜ]\w+").findall(text[:300]))
+    said = frozenset(plain(value) for value in values)
+    about = frozenset(stem(word) for word in _told(text[:300]) if word not in said)
+    return (Claim(subject, "says", about, said),) if said and 3 <= len(about) <= 16 else ()
+
+
+@lru_cache(maxsize=20_000)
+def _claims(text: str, subjects: tuple[str, ...], speaker: str) -> tuple[Claim, ...]:
+    found: list[Claim] = []
+    for sentence in _split(text[:1_000])[:8]:
+        if sentence.endswith("?") or len(sentence.split()) > LONGEST:
+            continue
+        for piece in (
+            sentence,
+            *([f"{subjects[0].title()} {sentence[:1].lower()}{sentence[1:]}"] if _bare(sentence, subjects) else ()),
+        ):
+            claim = _claim(piece, subjects, speaker)
+            if claim is not None and claim not in found:
+                found.append(claim)
+    return tuple(found)
+
+
+def _bare(sentence: str, subjects: tuple[str, ...]) -> bool:
+    return bool(subjects) and bool(_compiled(_VERBLESS).match(sentence.lower()))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip(" -–") for part in _compiled(r"(?<=\w\w\w[.!?])\s+|;\s+|\s[-–]\s").split(text) if part.strip()]
+
+
+def _claim(sentence: str, subjects: tuple[str, ...], speaker: str) -> Claim | None:
+    lowered = sentence.lower()
+    for predicate, pattern in _FORMS:
+        match = _compiled(pattern).search(sentence)
+        if match:
+            groups = match.groupdict()
+            said = (groups.get("s") or groups.get("own") or "").strip()
+            if groups.get("s") and plain(said) in STOP - _SELF - _PRONOUNS:
+                continue
+            old = groups.get("old") or groups.get("old2") or groups.get("old3") or ""
+            return _made(
+                predicate, _subject(said, subjects, speaker), (groups.get("attr") or "", groups["v"], old), lowered
+            )
+    label = _compiled(_LABEL).match(sentence)
+    # One word before a colon may be whoever speaks; a number behind it is a value.
+    if label and len(label["v"].split()) <= 6 and (" " in label["attr"] or _compiled(r"\d").search(label["v"])):
+        return _made("is", subjects[0] if subjects else "", (label["attr"], label["v"], ""), lowered)
+    return None
+
+
+def _subject(said: str, subjects: tuple[str, ...], speaker: str) -> str:
+    folded = plain(said.removeprefix("@"))
+    if folded in _SELF:
+        return speaker or (subjects[0] if subjects else "")
+    if not folded or folded in _PRONOUNS or folded in {"the", "der", "die", "das", "el", "la"}:
+        return subjects[0] if subjects else ""
+    return next((name for name in subjects if name.startswith(folded) or folded.startswith(name)), folded)
+
+
+def _made(predicate: str, subject: str, parts: tuple[str, str, str], lowered: str) -> Claim | None:
+    attr, value, old = parts
+    if _compiled(_FAVOURITE).search(attr.lower()) or _compiled(_FAVOURITE).search(lowered[:60]):
+        predicate, attr = "prefer", _compiled(_FAVOURITE).sub(" ", attr.lower())
+    value, *rest = _compiled(_BACKED).split(value, maxsplit=1)
+    value, *where = _compiled(_CONTEXT).split(value, maxsplit=1) if predicate in {"prefer", "use"} else (value,)
+    values, others = _told(value), _told(" ".join([*rest, old]))
+    about = {asked_for(word) or stem(word) for word in _told(" ".join([attr, *where]))}
+    if predicate in {"prefer", "use"} and not about:
+        about.update(*(categories_of(word) for word in (*values, *others)))
+    said = frozenset(map(stem, values))
+    rivals = frozenset(map(stem, others)) - said
+    if not said or len(said) > MOST or (predicate == "is" and not about):
+        return None
+    strong = bool(_compiled(_STRONG).search(lowered))
+    against = bool(_compiled(_AGAINST).search(lowered)) and not rivals
+    return Claim(subject, predicate, frozenset(about), said, rivals, against, strong)
+
+
+def _told(text: str) -> list[str]:
+    return [word for word in words(text) if word not in _FILLER]
+
+
+def same_matter(one: Claim, other: Claim) -> bool:
+    """Say whether two claims are about one thing that has one value at a time."""
+    if one.subject != other.subject:
+        return False
+    kinds = {one.predicate, other.predicate}
+    if one.rivals & (other.value | other.rivals) or other.rivals & (one.value | one.rivals):
+        return len(kinds) == 1 or kinds <= {"prefer", "use"}
+    if len(kinds) > 1:
+        return kinds <= {"prefer", "use", "is"} and bool(one.about) and one.about == other.about
+    if one.predicate in {"live", "work"}:
+        return True
+    if one.predicate == "says":
+        shared = len(one.about & other.about)
+        return shared >= 3 and shared * 2 >= len(one.about | other.about)
+    if (one.against or other.against) and one.value & other.value:
+        return True
+    return bool(one.about & other.about) and len(one.about & other.about) * 2 >= max(len(one.about), len(other.about))
+
+
+def differs(one: Claim, other: Claim) -> bool:
+    """Say whether two claims about one matter cannot both hold now."""
+    if one.against != other.against:
+        return bool(one.value & other.value)
+    smaller, larger = sorted((one.value, other.value), key=len)
+    return not smaller <= larger
+
+
+def replaced(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:
+    """Return for items given as (day, claims), by their position, which later one replaced each; the newest that says so."""
+    items = list(dated)
+    by_subject: dict[str, list[tuple[int, Claim]]] = {}
+    for at, (_, found) in enumerate(items):
+        for claim in found:
+            by_subject.setdefault(claim.subject, []).append((at, claim))
+    out: dict[int, int] = {}
+    for group in by_subject.values():
+        group.sort(key=lambda entry: items[entry[0]][0])
+        for place, (at, claim) in enumerate(group):
+            for later, other in group[place + 1 :]:
+                if (
+                    later != at
+                    and items[later][0] > items[at][0]
+                    and same_matter(claim, other)
+                    and differs(claim, other)
+                ):
+                    out[at] = later
+    return out

@@ -1,0 +1,130 @@
+"""Pages that people and the program share: generated regions between marks, and one writer at a time.
+
+A region carries the hash of what was written there; where that does not fit any more, a person edited it, and it is theirs from then on:
+
+    <!-- reflect:begin id=current hash=3f1c… -->
+    - written by the program
+    <!-- reflect:end -->
+
+Writing goes never through a link, whole or not at all; the rest of a file stays byte for byte.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Struct
+
+from homarus.core.errors import StorageError
+from homarus.storage.atomic import ensure_dir
+from homarus.storage.boundary import BoundaryError, Root
+
+END = "<!-- reflect:end -->"
+_REGION = re.compile(
+    r"^<!-- reflect:begin id=(?P<id>[\w.-]+) hash=(?P<hash>[0-9a-f]*) -->\n(?P<body>.*?)^<!-- reflect:end -->$\n?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Refreshed(Struct, frozen=True):
+    """A page with its region brought up to date; or as it was, with the lines that a person wrote there."""
+
+    text: str
+    edited: str = ""
+
+    @property
+    def kept(self) -> bool:
+        return bool(self.edited)
+
+
+def refresh(page: str, name: str, body: str) -> Refreshed:
+    """Put a region's new body into a page, at its place or at the end. A second call with the same body changes nothing."""
+    region = _render(name, body)
+    found = next((match for match in _REGION.finditer(page) if match["id"] == name), None)
+    if found is None:
+        lead = "" if not page or page.endswith("\n\n") else "\n" if page.endswith("\n") else "\n\n"
+        return Refreshed(page + lead + region)
+    if _digest(found["body"]) != found["hash"]:
+        return Refreshed(page, edited=found["body"] or "\n")
+    return Refreshed(page[: found.start()] + region + page[found.end() :])
+
+
+def is_generated(page: str, line: int) -> bool:
+    """Say whether a line (from 1) stands in a region that nobody edited: what the program wrote is no evidence."""
+    start = 0
+    for _ in range(line - 1):
+        start = page.find("\n", start) + 1
+        if not start:
+            return False
+    return any(
+        match.start() <= start < match.end() and _digest(match["body"]) == match["hash"]
+        for match in _REGION.finditer(page)
+    )
+
+
+def _render(name: str, body: str) -> str:
+    # What looks like one of our own marks inside a body must not end the region.
+    clean = "".join(line + "\n" for line in body.replace("<!-- reflect:", "<!-- reflect\u200b:").splitlines())
+    return f"<!-- reflect:begin id={name} hash={_digest(clean)} -->\n{clean}{END}\n"
+
+
+def _digest(body: str) -> str:
+    return sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def blank_generated(lines: list[str]) -> list[str]:
+    """Return the lines of a page with those that the program wrote emptied: what they say is found where they cite it."""
+    page = "\n".join(lines) + "\n"
+    if "<!-- reflect:begin" not in page:
+        return lines
+    return _REGION.sub(_blank, page).split("\n")[: len(lines)]
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n") if _digest(match["body"]) == match["hash"] else match[0]
+
+
+MAX_PAGE = 16 << 20
+
+
+def change(workspace: Path, name: str, work: Callable[[str], str]) -> bool:
+    """Replace a page by what `work` makes of its text (empty where there is none); False when that is the same.
+
+    Two who change pages at once, in this process or another, do so one after the other: nobody's line is lost. Bytes
+    that are no UTF-8 survive.
+    """
+    place = (workspace / name).parent
+    ensure_dir(place, mode=0o755)
+    with Root(workspace) as root:
+        folder = root.open(Path(name).parent.as_posix(), os.O_RDONLY | os.O_DIRECTORY, follow="never")
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            before = _read(root, name)
+            after = work(before.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+            if after == before:
+                return False
+            root.write(name, after, mode=0o644)
+        finally:
+            # Said, not left to closing: a process forked meanwhile holds a copy of the descriptor, and the lock with it.
+            fcntl.flock(folder, fcntl.LOCK_UN)
+            os.close(folder)
+    return True
+
+
+def _read(root: Root, name: str) -> bytes:
+    try:
+        fd = root.open(name, os.O_RDONLY, follow="never")
+    except BoundaryError as problem:
+        if problem.kind == "missing":
+            return b""
+        raise
+    with open(fd, "rb") as handle:  # noqa: PTH123 - a descriptor, not a path
+        data = handle.read(MAX_PAGE + 1)
+    if len(data) > MAX_PAGE:
+        raise StorageError(f"{name} is larger than {MAX_PAGE >> 20} MB", cure="move older parts into another note")
+    return data

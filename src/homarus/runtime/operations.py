@@ -1,0 +1,282 @@
+"""What a person's program can do with a home besides talking: read transcripts, delete, count costs, change the configuration.
+
+Part of the client contract: `Client.operations`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from homarus.agent.home import Home
+from homarus.config.keypath import lookup
+from homarus.config.load import inspect_config
+from homarus.config.redact import redact, redact_text
+from homarus.config.view import Config
+from homarus.config.write import Operation, change
+from homarus.core.clock import epoch_ms
+from homarus.core.errors import ConfigError, StorageError
+from homarus.core.messages import Assistant, Message, Text
+from homarus.core.routes import SessionKey
+from homarus.runtime.events import Watcher
+from homarus.sessions.codec import keys_of
+from homarus.sessions.entry import MessageEntry
+from homarus.sessions.log import load_tail, read_entries
+from homarus.sessions.places import visit
+from homarus.sessions.usage import Ledger, Total
+
+if TYPE_CHECKING:
+    from homarus.models.info import ModelInfo
+    from homarus.runtime.runtime import Runtime
+    from homarus.sessions.store import SessionInfo
+    from homarus.tools.approval import Request, Rule
+
+
+class Line(Struct, frozen=True):
+    """One message of a transcript, with its place in it."""
+
+    id: str
+    seq: int
+    time: int
+    message: Message
+
+
+class Costs(Struct, frozen=True):
+    """What sessions took, by session, by day and by model."""
+
+    sessions: dict[str, Total]
+    days: dict[str, Total]
+    models: dict[str, Total]
+    total: Total
+
+
+class ConfigState(Struct, frozen=True):
+    """The configuration as it may be shown: secrets are markers."""
+
+    path: str
+    exists: bool
+    hash: str
+    raw: str
+    document: dict[str, Any]
+    problems: tuple[dict[str, Any], ...] = ()
+
+
+class Operations:
+    """Fills that part of the contract in this process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._home = runtime.home
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Tell a watcher what happens in every session of this process; returns what takes it off again."""
+        return self._runtime.listeners.watch(watcher)
+
+    def find(self, session: SessionKey) -> SessionInfo | None:
+        """Return what is known of a session; None where there is none. Looking makes none."""
+        return self._home.store(session.agent_id).find(session)
+
+    def is_busy(self, session: SessionKey) -> bool:
+        lane = self._runtime.open_lane(session)
+        return lane is not None and lane.busy
+
+    def waits(self, session: SessionKey, key: str) -> bool:
+        """Say whether a message waits for its turn."""
+        lane = self._runtime.open_lane(session)
+        return lane is not None and any(item.key == key for item in lane.waiting)
+
+    async def transcript(self, session: SessionKey) -> Sequence[Line]:
+        """Return the messages of a session as far back as the last compaction, oldest first. Nothing is opened for writing."""
+        live = self._home.sessions.get(session)
+        if live is not None:
+            return _lines(live.writer.branch)
+        info = self.find(session)
+        if info is None:
+            return ()
+
+        def read() -> Sequence[Line]:
+            try:
+                with visit(info.place) as source:
+                    return _lines(load_tail(source).entries)
+            except (OSError, StorageError):
+                return ()
+
+        return await asyncio.to_thread(read)
+
+    async def delete(self, session: SessionKey) -> str | None:
+        """Take a session away; its transcript becomes an archive, whose path is returned. What runs in it ends first.
+
+        The path is empty where nothing was said in it; None says that there was no such session.
+        """
+        if self.find(session) is None:
+            return None
+        await self._runtime.stop(session, "the session is deleted")
+        async with self._runtime.exclusively(session):
+            self._home.sessions.forget(session)
+            place = self._home.store(session.agent_id).delete(session)
+        self._runtime.drop_lane(session)
+        return str(place.path) if place else ""
+
+    async def inject(self, session: SessionKey, text: str) -> str:
+        """Put words into a session's transcript as if the agent had said them; no model is asked. Returns the entry's id."""
+        said = Assistant(
+            (Text(text),), timestamp=epoch_ms(self._home.clock.now()), provider="homarus", model="injected"
+        )
+        async with self._runtime.exclusively(session):
+            with self._home.opened(session) as live:
+                return live.writer.append_message(said).id
+
+    async def costs(self, since: int) -> Costs:
+        """Add up what the sessions took since a moment, from the transcripts."""
+        zone = self._home.zone(self._home.config.default_agent.id)
+        ledgers = {by: Ledger(by, zone, since=since) for by in ("session", "day", "model")}
+        infos = [info for agent in self._home.config.agents for info in self._home.store(agent.id).list()]
+
+        def read() -> None:
+            for info in infos:
+                if info.entry.updated_at < since:
+                    continue
+                try:
+                    with visit(info.place) as source:
+                        entries = list(read_entries(source))
+                except (OSError, StorageError):
+                    continue
+                for ledger in ledgers.values():
+                    ledger.add(info.name, info.agent_id, entries)
+
+        await asyncio.to_thread(read)
+        return Costs(ledgers["session"].totals, ledgers["day"].totals, ledgers["model"].totals, ledgers["day"].sum())
+
+    def models(self) -> Sequence[ModelInfo]:
+        """Return the models that can be asked here: those with a key, an address of their own, or built in."""
+        models, agent = self._home.models, self._home.config.default_agent
+        catalog, found = models.catalog, []
+        for name in catalog.providers():
+            own = catalog.own_settings(name).base_url
+            if name == "builtin" or own or models.bare_keys(name) or models.store(agent).credentials(name):
+                found += list(catalog.models(name))
+        return found
+
+    def model_configured(self) -> bool:
+        return bool(self._home.config.default_agent.get("model.primary")) or bool(self.models())
+
+    def questions(self) -> Sequence[Request]:
+        """Return what running turns ask the owner now."""
+        return self._home.toolkit.approvals.read().pending
+
+    def lasting_approvals(self) -> Sequence[Rule]:
+        """Return what may always happen."""
+        return self._home.toolkit.approvals.read().rules
+
+    def tools(self, agent_id: str) -> Sequence[tuple[str, str, str]]:
+        """Return the tools of an agent: name, group, what it does."""
+        box = self._home.toolkit.box(agent_id)
+        return [(name, tool.group, tool.spec.summary or tool.spec.description) for name, tool in box.tools.items()]
+
+    def children(self) -> Sequence[dict[str, Any]]:
+        """Return the sub-agents that are at work, in all sessions."""
+        books = self._runtime.children.books
+        open_runs = [kept.run for parent in books.in_debt() for kept in books.look(parent).open]
+        return [
+            {
+                "id": run.run_id,
+                "sessionKey": run.parent,
+                "childSessionKey": run.child,
+                "title": run.label or run.task[:80],
+            }
+            | {"status": "running", "kind": "subagent", "createdAt": run.started_ms, "updatedAt": run.started_ms}
+            for run in open_runs
+        ]
+
+    # The configuration.
+
+    def config(self) -> ConfigState:
+        """Return the file as it is now, with every secret hidden."""
+        config = self._fresh()
+        path = config.paths.config_path
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeError):
+            text = ""
+        from homarus.config.blocks import validate
+
+        problems = [{"path": each.key, "message": each.message, "severity": each.severity} for each in validate(config)]
+        shown = redact(config.authored)
+        raw = _encoded(shown) if text else ""
+        return ConfigState(str(path), path.is_file(), config.hash, raw, shown, tuple(problems))
+
+    async def change_config(self, operations: Sequence[Operation], base: str) -> ConfigState:
+        """Write changes if the file is still what the caller saw. Raises ConfigError."""
+        config = self._fresh()
+        if not base:
+            raise ConfigError("the change names no base hash", cure="read the configuration first and pass its hash")
+        if base != config.hash:
+            raise ConfigError("config changed since last load; re-run config.get and retry")
+        _refuse_programs(config, operations)
+        await asyncio.to_thread(change, config, self._home.env, operations)
+        return self.config()
+
+    def _fresh(self) -> Config:
+        paths, env = self._home.config.paths, self._home.env
+        return inspect_config(paths, env)
+
+
+def reply_in_log(home: Home, session: SessionKey, key: str) -> Assistant | None:
+    """Return the answer to a message as the transcript has it, once its turn has said its last word."""
+    info = home.store(session.agent_id).find(session)
+    if info is None:
+        return None
+    try:
+        with visit(info.place) as source:
+            entries = [entry for entry in load_tail(source).entries if isinstance(entry, MessageEntry)]
+    except OSError:
+        return None
+    begun = next((at for at, entry in enumerate(entries) if key in keys_of(entry.body)), None)
+    for entry in entries[begun + 1 :] if begun is not None else ():
+        message = entry.message
+        if isinstance(message, Assistant) and not message.calls:
+            return message
+    return None
+
+
+# Keys that name a program which is run later: only whoever can write the file may set them.
+_PROGRAMS = frozenset(
+    {"command", "cmd", "bin", "binary", "executable", "exec", "path", "argv", "setupcommand", "shell"}
+)
+
+
+def _refuse_programs(config: Config, operations: Sequence[Operation]) -> None:
+    for operation in operations:
+        old = lookup(config.document, operation.path)
+        for path, value in _leaves(operation.path, operation.value):
+            names = {str(step).lower() for step in path}
+            if names & _PROGRAMS and value != _at(old, path[len(operation.path) :]):
+                where = ".".join(map(str, path))
+                raise ConfigError(f"{where} names a program", cure="change it in the file, on the machine itself")
+
+
+def _leaves(path: tuple[Any, ...], value: Any) -> Sequence[tuple[tuple[Any, ...], Any]]:
+    if isinstance(value, dict):
+        return [found for key, inner in value.items() for found in _leaves((*path, key), inner)]
+    if isinstance(value, list):
+        return [found for at, inner in enumerate(value) for found in _leaves((*path, at), inner)]
+    return [(path, value)]
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    return lookup(value, path) if path else value
+
+
+def _lines(entries: Sequence[Any]) -> Sequence[Line]:
+    said = [entry for entry in entries if isinstance(entry, MessageEntry)]
+    heard = [(entry, entry.message) for entry in said if entry.message is not None]
+    return [Line(entry.id, at, entry.time, message) for at, (entry, message) in enumerate(heard, 1)]
+
+
+def _encoded(document: dict[str, Any]) -> str:
+    import json
+
+    return redact_text(json.dumps(document, indent=2, ensure_ascii=False)) if document else ""
