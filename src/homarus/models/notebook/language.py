@@ -39,7 +39,7 @@ VALUES: dict[str, re.Pattern[str]] = {
         r"|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) (?:week|month|year|q\d|woche|monat|jahr|mai|märz|\w+))\b",
         re.IGNORECASE,
     ),
-    "@money": late(r"\b(?:dollars|euros|pounds?|quid|bucks)\b|[$£€¥]\s?\d|\d\s?(?:[$£€¥]|(?:eur|euros?|usd|cad|chf|gbp|dollars?|pounds?|bucks?|quid|franken|cents?)\b)", re.IGNORECASE),
+    "@money": late(r"\b(?:dollars|euros|pounds?|quid|bucks|tenner|fiver|grand)\b|[$£€¥]\s?\d|\d\s?(?:[$£€¥]|(?:eur|euros?|usd|cad|chf|gbp|dollars?|pounds?|bucks?|quid|franken|cents?)\b)", re.IGNORECASE),
     "@sum": late(r"\d[.,]\d{3}\b|\b\d+,\d\d\b"),
     "@phone": late(r"(?<![\d.,/-])\+?\(?\d{2,5}\)?[ /-]\d{3,}(?:[ -]\d{2,})*(?![\d.,])"),
     "@email": late(r"[\w.+-]+@[\w-]+\.\w+"),
@@ -286,7 +286,7 @@ def _word(key: str, name: bool) -> Word:
     about: set[int] = set()
     if not (ideas or asks or answers) and key.startswith("ge"):
         ideas |= table.ideas.get(key[2:], set()) | table.ideas.get(stem(key[2:]), set())  # a German participle
-    if not ideas and len(key) >= 8 and key.isalpha():
+    if not ideas and 8 <= len(key) <= 40 and key.isalpha():
         for cut in range(4, len(key) - 3):
             if cut < 5 and len(key) - cut < 5:
                 continue
