@@ -105,6 +105,11 @@ class SessionLane:
     def waiting(self) -> tuple[Queued, ...]:
         return self._queue
 
+    @property
+    def unheard(self) -> tuple[Queued, ...]:
+        """Return what no turn has taken yet: said to the running one, or waiting for its own. `stop` forgets it."""
+        return (*(self._mailbox.waiting if self._mailbox is not None else ()), *self._queue)
+
     def submit(self, item: Queued) -> Submitted:
         """Accept a message durably and decide what happens to it. It is on disk when this returns, or it was refused."""
         action = self._decide(item)
@@ -118,8 +123,7 @@ class SessionLane:
 
     @property
     def reports(self) -> int:
-        waiting = self._mailbox.waiting if self._mailbox is not None else ()
-        return sum(item.kept for item in (*self._queue, *waiting))
+        return sum(item.kept for item in self.unheard)
 
     def knows(self, key: str) -> bool:
         return self._inbox.knows(key)

@@ -7,8 +7,10 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from homarus.agent.home import Home
@@ -26,11 +28,12 @@ from homarus.core.events import RunEvent
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey, SessionKind, main_session
+from homarus.core.tools import ToolSpec
 from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued, message_key
 from homarus.queue.inbox import Inbox, inbox_path
 from homarus.queue.lane import Places, SessionLane
-from homarus.queue.letters import Letters
+from homarus.queue.letters import COMMAND, Letters, taken
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, Mode, QueueSettings
 from homarus.queue.watch import Watch, watched
@@ -62,6 +65,8 @@ class Runtime:
         self.letters = Letters(home.config.paths.own_dir / "letters")
         # Whether this process answers what others say to its sessions: one that somebody attends to, and a service.
         self.stays = False
+        # Carries out a command that another process left for a session of ours.
+        self.carry_out: Callable[[SessionKey, Path, Queued], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.listeners = Listeners()
         self.memory_watchers = MemoryWatchers(home.memory)
@@ -128,7 +133,10 @@ class Runtime:
     def _take_letters(self, lane: SessionLane, key: SessionKey) -> None:
         """Move letters for a session of ours into its inbox; only then they go."""
         for path, item in self.letters.of(key, everyone=self.stays):
-            if not lane.submit(item).refused or lane.knows(item.key):
+            if item.facts.get(COMMAND):
+                if self.carry_out is not None and taken(path):
+                    self.carry_out(key, path, item)
+            elif not lane.submit(item).refused or lane.knows(item.key):
                 path.unlink(missing_ok=True)  # one that a full queue refuses stays a letter
 
     def _look_for_letters(self) -> None:
@@ -251,6 +259,10 @@ class Runtime:
             instructions=str(facts.get("instructions") or ""),
             output_schema=str(facts.get("outputSchema") or ""),
             needs=tuple(facts.get("needs") or ()),
+            caller_tools=convert(facts.get("callerTools") or (), tuple[ToolSpec, ...]),
+            tool_choice=str(facts.get("toolChoice") or ""),
+            folders=tuple(map(str, facts.get("folders") or ())),
+            cwd=str(facts.get("cwd") or ""),
             seconds=facts.get("seconds"),
             tools=tuple(facts["tools"]) if facts.get("tools") is not None else None,
             light=bool(facts.get("light")),

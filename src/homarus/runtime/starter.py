@@ -100,7 +100,7 @@ class TurnStarter:
     async def _elsewhere(self, key: SessionKey, item: Queued) -> Ran:
         """Wait for a program that has the session open to answer what was left for it."""
         client = LocalClient(self._runtime)
-        answered = await client.answered_elsewhere(key, item, (item.facts or {}).get("seconds"))
+        answered = await client.elsewhere.answered(key, item, (item.facts or {}).get("seconds"))
         if answered is None:  # it was let go before anybody answered, and this process has it now
             return await self.start(key, item.inbound)
         ended = answered[-1]
