@@ -22,7 +22,7 @@ from homarus.core.clock import Clock, Ids, SystemClock, SystemIds
 from homarus.core.errors import HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.routes import SessionKey
-from homarus.core.tools import ToolSpec
+from homarus.core.tools import Risk, ToolSpec
 from homarus.models.access import Models
 from homarus.prompt.gather import docs_path
 from homarus.prompt.sections.tooling import in_order
@@ -37,7 +37,7 @@ from homarus.tools.policy import Layer, PatchSwitch, PolicySettings, Who, allowe
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolSettings, build_tools
 from homarus.tools.services import ToolServices, ToolSource
-from homarus.tools.tool import Tool
+from homarus.tools.tool import Tool, ToolContext, ToolOutput, said
 from homarus.tools.web import WebSettings
 
 if TYPE_CHECKING:
@@ -341,6 +341,31 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Too
     )
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
     return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())
+
+
+HANDED_OVER = "Handed to the program that asked. Its result comes with the next message."
+
+
+def with_caller(turn: Turn, box: Toolbox) -> Toolbox:
+    """Add the functions of whoever sent the message; one of ours with the same name steps aside."""
+    if not turn.caller_tools or turn.tool_choice == "none":
+        return box
+
+    async def hand_over(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        return said(HANDED_OVER)
+
+    theirs = {
+        spec.name: Tool(
+            spec=spec,
+            risk=Risk.READ,
+            run=hand_over,
+            group="caller",
+            ends_turn=True,
+            schema={"additionalProperties": True},
+        )
+        for spec in turn.caller_tools
+    }
+    return replace(box, tools=theirs if turn.tool_choice else {**box.tools, **theirs})
 
 
 def wish_of(config: Config, turn: Turn, entry: SessionEntry) -> ExecRequest:

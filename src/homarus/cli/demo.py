@@ -104,7 +104,8 @@ async def _serve(app: App, env: dict[str, str]) -> bool:
 
     paths, token = resolve_paths(env), secrets.token_urlsafe(24)
     switch = ("gateway", "http", "endpoints", "chatCompletions", "enabled")
-    change(load_config(paths, env), env, [Operation("set", switch, True)])
+    model = Operation("set", ("agents", "defaults", "model", "primary"), "builtin/notebook")
+    change(load_config(paths, env), env, [Operation("set", switch, True), model])
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     up: asyncio.Future[Gateway] = asyncio.get_running_loop().create_future()
@@ -134,7 +135,7 @@ def _posted(address: str, token: str) -> str:
     from urllib.request import ProxyHandler, Request, build_opener
 
     body = {"model": "openclaw", "messages": [{"role": "user", "content": SERVED}]}
-    headers = {"Authorization": f"Bearer {token}", "x-openclaw-model": "builtin/notebook"}
+    headers = {"Authorization": f"Bearer {token}"}
     request = Request(address, json.dumps(body).encode(), headers)  # noqa: S310 - an address that we made
     with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
         return str(json.load(answer)["choices"][0]["message"]["content"])

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from homarus.agent.prepare import HANDED_OVER
+from homarus.agent.toolkit import HANDED_OVER
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Assistant, Image, Message, Part, StopReason, Text, ToolCall, ToolResult, User
 from homarus.core.text import single_line
