@@ -21,10 +21,11 @@ LIGHT = {"click", "msgspec", "pyjson5", "yaml"}
 AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources", "coverage", "pytest_cov"}
 # Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
-# The server, what its HTTP stands on, and two that starlette and uvicorn take where they are there.
+# The server, what its HTTP stands on, two that starlette and uvicorn take where they are there, and the HTTP client, which
+# the gateway loads before anybody waits for it.
 SERVER = frozenset(
     {"starlette", "uvicorn", "websockets", "anyio", "h11", "idna", "sniffio", "python_multipart", "watchfiles"}
-)
+) | {"httpcore2", "socksio", "truststore"}
 # The library that speaks to MCP servers, and what it brings along.
 MCP = frozenset(
     {
