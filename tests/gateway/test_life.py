@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,13 @@ from homarus.gateway.logs import JsonLines, Ledger, read_ledger, read_log
 from homarus.gateway.metrics import MAX_NAMES, Metrics
 
 httpx = pytest.importorskip("httpx2")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short path: the name of a Unix socket holds a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="homarus-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

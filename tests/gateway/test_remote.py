@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ from homarus.gateway.remote import RemoteClient, Unreachable, address_of
 from homarus.runtime.client import RunOptions
 from homarus.runtime.functions import function_tool
 from homarus.runtime.local import LocalClient
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short path: the name of a Unix socket holds a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="homarus-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
