@@ -262,6 +262,8 @@ def logs(app: App, follow: bool, limit: int, audit: bool, as_json: bool) -> None
     if as_json and not follow:
         app.out.json(rows)
         return
+    if not rows and not follow:
+        app.out.line(f"nothing was written yet: {folder if audit else path}")
     _show(app, rows, as_json=as_json)
     seen = len(read_ledger(folder, 1_000_000)) if audit and follow else 0
     while follow:
