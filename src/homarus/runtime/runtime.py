@@ -38,6 +38,7 @@ from homarus.runtime.tool_backends.build import ToolBackends
 from homarus.sessions.row import SessionEntry
 from homarus.subagents.child import CHANNEL, SubagentSettings
 from homarus.subagents.run import Children
+from homarus.tools.quarantine import Quarantine
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
@@ -69,6 +70,7 @@ class Runtime:
         self._places = Places({name: count for name, count in places.items() if count})
         self._backends = ToolBackends(self)
         home.toolkit.connect(self._backends.services)
+        home.toolkit.before_call(Quarantine(home.quarantined.now))
         if home.config.get("plugins.entries"):
             from homarus.plugins.host import Plugins
 
