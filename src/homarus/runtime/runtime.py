@@ -349,6 +349,8 @@ class Runtime:
         """Let go of everything: sessions, connections, the memory's index."""
         self._closing = True
         if "automation" in self.__dict__:
+            if self.automation.runs_here:  # this process was the home's service
+                await self.home.tell("gateway:shutdown", main_session(self.home.config.default_agent.id), {})
             await self.automation.aclose()
         if self._timer is not None:
             self._timer.cancel()
