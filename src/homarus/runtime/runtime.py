@@ -86,7 +86,10 @@ class Runtime:
         home.toolkit.before_call(Quarantine(home.quarantined.now))
         home.toolkit.processes.tell(self._command_ended)
         self._closing = False
-        if home.config.get("plugins.entries"):
+        entries = home.config.get("plugins.entries")
+        if isinstance(entries, dict) and any(
+            isinstance(each, dict) and each.get("enabled") for each in entries.values()
+        ):
             from homarus.plugins.host import Plugins
 
             home.toolkit.join(Plugins(home.config, home.models.registry))
