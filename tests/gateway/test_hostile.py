@@ -317,6 +317,25 @@ async def test_another_machine_waits_for_the_owner(tmp_path: Path) -> None:
             pass
 
 
+async def test_an_invitation_opens_the_door_once_and_not_too_wide(tmp_path: Path) -> None:
+    house = House(tmp_path, config={"gateway": {"auth": {"token": TOKEN}, "trustedProxies": ["127.0.0.1"]}})
+    via = {"X-Forwarded-For": "203.0.113.9"}
+    async with served(house, token=None) as home:
+        code = home.gateway.door.codes.make(implied({"operator.write"}))
+        offer = {"bootstrapToken": code}
+        async with home.socket(**via) as client:
+            assert refused(await client.connect(auth=offer)) == "AUTH_BOOTSTRAP_TOKEN_INVALID"  # and it is not used up
+        key = Key()
+        async with home.client(auth=offer, device=key, scopes=ADMIN, headers=via) as client:
+            assert "operator.admin" not in client.hello["auth"]["scopes"]
+            own = {"deviceToken": client.hello["auth"]["deviceToken"]}
+            assert (await client.call("health"))["ok"]
+        async with home.socket(**via) as client:
+            assert refused(await client.connect(auth=offer, device=Key())) == "AUTH_BOOTSTRAP_TOKEN_INVALID"
+        async with home.client(auth=own, device=key, headers=via):
+            pass
+
+
 async def test_programs_in_the_configuration_are_named_on_the_machine_itself(tmp_path: Path) -> None:
     house = House(tmp_path, config={"gateway": {"auth": {"secretScopes": ["operator.admin"]}}})
     async with served(house) as home, home.client(scopes=ADMIN) as client:
