@@ -134,7 +134,12 @@ async def test_pages_of_others_are_turned_away_whatever_they_know(home: Served, 
 
 def test_a_name_that_points_to_this_machine_is_not_ours() -> None:
     settings = GatewaySettings(control_ui=PageSettings(allowed_origins=("https://mine.example",)))
-    own = [("http://127.0.0.1:1", "127.0.0.1:1"), ("http://localhost:1", "localhost:1"), ("https://mine.example", "x")]
+    own = [
+        ("http://127.0.0.1:1", "127.0.0.1:1"),
+        ("http://localhost:1", "localhost:1"),
+        ("http://[::1]:1", "[::1]:1"),
+        ("https://mine.example", "x"),
+    ]
     others = [
         ("http://evil.example:1", "evil.example:1"),
         ("http://127.0.0.1:2", "127.0.0.1:1"),

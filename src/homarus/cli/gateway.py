@@ -9,9 +9,12 @@ import click
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import pass_app
+from homarus.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
+
+SHORT = 24
 
 
 @click.group("gateway", cls=Group)
@@ -42,6 +45,7 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
 
     if not token:
         _make_token(app)
+    _warn(app, token)
 
     def ready(gateway: Gateway) -> None:
         settings = gateway.live.settings
@@ -56,12 +60,21 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     return 0
 
 
+def _warn(app: App, token: str | None) -> None:
+    """Say what of the settings is not taken at its word, or is not good enough."""
+    auth = app.config.block("gateway", GatewaySettings).auth
+    if auth.mode == "none":
+        app.out.warn("gateway.auth.mode 'none' is read as 'token': nothing listens here without a secret")
+    secret = token or (auth.password if auth.mode == "password" else auth.token)
+    if isinstance(secret, str) and "$" not in secret and len(secret) < SHORT:
+        app.out.warn(f"the gateway's secret has fewer than {SHORT} characters; a longer one is harder to guess")
+
+
 def _make_token(app: App) -> None:
     """Write a token into the configuration where there is no secret; nobody has to think of one."""
     import secrets
 
     from homarus.config.write import Operation, change
-    from homarus.gateway.settings import GatewaySettings
 
     auth = app.config.block("gateway", GatewaySettings).auth
     if auth.mode == "trusted-proxy" or (auth.password if auth.mode == "password" else auth.token) not in (None, ""):
