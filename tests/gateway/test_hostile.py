@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import random
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,13 +22,13 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import ConfigError
 from homarus.gateway import wire
-from homarus.gateway.connection import Outgoing
+from homarus.gateway.connection import Connection, Outgoing
 from homarus.gateway.devices import Devices, Pending
 from homarus.gateway.live import Given
-from homarus.gateway.peer import is_own, literal, peer_of
-from homarus.gateway.protocol import MAX_BUFFERED, Close, Refused, read_request
+from homarus.gateway.peer import Peer, is_own, literal, peer_of
+from homarus.gateway.protocol import MAX_BUFFERED, SLOW_BYTES, Close, Refused, event_head, read_request
 from homarus.gateway.scopes import ALL, PAIRING, READ, Principal, implied
-from homarus.gateway.server import serve
+from homarus.gateway.server import Gateway, serve
 from homarus.gateway.settings import GatewaySettings, PageSettings, RateLimit
 
 LONG = "another-token-that-is-long-enough"
@@ -390,6 +392,30 @@ async def test_who_does_not_read_is_let_go() -> None:
     assert (sent[-1]["type"], sent[-1]["code"]) == ("websocket.close", Close.POLICY)
 
 
+async def test_a_slow_client_misses_what_it_can_fetch_again_and_counts_on(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    gateway = Gateway(house.agent().client.runtime, Given(token=TOKEN))
+    stuck, sent = asyncio.Event(), []
+
+    async def send(message: Any) -> None:
+        await stuck.wait()
+        sent.append(json.loads(message["text"]))
+
+    async def receive() -> Any:
+        return {"type": "websocket.disconnect"}
+
+    client = Connection(gateway, Peer(), receive, send)
+    client.answer(json.dumps({"type": "res", "big": "x" * SLOW_BYTES}).encode() + b" ")
+    client.tell(event_head("chat", {"n": 1}), fetchable=True)
+    client.tell(event_head("tick", {"n": 2}))
+    stuck.set()
+    await client._out.done()
+    client.tell(event_head("chat", {"n": 3}), fetchable=True)
+    await client._out.done()
+    assert [(frame.get("event"), frame.get("seq")) for frame in sent] == [(None, None), ("tick", 1), ("chat", 2)]
+    await gateway.runtime.aclose()
+
+
 @settings(max_examples=300)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_frame_breaks_the_reader(data: bytes) -> None:
@@ -481,6 +507,33 @@ async def test_bytes_that_are_no_request_end_their_connection_only(home: Served,
     writer.close()
     async with home.client():
         pass
+
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_random_bytes_on_a_port_or_a_socket_end_their_connection_only(home: Served, seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(12):
+        reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
+        start = dice.choice(
+            [b"", UPGRADE, UPGRADE, b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"]
+        )
+        # Frames of every kind, some with a length that never comes.
+        head = bytes([dice.choice([0x81, 0x82, 0x01, 0x00, 0x88, 0x89, 0xF1, 0x8F]), dice.randrange(256)])
+        writer.write(start + head + dice.randbytes(dice.randrange(200)))
+        with contextlib.suppress(OSError):
+            writer.write_eof()
+            async with asyncio.timeout(20):
+                await reader.read()
+        writer.close()
+    async with home.client() as client:
+        assert (await client.call("health"))["ok"]
+    assert home.gateway._strangers == {}
 
 
 # Files.
