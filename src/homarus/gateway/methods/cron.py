@@ -23,9 +23,9 @@ class ListParams(Params, frozen=True):
     offset: int = 0
     query: str = ""
     enabled: Literal["all", "enabled", "disabled"] = "all"
-    schedule_kind: Literal["all", "at", "every", "cron"] = "all"
+    schedule_kind: Literal["all", "at", "every", "cron", "on-exit", "stream"] = "all"
     agent_id: str = ""
-    PASSED = passed("sortBy sortDir lastRunStatus compact")
+    PASSED = passed("sortBy sortDir lastRunStatus compact includeDeliveryPreviews trigger sessionKey sessionAgentId")
 
 
 class JobParams(Params, frozen=True):
@@ -46,6 +46,7 @@ class UpdateParams(JobParams, frozen=True, kw_only=True):
 
 class RunParams(JobParams, frozen=True):
     mode: Literal["due", "force", "if-enabled"] = "force"
+    PASSED = passed("expectedProcessInstanceId")
 
 
 class RunsParams(Params, frozen=True):
