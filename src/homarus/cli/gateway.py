@@ -18,10 +18,12 @@ from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import pass_app, with_json
 from homarus.core.errors import HomarusError, Locked
+from homarus.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
 
+SHORT = 24
 SERVED_ALREADY = 78  # what tells a supervisor that starting again is of no use
 STOP_SECONDS, POLL_SECONDS = 330.0, 0.2
 
@@ -53,6 +55,7 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
 
     if not token and (made := _make_token(app)):
         app.out.line(made)
+    _warn(app, token)
     if port == 0:
         import socket
 
@@ -81,12 +84,21 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     return 0
 
 
+def _warn(app: App, token: str | None) -> None:
+    """Say what of the settings is not taken at its word, or is not good enough."""
+    auth = app.config.block("gateway", GatewaySettings).auth
+    if auth.mode == "none":
+        app.out.warn("gateway.auth.mode 'none' is read as 'token': nothing listens here without a secret")
+    secret = token or (auth.password if auth.mode == "password" else auth.token)
+    if isinstance(secret, str) and "$" not in secret and len(secret) < SHORT:
+        app.out.warn(f"the gateway's secret has fewer than {SHORT} characters; a longer one is harder to guess")
+
+
 def _make_token(app: App) -> str:
     """Write a token into the configuration where there is no secret, and say so; nobody has to think of one."""
     import secrets
 
     from homarus.config.write import Operation, change
-    from homarus.gateway.settings import GatewaySettings
 
     auth = app.config.block("gateway", GatewaySettings).auth
     if auth.mode == "trusted-proxy" or (auth.password if auth.mode == "password" else auth.token) not in (None, ""):
