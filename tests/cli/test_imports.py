@@ -160,6 +160,11 @@ ROWS = [
     Row("skills list"),
     Row("skills info memory-curator"),
     Row("skills check"),
+    Row("skills install .openclaw/workspace/made-skill"),
+    Row("skills audit"),
+    Row("skills approve made-skill"),
+    Row("skills update made-skill"),
+    Row("skills remove made-skill"),
     Row("cron add 'look at the gate' --every 2h --name gate"),
     Row("cron list"),
     Row("cron edit gate --every 3h"),
@@ -186,6 +191,9 @@ def words(line: str) -> list[str]:
 def at_work(rows: list[Row], home: Path) -> list[dict[str, object]]:
     """Run the rows in this home, without a key, a proxy or a name from outside."""
     home.mkdir()
+    made = home / ".openclaw/workspace/made-skill"
+    made.mkdir(parents=True)
+    (made / "SKILL.md").write_text("---\nname: made-skill\ndescription: Made for a test.\n---\nDo nothing.\n")
     table = home / "rows.json"
     table.write_text(json.dumps([[words(row.line), row.text] for row in rows]))
     env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TMPDIR") if name in os.environ}

@@ -57,3 +57,10 @@ def test_what_makes_no_server_is_refused(home, capsys, words):
 def test_a_server_that_is_not_there(home, capsys):
     assert run(["mcp", "show", "nothing"]) == 78
     assert "there is no MCP server 'nothing'" in capsys.readouterr().err
+
+
+def test_the_doctor_names_a_server_that_is_incomplete(home, capsys):
+    (home / ".openclaw/openclaw.json").write_text('{mcp: {servers: {half: {env: {A: "1"}}, off: {enabled: false}}}}')
+    run(["doctor", "--json"])
+    found = {row["checkId"]: row["message"] for row in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["mcp"] == "mcp.servers.half has neither a command nor a url"

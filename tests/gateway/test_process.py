@@ -77,6 +77,19 @@ def test_from_the_first_start_to_the_end(home: tuple[Path, subprocess.Popen[str]
         again.communicate()
 
 
+def test_a_weak_secret_and_a_mode_without_one_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".openclaw").mkdir()
+    (tmp_path / ".openclaw/openclaw.json").write_text(
+        '{ gateway: { bind: "lan", auth: { mode: "none", token: "short" } } }'
+    )
+    process = start(tmp_path)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 78
+    assert "read as 'token'" in said
+    assert "fewer than 24" in said
+    assert "would show the token to everybody" in said
+
+
 def test_a_port_that_is_taken_is_said(
     home: tuple[Path, subprocess.Popen[str], int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -18,10 +18,12 @@ from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import pass_app, with_json
 from homarus.core.errors import ConfigError, HomarusError, Locked
+from homarus.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
 
+SHORT = 24
 SERVED_ALREADY = 78  # what tells a supervisor that starting again is of no use
 STOP_SECONDS, POLL_SECONDS = 330.0, 0.2
 
@@ -57,6 +59,7 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
         )
     if not token and (made := _make_token(app)):
         app.out.line(made)
+    _warn(app, token)
     if port == 0:
         import socket
 
@@ -85,12 +88,21 @@ def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     return 0
 
 
+def _warn(app: App, token: str | None) -> None:
+    """Say what of the settings is not taken at its word, or is not good enough."""
+    auth = app.config.block("gateway", GatewaySettings).auth
+    if auth.mode == "none":
+        app.out.warn("gateway.auth.mode 'none' is read as 'token': nothing listens here without a secret")
+    secret = token or (auth.password if auth.mode == "password" else auth.token)
+    if isinstance(secret, str) and "$" not in secret and len(secret) < SHORT:
+        app.out.warn(f"the gateway's secret has fewer than {SHORT} characters; a longer one is harder to guess")
+
+
 def _make_token(app: App) -> str:
     """Write a token into the configuration where there is no secret, and say so; nobody has to think of one."""
     import secrets
 
     from homarus.config.write import Operation, change
-    from homarus.gateway.settings import GatewaySettings
 
     auth = app.config.block("gateway", GatewaySettings).auth
     if auth.mode == "trusted-proxy" or (auth.password if auth.mode == "password" else auth.token) not in (None, ""):
@@ -266,6 +278,8 @@ def logs(app: App, follow: bool, limit: int, audit: bool, as_json: bool) -> None
     if as_json and not follow:
         app.out.json(rows)
         return
+    if not rows and not follow:
+        app.out.line(f"nothing was written yet: {folder if audit else path}")
     _show(app, rows, as_json=as_json)
     seen = len(read_ledger(folder, 1_000_000)) if audit and follow else 0
     while follow:

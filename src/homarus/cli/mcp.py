@@ -160,6 +160,8 @@ def probe(app: App, names: tuple[str, ...], as_json: bool) -> int:
             }
         )
     else:
+        if not rows:
+            app.out.line("no server is configured; 'homarus mcp add' names one")
         for name, listing, why in rows:
             mark = app.out.style("fails", "red") if why else app.out.style("works", "green")
             app.out.line(f"{mark}  {name}  {why or f'{len(listing.offers) if listing else 0} tools'}")

@@ -145,6 +145,8 @@ def doctor(app: App, as_json: bool) -> int:
     found = check_plugins(Home(app.config, app.env, app.clock))
     if as_json:
         app.out.json({"findings": [finding.as_json() for finding in found]})
+    elif not found:
+        app.out.line("nothing is wrong with the plugins")
     for finding in () if as_json else found:
         app.out.line(f"{finding.severity.value:<8} {finding.message}" + (f" ({finding.cure})" if finding.cure else ""))
     return int(any(finding.severity in {Severity.WARNING, Severity.ERROR} for finding in found))

@@ -22,6 +22,7 @@ from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
 from homarus.storage.locks import PATIENCE, OwnerLock
 
 MAX_PENDING, MAX_PAIRED, PENDING_MS = 50, 500, 3_600_000
+MAX_CODES, CODE_SECONDS = 20, 600.0
 SEEN_MS = 600_000  # how exactly the file knows when a device was last here
 
 
@@ -100,6 +101,28 @@ def verify(proof: Proof, signed: tuple[str, ...], platform: str, family: str) ->
             continue
         return
     raise _device_refused("DEVICE_AUTH_SIGNATURE_INVALID", "device signature is not valid")
+
+
+class SetupCodes:
+    """Invitations for a device: each opens the door once, for a few minutes, and for no more than its giver holds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open: dict[str, tuple[float, frozenset[str]]] = {}
+
+    def make(self, scopes: frozenset[str]) -> str:
+        now = self._clock.monotonic()
+        self._open = {key: held for key, held in self._open.items() if held[0] > now}
+        while len(self._open) >= MAX_CODES:
+            del self._open[next(iter(self._open))]
+        token = secrets.token_urlsafe(32)
+        self._open[digest(token)] = (now + CODE_SECONDS, scopes)
+        return token
+
+    def take(self, token: str) -> frozenset[str] | None:
+        """Return what an invitation gives and tear it up; None for one that was used, is too old or never was."""
+        until, scopes = self._open.pop(digest(token), (0.0, frozenset[str]()))
+        return scopes if until > self._clock.monotonic() else None
 
 
 class Devices:

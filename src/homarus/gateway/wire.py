@@ -130,7 +130,11 @@ def open_port(settings: GatewaySettings) -> list[socket.socket]:
             f"gateway.bind '{settings.bind}' would show the token to everybody on the way",
             cure="set gateway.tls, or gateway.trustedProxies for a proxy that does TLS, or stay on loopback",
         )
-    return [_listening(host, settings.port) for host in hosts]
+    opened = [_listening(host, settings.port) for host in hosts]
+    if hosts == ("127.0.0.1",):
+        with contextlib.suppress(ConfigError, OSError):  # a machine without IPv6 has one loopback only
+            opened.append(_listening("::1", opened[0].getsockname()[1]))
+    return opened
 
 
 def _hosts(settings: GatewaySettings) -> Sequence[str]:

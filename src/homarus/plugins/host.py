@@ -205,7 +205,7 @@ def _tool(plugin: str, tool: ToolManifest, run: RunTool) -> Tool:
         spec=ToolSpec(tool.name, text, parameters, text.partition("\n")[0].partition(". ")[0][:100]),
         risk=Risk(tool.risk),
         run=run,
-        group=plugin,
+        group=f"plugin:{plugin}",  # never a group of ours, whatever a plugin calls itself
         schema=checked(parameters),
         taints=True,
         foreign=True,

@@ -253,6 +253,8 @@ class LocalClient:
     async def patch(self, session: SessionKey, **fields: Any) -> None:
         with self.home.opened(session) as live:
             live.update(**fields)
+            facts = {"patch": fields, "sessionId": live.writer.session_id}
+        await self.home.tell("session:patch", session, facts)
 
     async def search(self, text: str, limit: int) -> Sequence[Hit]:
         from homarus.sessions.search import FILE, SessionSearch

@@ -44,6 +44,7 @@ from homarus.sessions.row import SessionEntry
 from homarus.subagents.child import CHANNEL, SubagentSettings
 from homarus.subagents.run import Children
 from homarus.tools.processes import Ended
+from homarus.tools.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from homarus.automation.scheduler import Automation
@@ -82,9 +83,13 @@ class Runtime:
         self._places = Places({name: count for name, count in places.items() if count})
         self._backends = ToolBackends(self)
         home.toolkit.connect(self._backends.services)
+        home.toolkit.before_call(Quarantine(home.quarantined.now))
         home.toolkit.processes.tell(self._command_ended)
         self._closing = False
-        if home.config.get("plugins.entries"):
+        entries = home.config.get("plugins.entries")
+        if isinstance(entries, dict) and any(
+            isinstance(each, dict) and each.get("enabled") for each in entries.values()
+        ):
             from homarus.plugins.host import Plugins
 
             home.toolkit.join(Plugins(home.config, home.models.registry))
@@ -347,6 +352,8 @@ class Runtime:
         """Let go of everything: sessions, connections, the memory's index."""
         self._closing = True
         if "automation" in self.__dict__:
+            if self.automation.runs_here:  # this process was the home's service
+                await self.home.tell("gateway:shutdown", main_session(self.home.config.default_agent.id), {})
             await self.automation.aclose()
         if self._timer is not None:
             self._timer.cancel()

@@ -16,6 +16,7 @@ CHECKS: tuple[Check, ...] = (
     home.check_workspaces,
     home.check_openclaw,
     home.check_plugins,
+    home.check_mcp,
     sessions.check_sessions,
     files.check_locks,
     files.check_temps,

@@ -146,3 +146,26 @@ def check_plugins(home: Home) -> list[Finding]:
         cure = f"look at it, or: homarus plugins disable {name}"
         findings.append(Finding("plugins.health", Severity.WARNING, message, cure=cure))
     return findings or ok("plugins", "the plugins that are switched on can run")
+
+
+def check_mcp(home: Home) -> list[Finding]:
+    """MCP servers that cannot work as they are written; none of them is started."""
+    if not home.config.get("mcp.servers"):
+        return []
+    from importlib.util import find_spec
+
+    from homarus.plugins.mcp.settings import McpSettings
+
+    servers = home.config.block("mcp", McpSettings).servers
+    used = [name for name, each in servers.items() if each.enabled]
+    findings = []
+    if used and find_spec("mcp") is None:
+        cure = "pip install 'homarus[mcp]'"
+        findings.append(
+            Finding("mcp", Severity.WARNING, f"servers are named ({', '.join(used)}), but not the library", cure=cure)
+        )
+    for name in used:
+        if not servers[name].kind:
+            message = f"mcp.servers.{name} has neither a command nor a url"
+            findings.append(Finding("mcp", Severity.ERROR, message, cure=f"give it one, or: homarus mcp remove {name}"))
+    return findings or ok("mcp", f"{len(used)} MCP servers are named; 'homarus mcp probe' tries them")

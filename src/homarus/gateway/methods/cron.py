@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
+
+import msgspec
 
 from homarus.automation.jobs import Job
 from homarus.automation.scheduler import Automation
@@ -23,9 +26,9 @@ class ListParams(Params, frozen=True):
     offset: int = 0
     query: str = ""
     enabled: Literal["all", "enabled", "disabled"] = "all"
-    schedule_kind: Literal["all", "at", "every", "cron"] = "all"
+    schedule_kind: Literal["all", "at", "every", "cron", "on-exit", "stream"] = "all"
     agent_id: str = ""
-    PASSED = passed("sortBy sortDir lastRunStatus compact")
+    PASSED = passed("sortBy sortDir lastRunStatus compact includeDeliveryPreviews trigger sessionKey sessionAgentId")
 
 
 class JobParams(Params, frozen=True):
@@ -46,6 +49,7 @@ class UpdateParams(JobParams, frozen=True, kw_only=True):
 
 class RunParams(JobParams, frozen=True):
     mode: Literal["due", "force", "if-enabled"] = "force"
+    PASSED = passed("expectedProcessInstanceId")
 
 
 class RunsParams(Params, frozen=True):
@@ -107,14 +111,16 @@ async def list_jobs(call: Call, params: ListParams) -> Json:
             found.append(raw)
     limit, offset = max(1, min(params.limit, MOST)), max(0, params.offset)
     more = offset + limit < len(found)
-    page = {
+    return {
         "jobs": found[offset : offset + limit],
         "total": len(found),
         "offset": offset,
         "limit": limit,
         "hasMore": more,
+        "nextOffset": offset + limit if more else None,
+        # Pages of one list belong together as long as this is the same.
+        "snapshotRevision": hashlib.sha256(msgspec.json.encode(found)).hexdigest()[:16],
     }
-    return {**page, **({"nextOffset": offset + limit} if more else {})}
 
 
 async def get(call: Call, params: JobParams) -> Json:
