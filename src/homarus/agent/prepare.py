@@ -90,6 +90,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
     layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
+    await home.toolkit.refresh()
     box = home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers)
     limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)
     skills = home.composer.skills_for(turn.agent_id, entry.skills_snapshot)
@@ -204,6 +205,7 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
             sandbox=sandbox,
             depth=depth,
             max_depth=most,
+            tools=turn.tools,
         )
     given = turn.bounds
     for source in turn.taint:
@@ -303,6 +305,7 @@ def compose_turn(
             trust=prepared.context.trust,
             chat_type=turn.chat_type,
             heartbeat=turn.heartbeat,
+            light=turn.light,
             interactive=turn.interactive,
             after_compaction=after_compaction,
             session_id=live.writer.session_id,

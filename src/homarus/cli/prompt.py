@@ -33,6 +33,7 @@ from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
     from homarus.config.view import Config
+    from homarus.tools.tool import Tool
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,7 +84,8 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         app.out.warn(str(problem))
     window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
     child = _child(config, app.clock, session)
-    specs = in_order(tool_specs(config, session.agent_id, depth=child.depth if child else int(session.is_subagent)))
+    depth = child.depth if child else int(session.is_subagent)
+    specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config)))
     if child is not None:
         specs = tuple(spec for spec in specs if spec.name in child.tools)
         sandbox = child.sandbox.narrow(sandbox) if sandbox is not None else child.sandbox
@@ -103,6 +105,14 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)
+
+
+def _of_servers(config: Config) -> tuple[Tool, ...]:
+    if not config.get("mcp.servers"):
+        return ()
+    from homarus.plugins.mcp.servers import known_tools
+
+    return known_tools(config)
 
 
 def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None:

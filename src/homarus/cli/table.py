@@ -23,6 +23,7 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "agent": Entry("Talk", "homarus.cli.agent", "say one thing and print the answer"),
+    "acp": Entry("Talk", "homarus.cli.acp", "let an editor drive your agent (Agent Client Protocol)"),
     "chat": Entry("Talk", "homarus.cli.chat", "talk with your agent in this terminal"),
     "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
     "onboard": Entry("Set up", "homarus.cli.home:onboard", "a home in a minute: two questions"),
@@ -31,8 +32,11 @@ COMMANDS: dict[str, Entry] = {
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
     "hooks": Entry("Set up", "homarus.cli.hooks", "list, enable and check the code that runs on events"),
+    "mcp": Entry("Set up", "homarus.cli.mcp", "servers whose tools your agents may use, and this home as one"),
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
+    "plugins": Entry("Set up", "homarus.cli.plugins", "list, install, enable and write plugins"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
+    "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
     "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.prompt:context", "show what fills the window, and what was cut"),
@@ -40,6 +44,8 @@ COMMANDS: dict[str, Entry] = {
     "memory": Entry("Memory", "homarus.cli.memory", "search, recall and look after the notes"),
     "approvals": Entry("Safety", "homarus.cli.approvals", "answer what the agent asks, and see what may always run"),
     "sandbox": Entry("Safety", "homarus.cli.sandbox", "see where commands run, and look from inside"),
+    "cron": Entry("Automate", "homarus.cli.cron", "jobs and reminders: what runs when, and what became of it"),
+    "system": Entry("Automate", "homarus.cli.cron:system", "tell the agent of an event; its heartbeats"),
     "skills": Entry("Look inside", "homarus.cli.skills", "show which skills an agent has, and why one is missing"),
     "doctor": Entry("Maintain", "homarus.cli.home:doctor", "look for what is wrong, and mend it"),
     "completion": Entry("Maintain", "homarus.cli.completion", "print a completion script for your shell"),

@@ -25,6 +25,8 @@ _CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
+    "mcp": "homarus.plugins.mcp.settings:McpSettings",
+    "plugins": "homarus.plugins.manifest:PluginSettings",
     "gateway": "homarus.gateway.settings:GatewaySettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
@@ -56,7 +58,10 @@ BLOCKS: dict[str, str] = {
     "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
-    "agents.defaults.heartbeat": "homarus.config.settings:HeartbeatSettings",
+    "agents.defaults.heartbeat": "homarus.automation.settings:HeartbeatSettings",
+    "cron": "homarus.automation.settings:CronSettings",
+    "memory.reflect": "homarus.automation.settings:ReflectSettings",
+    "hooks": "homarus.automation.webhooks:HookSettings",
     **{
         f"channels.*{account}{chat}": "homarus.tools.policy:Rules"
         for account in ("", ".accounts.*")

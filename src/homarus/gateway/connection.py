@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import HomarusError
@@ -32,6 +30,7 @@ from homarus.gateway.protocol import (
     read_params,
     read_request,
     response,
+    where,
 )
 from homarus.gateway.scopes import Principal
 
@@ -55,6 +54,9 @@ class Outgoing:
         self._writer: asyncio.Task[None] | None = None
         self.bytes = 0
         self.closed = False
+
+    async def accept(self) -> None:
+        await self._send({"type": "websocket.accept"})
 
     def put(self, frame: bytes) -> None:
         if self.closed:
@@ -137,7 +139,7 @@ class Connection:
         """Serve the socket until it closes. `raise_limit` lets bigger frames in, once it is known whose they are."""
         if (await self._receive())["type"] != "websocket.connect":
             return
-        await self._out._send({"type": "websocket.accept"})  # noqa: SLF001 - before anything can be queued
+        await self._out.accept()
         if not await self._handshake():
             await self._out.done()
             return
@@ -228,15 +230,6 @@ class Connection:
             self.answer(failure(request.id, refused))
         except HomarusError as problem:
             self.answer(failure(request.id, Refused(str(problem))))
-        except asyncio.CancelledError:
-            raise
         except Exception as problem:  # noqa: BLE001 - one request that goes wrong is that request's matter
             _log.error("%s failed: %s", single_line(request.method, 60), where(problem))
             self.answer(failure(request.id, Refused("internal error; the gateway's log says more", Code.UNAVAILABLE)))
-
-
-def where(problem: BaseException) -> str:
-    """Return what went wrong and where, on one line: a traceback would carry a stranger's text into the log."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
-    return f"{single_line(repr(problem), 200)} at {places}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -26,11 +25,10 @@ class Given(Struct, frozen=True):
 class Live:
     """Reads the configuration again when its file changed; one that is broken leaves the old one in force."""
 
-    def __init__(self, config: Callable[[], Config], env: dict[str, str], given: Given) -> None:
-        self._running = config
+    def __init__(self, config: Config, env: dict[str, str], given: Given) -> None:
         self._env = env
         self._given = given
-        self._config = config()
+        self._config = config
         self._stamp = self._look()
 
     def _look(self) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import signal
 import socket
@@ -45,7 +46,7 @@ class Gateway:
         home = runtime.home
         self.clock, self.ids = home.clock, home.ids
         self.version, self.host = __version__, single_line(socket.gethostname(), 80)
-        self.live = Live(lambda: home.config, dict(home.env), given)
+        self.live = Live(home.config, dict(home.env), given)
         self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
         self.door = Door(self.live, self.devices, home.clock, home.ids)
         self.hub = Hub(self)
@@ -56,6 +57,7 @@ class Gateway:
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
+        self._intake = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._http = self._routes()
 
@@ -161,13 +163,23 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    async def turnstile(self) -> None:
+        """Let one message in at a time, and everybody else speak between two: taking one in writes to the disk."""
+        async with self._intake:
+            await asyncio.sleep(0)
+
     # Its life.
 
     async def start(self) -> None:
-        """Listen to the sessions, take up what an earlier process left, and begin to tick."""
+        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
         self.feed.start()
         self.spawn(self._tick())
         self.runtime.recover()
+        automation = self.runtime.automation
+        automation.listen(self.hub.tell)
+        automation.start()
+        self.spawn(automation.boot())
+        self.spawn(asyncio.to_thread(_preload))
 
     async def _tick(self) -> None:
         while True:
@@ -216,6 +228,15 @@ async def serve(runtime: Runtime, given: Given, *, ready: Callable[[Gateway], No
             await serving
             (own / SOCKET).unlink(missing_ok=True)
             await runtime.aclose()
+
+
+def _preload() -> None:
+    """Import what the first turn and the first request would: it then waits for nothing, and memory tells the truth."""
+    from homarus.gateway.methods import table
+
+    table()
+    for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
+        importlib.import_module(f"homarus.{name}")
 
 
 class _Held:

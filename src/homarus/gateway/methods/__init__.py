@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
     from homarus.runtime.local import LocalClient
 
-_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices")
+_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices", "cron")
 
 
 class Params(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
