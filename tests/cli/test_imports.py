@@ -109,6 +109,8 @@ ROWS = [
     Row("sessions export"),
     Row("sessions fork main other"),
     Row("sessions import"),
+    Row("sessions rename other trip"),
+    Row("sessions delete other --yes"),
     Row("sessions repair main"),
     Row("sessions search gate"),
     Row("sessions tail"),

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.fixtures.homes import HOMES, Home, snapshot, unpack
@@ -81,6 +82,21 @@ def test_a_home_that_is_ours_too_keeps_the_index_of_its_sessions(home):
     assert index.exists()
     assert answer(home, "search", "something", "--agent", "nobody") == []
     assert answer(home, "search", "something", "--agent", "main")
+
+
+def test_a_session_is_renamed_and_deleted_and_its_transcript_stays(mine):
+    assert answer(mine, "fork", "main", "copy")["key"]
+    assert answer(mine, "rename", "copy", " second try ")["label"] == "second try"
+    with pytest.raises(ConfigError, match="has that name already"):
+        run(mine, "rename", "copy", "lamps")
+    with pytest.raises(click.UsageError, match="--yes"):
+        run(mine, "delete", "second try")
+    gone = answer(mine, "delete", "second try", "--yes")
+    assert "it is upstairs" in Path(gone["archive"]).read_text()
+    assert [each["key"] for each in answer(mine, "list")["sessions"]] == [MAIN]
+    assert answer(mine, "rename", "main", "")["label"] is None
+    with pytest.raises(ConfigError, match="cannot be deleted"):
+        run(mine, "delete", "main", "--yes")
 
 
 def test_a_fork_and_an_import_leave_the_source_alone(home, tmp_path):

@@ -7,7 +7,15 @@ import click
 from homarus.cli.main import cli
 
 # What prints no data: a conversation, a show, a server, an editor, a script for a shell, a protocol.
-WITHOUT_JSON = {("chat",), ("demo",), ("gateway", "run"), ("config", "edit"), ("completion",), ("acp",), ("mcp", "serve")}
+WITHOUT_JSON = {
+    ("chat",),
+    ("demo",),
+    ("gateway", "run"),
+    ("config", "edit"),
+    ("completion",),
+    ("acp",),
+    ("mcp", "serve"),
+}
 
 
 def every_command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from homarus.cli.options import with_json
 from homarus.cli.output import age
 from homarus.cli.sessions_show import export, home_of, show, tail
 from homarus.core.clock import SystemIds
-from homarus.core.errors import StorageError
+from homarus.core.errors import ConfigError, StorageError
 from homarus.core.text import human_bytes
 from homarus.sessions.check import check_place, check_store, mend, report
 from homarus.sessions.export import moment
@@ -27,6 +28,7 @@ from homarus.sessions.settings import SessionSettings, seconds
 from homarus.sessions.usage import Ledger, Total, bars
 
 if TYPE_CHECKING:
+    from homarus.sessions.home import SessionHome
     from homarus.sessions.store import SessionInfo
 
 
@@ -178,6 +180,49 @@ def fork(app: App, session: str, name: str, at: str | None, label: str, agent: s
     app.out.answer(
         _facts(made), f"{made.name} begins where {session} {'was at ' + at if at else 'ends'}.", as_json=as_json
     )
+
+
+@command.command()
+@click.argument("session")
+@click.argument("name")
+@_agent
+@with_json
+def rename(app: App, session: str, name: str, agent: str, as_json: bool) -> None:
+    """Give a conversation a name for people; an empty one takes it away."""
+    home = home_of(app)
+    info, label = _ours(home, session, agent), name.strip()
+    if taken := next((each for each in home.list([info.agent_id]) if label and each.title == label), None):
+        raise ConfigError(f"{taken.name} has that name already", cure="choose another one")
+    home.store(info.agent_id).update(info.key, label=label or None, updated_at=info.entry.updated_at)
+    told = f"{info.name} is called {label} now." if label else f"{info.name} has no name now."
+    app.out.answer({"key": info.name, "label": label or None}, told, as_json=as_json)
+
+
+@command.command()
+@click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_agent
+@with_json
+def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None:
+    """Take a conversation out of the list. Its transcript becomes an archive, which 'sessions cleanup' removes in time."""
+    home = home_of(app)
+    info = _ours(home, session, agent)
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise click.UsageError("add --yes to delete without a question")
+        click.confirm(f"Delete {info.name}?", abort=True, err=True)
+    place = home.store(info.agent_id).delete(info.key)
+    kept = str(place.path) if place else None
+    told = f"Deleted {info.name}; the transcript is kept as {kept}." if kept else f"Deleted {info.name}."
+    app.out.answer({"deleted": info.name, "archive": kept}, told, as_json=as_json)
+
+
+def _ours(home: SessionHome, session: str, agent: str) -> SessionInfo:
+    """Return a session whose row is ours to change."""
+    info = home.resolve(session, agent)
+    if not info.indexed:
+        raise ConfigError(f"{info.name} is only a {_where(info)}", cure="go on with it once, or import it")
+    return info
 
 
 @command.command("import")
