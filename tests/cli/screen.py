@@ -14,7 +14,7 @@ import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyte
 
@@ -36,7 +36,12 @@ class Terminal:
     """`homarus` with these words in a terminal of this size."""
 
     def __init__(
-        self, env: dict[str, str], *words: str, size: tuple[int, int] = (80, 24), cwd: Path | None = None
+        self,
+        env: dict[str, str],
+        *words: str,
+        size: tuple[int, int] = (80, 24),
+        cwd: Path | None = None,
+        stdout: BinaryIO | None = None,
     ) -> None:
         self._ours, theirs = pty.openpty()
         self._screen = Answering(*size, self.type)
@@ -47,7 +52,7 @@ class Terminal:
             [sys.executable, "-m", "homarus", *words],
             env={"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path), **env},
             stdin=theirs,
-            stdout=theirs,
+            stdout=theirs if stdout is None else stdout,
             stderr=theirs,
             start_new_session=True,
             cwd=cwd,

@@ -329,7 +329,7 @@ async def test_somebody_at_a_terminal_sees_what_is_done_and_is_asked(tmp_path: P
         assert (house.workspace / "made.txt").exists()
 
 
-async def test_progress_shows_while_the_answer_goes_into_a_file(tmp_path: Path) -> None:
+async def test_progress_shows_before_anything_is_answered(tmp_path: Path) -> None:
     gate = asyncio.Event()
 
     class Slow(Talker):
@@ -344,6 +344,21 @@ async def test_progress_shows_while_the_answer_goes_into_a_file(tmp_path: Path) 
             gate.set()
             await screen.until("answer to hello")
             assert await screen.ended() == 0
+
+
+async def test_what_a_program_gets_is_the_answer_while_a_person_watches(tmp_path: Path) -> None:
+    """Standard output is a pipe, and standard error is the terminal: as with `homarus agent … > answer.txt`."""
+
+    def rule(_body: Any, number: int) -> Say:
+        return Say("all **done**") if number else Say(calls=(("ls", {"path": "."}),))
+
+    async with home(tmp_path, rule) as house:
+        with (tmp_path / "answer.txt").open("wb") as file:
+            async with terminal(house.env, "agent", "go", stdout=file) as screen:
+                await screen.until("⏺ ls .")
+                assert await screen.ended() == 0
+        assert (tmp_path / "answer.txt").read_text() == "all **done**\n"
+        assert "done" not in screen.text
 
 
 async def lent(house: Home, *words: str, cwd: Path) -> tuple[int, str]:

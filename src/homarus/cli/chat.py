@@ -73,8 +73,8 @@ async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: boo
     from homarus.cli.chat_screen import Screen
     from homarus.cli.chat_view import ChatView
 
-    if resume:
-        chosen = await Picker(await choices_of(agent, app.clock.now().timestamp()), color=app.out.color).run()
+    if resume and (choices := await choices_of(agent, app.clock.now().timestamp())):
+        chosen = await Picker(choices, color=app.out.color).run()
         if chosen is None:
             return 0
         agent = agent.session(chosen.key)
