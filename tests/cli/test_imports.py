@@ -96,6 +96,14 @@ ROWS = [
     Row("plugins enable dice"),
     Row("plugins doctor"),
     Row("plugins disable dice"),
+    Row("gateway status", code=1),
+    Row("gateway stop", code=1),
+    Row("gateway restart", code=1),
+    Row("gateway call health", code=1),
+    Row("gateway uninstall"),  # before there is a service: nothing is asked of the machine's supervisor
+    Row("gateway install --no-start"),
+    Row("health", code=1),
+    Row("logs"),
     Row("status"),
     Row("doctor"),
     Row("prompt"),
@@ -108,9 +116,10 @@ ROWS = [
     Row("sessions cleanup --dry-run"),
     Row("sessions export"),
     Row("sessions fork main other"),
+    Row("sessions rename other second"),
+    Row("sessions resume second"),
+    Row("sessions delete second"),
     Row("sessions import"),
-    Row("sessions rename other trip"),
-    Row("sessions delete other --yes"),
     Row("sessions repair main"),
     Row("sessions search gate"),
     Row("sessions tail"),
@@ -196,7 +205,7 @@ def called(line: str) -> tuple[str, ...]:
 
 
 def test_every_command_has_a_row():
-    there = {called(row.line) for row in ROWS} | {("gateway", "run")}  # which stays until it is told to go
+    there = {called(row.line) for row in ROWS}
     assert [" ".join(path) for path, _ in every_command() if path not in there] == [], (
         "say in ROWS how these are called"
     )

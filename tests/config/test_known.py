@@ -106,6 +106,7 @@ def test_every_block_that_can_be_switched_off_counts_as_restrictive() -> None:
     [
         ('{ modles: { mode: "merge" } }', "modles", "models"),
         ('{ agents: { default: { model: "a/b" } } }', "agents.default", "defaults"),
+        ('{ agents: { defaults: {}, default: { model: "a/b" } } }', "agents.default", "defaults"),
         ("{ messages: { queue: { debounceMS: 5 } } }", "messages.queue.debounceMS", "debounceMs"),
         ("{ agents: { defaults: { skip_bootstrap: true } } }", "agents.defaults.skip_bootstrap", "skipBootstrap"),
         ("{ agents: { list: [ { id: 'a', workspce: '~' } ] } }", "agents.list[0].workspce", "workspace"),

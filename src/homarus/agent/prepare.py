@@ -23,7 +23,7 @@ from homarus.config.view import Config
 from homarus.context.pins import pinned
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust, least_trusted
-from homarus.core.tools import ToolSpec
+from homarus.core.tools import Risk, ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.levels import speed
 from homarus.models.ref import NOTEBOOK, ModelRef
@@ -42,7 +42,7 @@ from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.paths import FsSettings
 from homarus.tools.policy import PatchSwitch, Who
-from homarus.tools.tool import Taint, ToolContext
+from homarus.tools.tool import Taint, Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
     from homarus.agent.home import Home
@@ -72,6 +72,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     retries: int = 32
     # What memory says about the newest message, if it is asked before each reply: (citation, text).
     recalled: tuple[tuple[str, str], ...] = ()
+    # What the caller's functions ask of the model: "required", or the name of one.
+    tool_choice: str = ""
 
 
 async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
@@ -91,7 +93,7 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
     bounds = _bounds(home, turn)
     layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
     await home.toolkit.refresh()
-    box = home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers)
+    box = _with_caller(turn, home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers))
     limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)
     skills = home.composer.skills_for(turn.agent_id, entry.skills_snapshot)
     context = replace(
@@ -120,7 +122,33 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         pin=_pin(entry),
         limit=limit,
         retries=retry_limit(len(home.models.client(agent).credentials(ref))),
+        tool_choice=turn.tool_choice if turn.caller_tools and turn.tool_choice != "none" else "",
     )
+
+
+HANDED_OVER = "Handed to the program that asked. Its result comes with the next message."
+
+
+def _with_caller(turn: Turn, box: Toolbox) -> Toolbox:
+    """Add the functions of whoever sent the message; one of ours with the same name steps aside."""
+    if not turn.caller_tools or turn.tool_choice == "none":
+        return box
+
+    async def hand_over(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        return said(HANDED_OVER)
+
+    theirs = {
+        spec.name: Tool(
+            spec=spec,
+            risk=Risk.READ,
+            run=hand_over,
+            group="caller",
+            ends_turn=True,
+            schema={"additionalProperties": True},
+        )
+        for spec in turn.caller_tools
+    }
+    return replace(box, tools=theirs if turn.tool_choice else {**box.tools, **theirs})
 
 
 def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills: Snapshot) -> ToolContext:

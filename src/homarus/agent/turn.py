@@ -28,6 +28,7 @@ from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
+from homarus.core.tools import ToolSpec
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sandbox.spec import SandboxSpec
@@ -126,6 +127,9 @@ class Turn(Struct, frozen=True, kw_only=True):
     # The JSON Schema that the answer must fit, and what else the model must be able to do.
     output_schema: str = ""
     needs: tuple[str, ...] = ()
+    # Functions of whoever sent the message: see `RunOptions.tools`.
+    caller_tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = ""
     # Folders that the owner lends to this turn, to read and to change, and the one in which it works.
     folders: tuple[str, ...] = ()
     cwd: str = ""
@@ -279,6 +283,7 @@ class TurnRunner:
             "output_tokens": entry.output_tokens + usage.output,
             "cache_read": entry.cache_read + usage.cache_read,
             "cache_write": entry.cache_write + usage.cache_write,
+            "estimated_cost_usd": round(entry.estimated_cost_usd + usage.cost.total, 8),
             "context_tokens": prepared.window_tokens,
             "model_provider": ref.provider,
             "model": ref.model,
@@ -315,6 +320,7 @@ def chain_model(live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -
         thinking=prepared.thinking,
         session_id=live.writer.session_id,
         params=prepared.params or None,
+        tool_choice=prepared.tool_choice or None,
     )
     return ChainModel(
         prepared.client,

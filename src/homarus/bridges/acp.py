@@ -94,8 +94,8 @@ class AcpAgent:
 
         _no_servers(mcp_servers)
         key = await self._known(session_id)
-        for line in (await self._client.operations.transcript(key))[-MAX_REPLAYED:]:
-            await self._replay(str(key), line.message)
+        for message in await self._client.history(key, MAX_REPLAYED):
+            await self._replay(str(key), message)
         await self._begin(key, cwd)
         return schema.LoadSessionResponse()
 

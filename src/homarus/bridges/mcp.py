@@ -79,8 +79,8 @@ class Conversations:
 
     async def messages_read(self, key: str, limit: int = 50) -> Json:
         """Read the newest messages of a conversation, oldest first."""
-        found = await self._client.operations.transcript(await self._known(key))
-        return {"messages": [_shown(line.message) for line in found[-max(1, min(limit, MAX_MESSAGES)) :]]}
+        found = await self._client.history(await self._known(key), max(1, min(limit, MAX_MESSAGES)))
+        return {"messages": [_shown(message) for message in found]}
 
     async def messages_send(self, key: str, text: str, wait_seconds: float = 300) -> Json:
         """Say something in a conversation and wait for the agent's answer. A new key begins a new conversation."""

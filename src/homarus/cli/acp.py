@@ -34,7 +34,7 @@ def command(app: App, agent_id: str, session: str) -> None:
     async def serving() -> None:
         from homarus.bridges.acp import serve
 
-        agent = open_agent(app, agent_id, session or "main")
+        agent = await open_agent(app, agent_id, session or "main")
         try:
             await serve(agent.client, agent_id, session)
         finally:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import Self, TextIO
 
 import click
 import msgspec
@@ -28,15 +28,13 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
 from homarus.core.messages import Image
 from homarus.core.text import human_bytes, printable
-from homarus.runtime.client import RunOptions
+from homarus.runtime.client import Client, RunOptions
+from homarus.runtime.client import newest as newest_session
 from homarus.runtime.library import Agent
 from homarus.runtime.local import LocalClient
 from homarus.runtime.reply import Reply, ReplyFold, footer
 from homarus.runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from homarus.sessions.row import SessionEntry
-
+from homarus.sessions.row import SessionEntry
 
 INTERRUPTED = 130
 
@@ -87,8 +85,6 @@ def command(
     What comes through a pipe goes along: cat notes.txt | homarus agent "summarise this". Commands such as /status work
     here as in a chat. Ctrl-C stops the turn and keeps what was said so far.
     """
-    del local  # a turn always runs in this process as long as nothing else serves this home
-
     if text and message:
         raise click.UsageError("say it once: TEXT or -m TEXT")
     said = attach("" if message == "-" else text or message or "", files, piped_text())
@@ -106,7 +102,7 @@ def command(
     )
 
     async def turn() -> int:
-        async with open_agent(app, agent_id, session, newest=newest) as agent:
+        async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
             row = await agent.client.row(agent.key)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
@@ -187,14 +183,25 @@ def _as_line(app: App, event: RunEvent) -> None:
     app.out.out.flush()
 
 
-def open_agent(app: App, agent_id: str, session: str, *, newest: bool = False) -> Agent:
-    """Open an agent of this home in one of its sessions, or in the one in which a person talked last."""
-    client = LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
-    if newest and session == "main":
-        session = str(client.newest(agent_id))
-    elif newest:
+async def open_agent(app: App, agent_id: str, session: str, *, local: bool = False, newest: bool = False) -> Agent:
+    """Return an agent of this home in one of its sessions, or in the one in which a person talked last.
+
+    Where a gateway serves the home it is the gateway's agent, else one in this process.
+    """
+    if newest and session != "main":
         raise click.UsageError("say which session: --session KEY or --continue")
-    return Agent(client, client.resolve(agent_id, session))
+    client: Client | None = None
+    if not local and (app.paths.own_dir / "gateway.sock").exists():
+        from homarus.gateway.remote import running
+
+        client = await running(app.paths)
+    client = client or LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
+    if newest:
+        session = str(await newest_session(client, agent_id))
+    key = client.resolve(agent_id, session)
+    if not key.is_main and await client.row(key) == SessionEntry():
+        say(f"new session {key}")
+    return Agent(client, key)
 
 
 class _Interrupts:

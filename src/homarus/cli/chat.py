@@ -36,6 +36,7 @@ HISTORY = "chat-history"
 @add_dir
 @workspace
 @click.option("--plain", is_flag=True, help="Line by line, as through a pipe: one message in, one answer out.")
+@click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
 @pass_app
 def command(
     app: App,
@@ -46,6 +47,7 @@ def command(
     folders: tuple[str, ...],
     cwd: str | None,
     plain: bool,
+    local: bool,
 ) -> int:
     """Talk with an agent.
 
@@ -56,15 +58,29 @@ def command(
     if resume and not on_screen:
         raise click.UsageError("--resume needs a terminal; --session KEY names a session, --continue takes the newest")
 
-    async def talk() -> int:
-        async with open_agent(app, agent_id, session, newest=newest) as agent:
-            # Every message has the same rights, so what is typed while a turn runs can join it.
-            options = RunOptions(folders=folders, cwd=cwd or "", queue=Overrides())
-            if not on_screen:
-                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options)
-            return await _on_screen(app, agent, options, resume=resume)
+    options = RunOptions(folders=folders, cwd=cwd or "", queue=Overrides())
+    talk = talk_with(app, agent_id, session, options, plain=not on_screen, local=local, newest=newest, resume=resume)
+    return asyncio.run(talk)
 
-    return asyncio.run(talk())
+
+async def talk_with(
+    app: App,
+    agent_id: str,
+    session: str,
+    options: RunOptions | None = None,
+    *,
+    plain: bool = False,
+    local: bool = False,
+    newest: bool = False,
+    resume: bool = False,
+) -> int:
+    """Talk with an agent in a session until the person leaves."""
+    # Every message has the same rights, so what is typed while a turn runs can join it.
+    options = options or RunOptions(queue=Overrides())
+    async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
+        if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options)
+        return await _on_screen(app, agent, options, resume=resume)
 
 
 async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from homarus.runtime.library import Agent
 
 MAX_SESSIONS = 50
+MAX_READ = 100  # messages among which the newest words of a person are looked for
 ROWS = 10
 
 
@@ -45,11 +46,11 @@ async def choices_of(agent: Agent, now: float, *, here: bool = False) -> list[Ch
     found = []
     for info in list(await agent.client.sessions(agent.key.agent_id))[:MAX_SESSIONS]:
         try:
-            lines = await agent.client.operations.transcript(info.key)
+            messages = await agent.client.history(info.key, MAX_READ)
         except HomarusError:
             continue  # a key that nobody can read is not one to talk in
-        said = [each.message for each in lines if isinstance(each.message, User) and not each.message.provenance]
-        if (here and info.key == agent.key) or not (lines or info.title):
+        said = [each for each in messages if isinstance(each, User) and not each.provenance]
+        if (here and info.key == agent.key) or not (messages or info.title):
             continue
         newest = without_files(said[-1].text) if said else ""
         when = age(now - info.entry.updated_at / 1000) if info.entry.updated_at else ""

@@ -30,7 +30,7 @@ from prompt_toolkit.styles import Style
 from homarus.cli.agent import attach
 from homarus.cli.chat_input import ChatHistory, Words, clipboard_picture, dropped, keep_picture, referenced, suggest
 from homarus.cli.chat_paint import Painter, wrapped
-from homarus.cli.chat_picker import Picker, choices_of
+from homarus.cli.chat_picker import MAX_READ, Picker, choices_of
 from homarus.cli.chat_view import Block, ChatView, past
 from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
@@ -173,7 +173,7 @@ class Screen:
         self._leave = client.attend(agent.key)
         status = await client.status(agent.key)
         view.model, view.window, view.used, view.cost = status.model, status.window, status.used, status.cost
-        for block in past([line.message for line in await client.operations.transcript(agent.key)]):
+        for block in past(await client.history(agent.key, MAX_READ)):
             self._say(block)
         begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
         self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))

@@ -242,9 +242,9 @@ def serve_home(app: App, agent_id: str, owner: bool) -> None:
     async def serving() -> None:
         from homarus.bridges.mcp import serve
 
-        agent = open_agent(app, agent_id, "main")
+        agent = await open_agent(app, agent_id, "main", local=True)
         try:
-            await serve(agent.client, agent_id, owner=owner)  # type: ignore[arg-type] # opened here, so it is a local one
+            await serve(agent.client, agent_id, owner=owner)  # type: ignore[arg-type] # a local one
         finally:
             await agent.aclose()
 

@@ -26,6 +26,7 @@ from homarus.prompt.report import About, last_run
 from homarus.prompt.section import Mode
 from homarus.prompt.sections.tooling import in_order, told_to
 from homarus.prompt.show import detail_lines, list_lines, map_lines
+from homarus.sessions.home import SessionHome
 from homarus.sessions.store import SessionStore
 from homarus.subagents.book import ChildBooks
 from homarus.subagents.child import ChildRun, child_rules
@@ -128,7 +129,8 @@ def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None
 
 def _session(app: App, session_key: str | None, agent_id: str | None) -> SessionKey:
     named = app.config.agent_named(agent_id).id
-    session = SessionKey.parse(session_key, default_agent=named) if session_key else main_session(named)
+    home = SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
+    session = home.key(session_key, agent_id or "") if session_key else main_session(named)
     if agent_id and session.agent_id != named:
         raise click.UsageError(f"session '{session}' belongs to agent '{session.agent_id}', not to '{named}'")
     app.config.agent_named(session.agent_id)

@@ -26,8 +26,10 @@ COMMANDS: dict[str, Entry] = {
     "acp": Entry("Talk", "homarus.cli.acp", "let an editor drive your agent (Agent Client Protocol)"),
     "chat": Entry("Talk", "homarus.cli.chat", "talk with your agent in this terminal"),
     "demo": Entry("Talk", "homarus.cli.demo", "see a short conversation in a throw-away home"),
-    "onboard": Entry("Set up", "homarus.cli.home:onboard", "a home in a minute: two questions"),
-    "configure": Entry("Set up", "homarus.cli.home:configure", "the same questions for a home that exists"),
+    "onboard": Entry("Set up", "homarus.cli.onboard:onboard", "a home in a minute: a few questions"),
+    "configure": Entry(
+        "Set up", "homarus.cli.onboard:configure", "workspace, model, keys, channels or sandbox of a home that exists"
+    ),
     "setup": Entry("Set up", "homarus.cli.home:setup", "create what is missing: folder, configuration, workspace"),
     "config": Entry("Set up", "homarus.cli.config", "read, change and check openclaw.json"),
     "agents": Entry("Set up", "homarus.cli.agents", "who lives here, where, and who answers on which channel"),
@@ -37,6 +39,8 @@ COMMANDS: dict[str, Entry] = {
     "plugins": Entry("Set up", "homarus.cli.plugins", "list, install, enable and write plugins"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
     "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
+    "health": Entry("Serve", "homarus.cli.gateway:health", "ask the running gateway how it is"),
+    "logs": Entry("Serve", "homarus.cli.gateway:logs", "what the gateway wrote down, and who did what"),
     "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),
     "prompt": Entry("Look inside", "homarus.cli.prompt", "print exactly what a model is told"),
     "context": Entry("Look inside", "homarus.cli.prompt:context", "show what fills the window, and what was cut"),

@@ -28,6 +28,7 @@ BLOCKS: dict[str, str] = {
     "mcp": "homarus.plugins.mcp.settings:McpSettings",
     "plugins": "homarus.plugins.manifest:PluginSettings",
     "gateway": "homarus.gateway.settings:GatewaySettings",
+    "logging": "homarus.gateway.settings:LogSettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",

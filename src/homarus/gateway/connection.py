@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from homarus.core.errors import HomarusError
 from homarus.core.text import single_line
 from homarus.gateway.auth import Challenge, ClientInfo, Hello
+from homarus.gateway.logs import who
 from homarus.gateway.methods import Call, dispatch
 from homarus.gateway.peer import Peer
 from homarus.gateway.protocol import (
@@ -117,6 +118,8 @@ class Connection:
         self._seq = 0
         self._working: set[asyncio.Task[None]] = set()
         self.leaving: list[Callable[[], None]] = []
+        # What our own clients listen to, by the name that they gave it.
+        self.streams: dict[str, Callable[[], None]] = {}
 
     # Out.
 
@@ -151,7 +154,7 @@ class Connection:
         finally:
             for task in self._working:
                 task.cancel()
-            for leave in self.leaving:
+            for leave in (*self.leaving, *self.streams.values()):
                 leave()
             self.gateway.hub.leave(self)
             await self._out.done()
@@ -203,6 +206,7 @@ class Connection:
             raise Refused("protocol mismatch", details=details, close=Close.PROTOCOL)
         admission = await self.gateway.door.admit(self.peer, hello, challenge)
         self.principal, self.client, self.caps = admission.principal, hello.client, frozenset(hello.caps)
+        self.gateway.ledger.note("connected", address=self.peer.address, client=hello.client.id, **who(self.principal))
         self.answer(response(request.id, await self.gateway.hello(self, admission)))
         if admission.asked is not None:
             self.gateway.hub.tell("device.pair.requested", admission.asked)
@@ -227,6 +231,8 @@ class Connection:
             call = Call(self.gateway, self.principal, request.method, self, request.id)
             self.answer(response(request.id, await dispatch(call, request.params)))
         except Refused as refused:
+            if refused.code is Code.FORBIDDEN:
+                self.gateway.ledger.called(self.principal, request.method, refused.code, self.peer.address)
             self.answer(failure(request.id, refused))
         except HomarusError as problem:
             self.answer(failure(request.id, Refused(str(problem))))

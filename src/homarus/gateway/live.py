@@ -29,9 +29,10 @@ class Live:
         self._env = env
         self._given = given
         self._config = config
-        self._stamp = self._look()
+        self._stamp = self.stamp()
 
-    def _look(self) -> tuple[int, int, int]:
+    def stamp(self) -> tuple[int, int, int]:
+        """Return what changes when the file does."""
         try:
             found = self._config.paths.config_path.stat()
         except OSError:
@@ -40,7 +41,7 @@ class Live:
 
     @property
     def config(self) -> Config:
-        stamp = self._look()
+        stamp = self.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
             try:

@@ -48,6 +48,7 @@ def session_row(gateway: Gateway, info: SessionInfo) -> dict[str, Any]:
         "inputTokens": entry.input_tokens or None,
         "outputTokens": entry.output_tokens or None,
         "totalTokens": entry.total_tokens or None,
+        "estimatedCostUsd": entry.estimated_cost_usd or None,
     }
     return {
         "key": str(key),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from homarus.agent.home import Home
@@ -28,7 +29,7 @@ from homarus.core.messages import (
     Trust,
     User,
 )
-from homarus.core.routes import SessionKey, SessionKind
+from homarus.core.routes import SessionKey
 from homarus.models.provider import Stop
 from homarus.models.ref import split_ref
 from homarus.models.select import chain
@@ -41,6 +42,7 @@ from homarus.runtime.events import EventFeed, Following, Listener
 from homarus.runtime.operations import Operations
 from homarus.runtime.reply import REPLY
 from homarus.runtime.runtime import Runtime
+from homarus.sessions.home import SessionHome
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
@@ -58,16 +60,14 @@ if TYPE_CHECKING:
 REMEMBERED = 200  # messages that a hook is given of a session that ends
 
 
-# Sessions in which no person talks.
-_BY_ITSELF = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT, SessionKind.HEARTBEAT})
-
-
 class LocalClient:
     """The client of a home that runs in this process. It also is what the slash commands of that home stand on."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.home: Home = runtime.home
+        # What a gateway puts here to be started anew.
+        self.restarter: Callable[[], str] | None = None
         self.elsewhere = Elsewhere(runtime, self._handle)
 
     @property
@@ -85,16 +85,8 @@ class LocalClient:
         return Operations(self.runtime)
 
     def resolve(self, agent: str, session: str) -> SessionKey:
-        return self.home.store(self.home.config.agent_named(agent).id).key(session)
-
-    def newest(self, agent: str) -> SessionKey:
-        """Return the session of an agent in which somebody talked last; the main one where nobody did."""
-        store = self.home.store(self.home.config.agent_named(agent).id)
-        for info in store.list():
-            key = store.key(info.name)
-            if key.kind not in _BY_ITSELF and not key.is_subagent and info.entry.last_interaction_at:
-                return key
-        return store.key(store.main_key)
+        chosen = self.home.config.agent_named(agent).id if agent else ""
+        return SessionHome.of(self.home.config, clock=self.home.clock, ids=self.home.ids).key(session, chosen)
 
     # Messages.
 
@@ -158,11 +150,14 @@ class LocalClient:
             "instructions": options.instructions,
             "outputSchema": options.output_schema,
             "needs": list(options.needs),
+            "callerTools": to_builtins(options.tools),
+            "toolChoice": options.tool_choice,
+            "taint": list(options.taint),
             "folders": list(options.folders),
             "cwd": options.cwd,
             ATTACHED: options.attached,
         }
-        given = {key: value for key, value in facts.items() if value not in ("", None, [])}
+        given = {key: value for key, value in facts.items() if value not in ("", None, [], ())}
         return Inbound(
             id=options.message_id or self.home.ids.uuid(),
             channel=options.channel,
@@ -250,8 +245,7 @@ class LocalClient:
         return models[0].key if models else ""
 
     async def history(self, session: SessionKey, limit: int) -> Sequence[Message]:
-        with self.home.opened(session) as live:
-            return live.writer.history()[-limit:]
+        return [line.message for line in await self.operations.transcript(session)][-limit:]
 
     async def sessions(self, agent: str) -> Sequence[SessionInfo]:
         return self.home.store(self.home.config.agent_named(agent).id).list()
@@ -379,7 +373,9 @@ class LocalClient:
         self.home.toolkit.add(tool)
 
     async def restart(self) -> str:
-        """Say that there is nothing to restart: a terminal is a program of its own, and no gateway serves this home."""
+        """Start the gateway anew that serves this home; a terminal is a program of its own."""
+        if self.restarter is not None:
+            return self.restarter()
         return "No gateway runs this session. Leave with /quit and start again."
 
     async def aclose(self) -> None:

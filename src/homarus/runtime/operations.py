@@ -1,6 +1,6 @@
 """What a person's program can do with a home besides talking: read transcripts, delete, count costs, change the configuration.
 
-Part of the client contract: `Client.operations`.
+`LocalClient.operations`: what a program does that has the home in its own process, as the gateway has.
 """
 
 from __future__ import annotations
@@ -105,6 +105,13 @@ class Operations:
                 return ()
 
         return await asyncio.to_thread(read)
+
+    async def begin_with(self, session: SessionKey, messages: Sequence[Message]) -> None:
+        """Give a new session what was said elsewhere; one in which something was said keeps its own."""
+        async with self._runtime.exclusively(session):
+            with self._home.opened(session) as live:
+                for message in messages if live.is_new else ():
+                    live.writer.append_message(message, durable=False)
 
     async def delete(self, session: SessionKey) -> str | None:
         """Take a session away; its transcript becomes an archive, whose path is returned. What runs in it ends first.

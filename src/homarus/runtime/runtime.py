@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from homarus.agent.home import Home
@@ -27,6 +28,7 @@ from homarus.core.events import RunEvent
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import Route, SessionKey, SessionKind, main_session
+from homarus.core.tools import ToolSpec
 from homarus.models.select import Override
 from homarus.queue.collect import Batch, Queued, message_key
 from homarus.queue.inbox import Inbox, inbox_path
@@ -257,6 +259,8 @@ class Runtime:
             instructions=str(facts.get("instructions") or ""),
             output_schema=str(facts.get("outputSchema") or ""),
             needs=tuple(facts.get("needs") or ()),
+            caller_tools=convert(facts.get("callerTools") or (), tuple[ToolSpec, ...]),
+            tool_choice=str(facts.get("toolChoice") or ""),
             folders=tuple(map(str, facts.get("folders") or ())),
             cwd=str(facts.get("cwd") or ""),
             seconds=facts.get("seconds"),

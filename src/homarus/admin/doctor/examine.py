@@ -22,6 +22,8 @@ CHECKS: tuple[Check, ...] = (
     files.check_set_aside,
     files.check_disk,
     machine.check_sandbox,
+    machine.check_models,
+    machine.check_programs,
     machine.check_extras,
 )
 
