@@ -11,14 +11,14 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyte
 
-PATIENCE_SECONDS = 20.0  # for a machine that has other things to do; a test that passes needs little of it
+PATIENCE_SECONDS = 40.0  # for a machine that has other things to do; a test that passes needs little of it
 
 
 class Answering(pyte.HistoryScreen):
@@ -103,11 +103,15 @@ class Terminal:
         found: str = self._screen.buffer[row][column].fg
         return found
 
-    async def until(self, *texts: str, gone: str = "") -> None:
-        """Wait until the screen, or what was scrolled off it, holds these texts."""
+    async def until(self, *texts: str, gone: str = "", when: Callable[[list[str]], bool] = lambda _lines: True) -> None:
+        """Wait until the screen, or what was scrolled off it, holds these texts, and its lines are as wanted."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not all(text in self.text for text in texts) or (gone and gone in "\n".join(self.lines)):
+                while not (
+                    all(text in self.text for text in texts)
+                    and not (gone and gone in "\n".join(self.lines))
+                    and when(self.lines)
+                ):
                     await asyncio.sleep(0.02)
         except TimeoutError:
             raise AssertionError(f"{texts} did not come (or {gone!r} did not go):\n{self.text}") from None
