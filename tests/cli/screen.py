@@ -11,14 +11,14 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyte
 
-PATIENCE_SECONDS = 20.0  # for a machine that has other things to do; a test that passes needs little of it
+PATIENCE_SECONDS = 40.0  # for a machine that has other things to do; a test that passes needs little of it
 
 
 class Answering(pyte.HistoryScreen):
@@ -36,7 +36,12 @@ class Terminal:
     """`homarus` with these words in a terminal of this size."""
 
     def __init__(
-        self, env: dict[str, str], *words: str, size: tuple[int, int] = (80, 24), cwd: Path | None = None
+        self,
+        env: dict[str, str],
+        *words: str,
+        size: tuple[int, int] = (80, 24),
+        cwd: Path | None = None,
+        stdout: BinaryIO | None = None,
     ) -> None:
         self._ours, theirs = pty.openpty()
         self._screen = Answering(*size, self.type)
@@ -47,7 +52,7 @@ class Terminal:
             [sys.executable, "-m", "homarus", *words],
             env={"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path), **env},
             stdin=theirs,
-            stdout=theirs,
+            stdout=theirs if stdout is None else stdout,
             stderr=theirs,
             start_new_session=True,
             cwd=cwd,
@@ -98,11 +103,15 @@ class Terminal:
         found: str = self._screen.buffer[row][column].fg
         return found
 
-    async def until(self, *texts: str, gone: str = "") -> None:
-        """Wait until the screen, or what was scrolled off it, holds these texts."""
+    async def until(self, *texts: str, gone: str = "", when: Callable[[list[str]], bool] = lambda _lines: True) -> None:
+        """Wait until the screen, or what was scrolled off it, holds these texts, and its lines are as wanted."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not all(text in self.text for text in texts) or (gone and gone in "\n".join(self.lines)):
+                while not (
+                    all(text in self.text for text in texts)
+                    and not (gone and gone in "\n".join(self.lines))
+                    and when(self.lines)
+                ):
                     await asyncio.sleep(0.02)
         except TimeoutError:
             raise AssertionError(f"{texts} did not come (or {gone!r} did not go):\n{self.text}") from None

@@ -173,9 +173,8 @@ async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
             first.type("heard by both\r")
             await second.until("› heard by both", "answer to heard by both")
             second.type("from the second\r")
-            await asyncio.gather(
-                *(each.until("› from the second", "answer to from the second") for each in (first, second))
-            )
+            for each in (second, first):
+                await each.until("› from the second", "answer to from the second")
             assert second.text.count("› from the second") == 1
             second.type("/name the trip\r")
             await first.until("(from another terminal)")
@@ -231,12 +230,12 @@ async def test_words_stay_whole_and_the_screen_is_clean_after_a_resize_and_ctrl_
     def rule(body: Any, number: int) -> Say:
         return hanging(words) if "slow" in typed(body) else echo(body, number)
 
-    def is_clean(screen: Terminal, columns: int) -> None:
-        assert all(word in "\n".join(screen.lines) for word in words.split()), screen.lines
-        assert sum(line == "›" for line in screen.lines) == 1, screen.lines
-        assert sum("esc stops" in line for line in screen.lines) == 1, screen.lines
-        assert sum("agent:main:main" in line or "mock/loop" in line for line in screen.lines) == 1, screen.lines
-        assert max(map(len, screen.lines)) <= columns
+    def is_clean(lines: list[str]) -> bool:
+        def count(text: str) -> int:
+            return sum(text in line for line in lines)
+
+        whole = all(count(word) for word in words.split())
+        return whole and lines.count("›") == count("esc stops") == count("mock/loop") == 1
 
     async with home(tmp_path, rule) as house, house.chat(size=(64, 30)) as screen:
         await screen.until("a new session", STATUS)
@@ -244,15 +243,14 @@ async def test_words_stay_whole_and_the_screen_is_clean_after_a_resize_and_ctrl_
         await screen.until("answer to hello")
         screen.type("slow\r")
         await screen.until("wording023")
-        is_clean(screen, 64)
+        await screen.until(when=is_clean)
         for columns, rows in ((45, 28), (100, 30)):
             screen.resize(columns, rows)
             await asyncio.sleep(0.8)
-            await screen.until("wording023", "answer to hello")
-            is_clean(screen, columns)
+            await screen.until("wording023", "answer to hello", when=is_clean)
         screen.type(CTRL_L)
         await asyncio.sleep(0.5)
-        is_clean(screen, 100)
+        await screen.until(when=is_clean)
         assert "› hello" in screen.lines
 
 
@@ -329,7 +327,7 @@ async def test_somebody_at_a_terminal_sees_what_is_done_and_is_asked(tmp_path: P
         assert (house.workspace / "made.txt").exists()
 
 
-async def test_progress_shows_while_the_answer_goes_into_a_file(tmp_path: Path) -> None:
+async def test_progress_shows_before_anything_is_answered(tmp_path: Path) -> None:
     gate = asyncio.Event()
 
     class Slow(Talker):
@@ -344,6 +342,21 @@ async def test_progress_shows_while_the_answer_goes_into_a_file(tmp_path: Path) 
             gate.set()
             await screen.until("answer to hello")
             assert await screen.ended() == 0
+
+
+async def test_what_a_program_gets_is_the_answer_while_a_person_watches(tmp_path: Path) -> None:
+    """Standard output is a pipe, and standard error is the terminal: as with `homarus agent … > answer.txt`."""
+
+    def rule(_body: Any, number: int) -> Say:
+        return Say("all **done**") if number else Say(calls=(("ls", {"path": "."}),))
+
+    async with home(tmp_path, rule) as house:
+        with (tmp_path / "answer.txt").open("wb") as file:
+            async with terminal(house.env, "agent", "go", stdout=file) as screen:
+                await screen.until("⏺ ls .")
+                assert await screen.ended() == 0
+        assert (tmp_path / "answer.txt").read_text() == "all **done**\n"
+        assert "done" not in screen.text
 
 
 async def lent(house: Home, *words: str, cwd: Path) -> tuple[int, str]:

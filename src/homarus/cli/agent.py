@@ -113,7 +113,7 @@ def command(
             reply = fold.reply()
         if as_json and not stream:
             app.out.json(reply.to_json(str(agent.key)))
-        elif not (as_json or stream or (_watched(app) and app.out.err.isatty())):
+        elif not (as_json or stream or _watched(app)):
             for each in reply.texts:
                 app.out.line(each)
         return _code(app, reply, stopped=interrupts.heard)
@@ -158,7 +158,7 @@ def _shown(
         writing = (
             partial(_as_line, app) if as_json else TextStream(app.out.out, row.response_usage, row.verbose_level).take
         )
-    if not app.out.err.isatty() or (stream and _watched(app)):
+    if not (app.out.err.isatty() or _watched(app)) or (stream and _watched(app)):
         yield writing
         return
     from homarus.cli.one_shot import LiveAnswer

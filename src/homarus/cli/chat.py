@@ -84,17 +84,19 @@ async def talk_with(
 
 
 async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool) -> int:
+    from prompt_toolkit.application import create_app_session
+
     from homarus.cli.chat_paint import Painter, ask_background, is_light, keys_as_typed
     from homarus.cli.chat_picker import Picker, choices_of
-    from homarus.cli.chat_screen import Screen
+    from homarus.cli.chat_screen import Keyboard, Screen
     from homarus.cli.chat_view import ChatView
 
-    if resume:
-        chosen = await Picker(await choices_of(agent, app.clock.now().timestamp()), color=app.out.color).run()
+    if resume and (choices := await choices_of(agent, app.clock.now().timestamp())):
+        chosen = await Picker(choices, color=app.out.color).run()
         if chosen is None:
             return 0
         agent = agent.session(chosen.key)
-    with keys_as_typed(sys.stdin.fileno()):
+    with keys_as_typed(sys.stdin.fileno()), create_app_session(input=Keyboard(sys.stdin)):
         answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
         view = ChatView(asyncio.get_running_loop().time)
         history = ChatHistory(app.paths.own_dir / HISTORY)

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -92,6 +94,13 @@ class Remembered(History):
         self._lines.add(string)
 
 
+class Keyboard(Vt100Input):
+    """A terminal whose keys stay keys while something is printed: they wait, are not echoed, and Enter is Enter."""
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 class Screen:
     """One chat. `run` returns when the person leaves."""
 
@@ -114,7 +123,8 @@ class Screen:
         self._size: object = None
         self._pasted = history.path.parent / "pasted"
         self._sending: dict[asyncio.Task[None], float] = {}  # and since when
-        self._typed: dict[str, str] = {}  # by the key of a message, what was typed for it
+        self._typed: dict[str, str] = {}  # what no turn has taken yet, by the key of its message
+        self._stopping = False
         self._following: asyncio.Task[None] | None = None
         self._leave: Callable[[], None] | None = None
         self._unlisten: Callable[[], None] | None = None
@@ -246,11 +256,7 @@ class Screen:
         if self._elsewhere or not self._view.running:
             self._do(self._send("/stop"))
             return
-        unheard = [
-            self._typed[each.key] for each in self._agent.client.unheard(self._agent.key) if each.key in self._typed
-        ]
-        self._agent.stop()
-        self._give_back("\n".join(unheard))
+        self._stopping = self._agent.stop()
 
     def _give_back(self, text: str) -> None:
         buffer = self.session.default_buffer
@@ -298,6 +304,11 @@ class Screen:
             self._do(self._refresh())
         if isinstance(event, UserAccepted):
             self._typed.pop(event.message.idempotency_key, None)
+        if isinstance(event, RunEnded) and self._stopping:
+            self._stopping = False
+            if event.status == "aborted":  # what no turn has taken by now was forgotten with it
+                self._give_back("\n".join(self._typed.values()))
+                self._typed.clear()
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()

@@ -46,10 +46,11 @@ class LiveAnswer:
         self._ticking: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._drawn = False
-        self._leave = agent.client.attend(agent.key) if sys.stdin.isatty() else None
+        asked = sys.stdin.isatty() and app.out.err.isatty()  # a question that nobody sees is none
+        self._leave = agent.client.attend(agent.key) if asked else None
 
     def __enter__(self) -> Self:
-        self._ticking = asyncio.ensure_future(self._tick())
+        self._ticking = asyncio.ensure_future(self._tick()) if self._app.out.err.isatty() else None
         return self
 
     def __exit__(

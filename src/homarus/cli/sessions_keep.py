@@ -89,8 +89,8 @@ def resume(app: App, session: str, agent: str, as_json: bool) -> int:
     if as_json:
         app.out.json({"key": info.name, "sessionId": info.entry.session_id})
         return 0
-    last_words(app, info.place)
-    if not person:
+    if not person:  # a chat shows them itself
+        last_words(app, info.place)
         app.out.line(f"homarus chat --session {info.name}")
         return 0
     from homarus.cli.chat import talk_with

@@ -33,7 +33,6 @@ from homarus.core.routes import SessionKey
 from homarus.gateway.protocol import MAX_PAYLOAD, PROTOCOL
 from homarus.gateway.scopes import ADMIN, APPROVALS, READ, WRITE
 from homarus.gateway.settings import GatewaySettings
-from homarus.queue.collect import Queued
 from homarus.runtime.client import RunOptions, SessionStatus, Vocabulary
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.search import Hit
@@ -337,9 +336,6 @@ class RemoteClient:
 
     def is_elsewhere(self, session: SessionKey) -> bool:
         return False
-
-    def unheard(self, session: SessionKey) -> Sequence[Queued]:
-        return ()  # what was sent is the gateway's; it is not taken back
 
     async def answer(self, approval_id: str, decision: str) -> str:
         return await self._value(str, "home.answer", approval=approval_id, decision=decision)

@@ -105,11 +105,6 @@ class SessionLane:
     def waiting(self) -> tuple[Queued, ...]:
         return self._queue
 
-    @property
-    def unheard(self) -> tuple[Queued, ...]:
-        """Return what no turn has taken yet: said to the running one, or waiting for its own. `stop` forgets it."""
-        return (*(self._mailbox.waiting if self._mailbox is not None else ()), *self._queue)
-
     def submit(self, item: Queued) -> Submitted:
         """Accept a message durably and decide what happens to it. It is on disk when this returns, or it was refused."""
         action = self._decide(item)
@@ -123,7 +118,8 @@ class SessionLane:
 
     @property
     def reports(self) -> int:
-        return sum(item.kept for item in self.unheard)
+        waiting = self._mailbox.waiting if self._mailbox is not None else ()
+        return sum(item.kept for item in (*self._queue, *waiting))
 
     def knows(self, key: str) -> bool:
         return self._inbox.knows(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from homarus.storage.atomic import create_new, ensure_dir
 # Among the facts of a letter: it is a command, which is carried out and answered and never becomes a turn as it stands.
 COMMAND = "command"
 ANSWER = ".answer"
+_FRESH_NS = 2_000_000_000
 
 
 class Letters:
@@ -69,7 +71,8 @@ class Letters:
             state = self._folder.stat().st_mtime_ns
         except FileNotFoundError:
             return False
-        changed, self._seen = state != self._seen, state
+        # Clocks of disks are coarse: a second change may have come in the same moment as the first.
+        changed, self._seen = state != self._seen or time.time_ns() - state < _FRESH_NS, state
         return changed
 
     def waiting(self) -> list[tuple[Path, Queued]]:

@@ -19,7 +19,6 @@ from homarus.core.messages import (
 )
 from homarus.core.routes import SessionKey, SessionKind
 from homarus.core.tools import ToolSpec
-from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
 from homarus.runtime.events import Listener
 from homarus.sessions.row import SessionEntry
@@ -131,10 +130,6 @@ class Client(Protocol):
 
     def is_elsewhere(self, session: SessionKey) -> bool:
         """Say whether another process has a session open."""
-        ...
-
-    def unheard(self, session: SessionKey) -> Sequence[Queued]:
-        """Return what was sent here and is in no turn yet; `abort` forgets it."""
         ...
 
     def attend(self, session: SessionKey) -> Callable[[], None]:

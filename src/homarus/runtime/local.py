@@ -137,10 +137,6 @@ class LocalClient:
     def is_elsewhere(self, session: SessionKey) -> bool:
         return self.elsewhere.holds(session)
 
-    def unheard(self, session: SessionKey) -> Sequence[Queued]:
-        lane = self.runtime.open_lane(session)
-        return [item for item in lane.unheard if not item.kept] if lane is not None else ()
-
     def _inbound(self, text: str, options: RunOptions) -> Inbound:
         facts = {
             "model": options.model,

@@ -146,11 +146,11 @@ class Runtime:
 
     def _look_for_letters(self) -> None:
         """Look now and then: a process that stays, such as a chat, answers what others say to its sessions."""
+        self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
         if self.stays and self.letters.changed():
             for key in {item.route.session_key for _, item in self.letters.waiting()}:
                 if self.home.sessions.get(key) is not None:
                     self._take_letters(self.lane(key), key)
-        self._timer = asyncio.get_running_loop().call_later(LETTER_SECONDS, self._look_for_letters)
 
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session. Opening it takes the right to write, and takes up what a crash cut off."""
