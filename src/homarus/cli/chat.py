@@ -13,6 +13,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from homarus.cli import complete
 from homarus.cli.agent import TextStream, open_agent
 from homarus.cli.app import App
 from homarus.cli.options import pass_app
@@ -136,8 +137,22 @@ HISTORY = "chat-history"
 
 
 @click.command("chat")
-@click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
-@click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
+@click.option(
+    "--agent",
+    "agent_id",
+    metavar="ID",
+    default="",
+    help="Which agent; the default one otherwise.",
+    shell_complete=complete.agents,
+)
+@click.option(
+    "--session",
+    metavar="KEY",
+    default="main",
+    show_default=True,
+    help="A session's key or name.",
+    shell_complete=complete.sessions,
+)
 @click.option("--plain", is_flag=True, help="Line by line, as through a pipe: one message in, one answer out.")
 @pass_app
 def command(app: App, agent_id: str, session: str, plain: bool) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
     from homarus.models.info import ModelInfo
 
 
-agent_option = click.option("--agent", "agent_id", metavar="ID", help="For this agent instead of the default one.")
+agent_option = click.option(
+    "--agent",
+    "agent_id",
+    metavar="ID",
+    help="For this agent instead of the default one.",
+    shell_complete=complete.agents,
+)
 
 
 def _open(app: App) -> Models:
@@ -87,8 +94,15 @@ def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None
 
 
 @command.command(name="set")
-@click.argument("model")
-@click.option("--fallback", "fallbacks", multiple=True, metavar="MODEL", help="Tried when the first fails; may repeat.")
+@click.argument("model", shell_complete=complete.models)
+@click.option(
+    "--fallback",
+    "fallbacks",
+    multiple=True,
+    metavar="MODEL",
+    help="Tried when the first fails; may repeat.",
+    shell_complete=complete.models,
+)
 @agent_option
 @with_json
 def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | None, as_json: bool) -> None:
@@ -195,7 +209,7 @@ def list_aliases(app: App, as_json: bool) -> None:
 
 @aliases.command(name="add")
 @click.argument("alias")
-@click.argument("model")
+@click.argument("model", shell_complete=complete.models)
 @with_json
 def add_alias(app: App, alias: str, model: str, as_json: bool) -> None:
     """Let ALIAS stand for MODEL. A name that is taken moves to the new model."""
@@ -235,7 +249,7 @@ def _holders(app: App, alias: str) -> list[str]:
 
 
 @command.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete.models)
 @click.option("--timeout", "seconds", type=float, default=60.0, show_default=True, help="Give up after this long.")
 @agent_option
 @with_json

@@ -13,6 +13,7 @@ from homarus.agent.hook_events import load_registry
 from homarus.agent.sandbox_for import sandbox_for, window_of
 from homarus.agent.session_state import SessionState, session_state
 from homarus.agent.toolkit import tool_specs
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import json_option, pass_app, with_json
@@ -45,9 +46,19 @@ def session_options(function: F) -> F:
         click.option(
             "--mode", type=click.Choice(["full", "minimal", "lean", "none"]), help="Instead of the session's own mode."
         ),
-        click.option("--session", "session_key", metavar="KEY", help="A session, e.g. agent:main:telegram:group:42."),
         click.option(
-            "--agent", "agent_id", metavar="ID", help="An agent; its main session unless --session says more."
+            "--session",
+            "session_key",
+            metavar="KEY",
+            help="A session, e.g. agent:main:telegram:group:42.",
+            shell_complete=complete.sessions,
+        ),
+        click.option(
+            "--agent",
+            "agent_id",
+            metavar="ID",
+            help="An agent; its main session unless --session says more.",
+            shell_complete=complete.agents,
         ),
     ):
         function = option(function)

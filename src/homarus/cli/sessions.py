@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
@@ -52,7 +53,9 @@ def command() -> None:
 for _each in (show, tail, export, rename, delete, resume):
     command.add_command(_each)
 
-_agent = click.option("--agent", metavar="ID", default="", help="Only this agent's sessions.")
+_agent = click.option(
+    "--agent", metavar="ID", default="", help="Only this agent's sessions.", shell_complete=complete.agents
+)
 
 
 @command.command("list")
@@ -204,7 +207,7 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 
 
 @command.command()
-@click.argument("session")
+@click.argument("session", shell_complete=complete.sessions)
 @click.argument("name", required=False, default="")
 @click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
 @click.option("--label", default="", help="A name for people.")
@@ -290,7 +293,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
 
 
 @command.command()
-@click.argument("session", required=False, default="")
+@click.argument("session", required=False, default="", shell_complete=complete.sessions)
 @_agent
 @with_json
 def check(app: App, session: str, agent: str, as_json: bool) -> None:
@@ -314,7 +317,7 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("session")
+@click.argument("session", shell_complete=complete.sessions)
 @click.option("--write", is_flag=True, help="Convert an old form and answer open calls in the file itself.")
 @_agent
 @with_json
@@ -342,7 +345,7 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 
 
 @command.command()
-@click.argument("session", required=False, default="")
+@click.argument("session", required=False, default="", shell_complete=complete.sessions)
 @_agent
 @click.option("--days", type=int, metavar="N", help="Only the last N days.")
 @click.option(
