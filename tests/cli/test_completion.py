@@ -144,19 +144,19 @@ def test_a_home_that_is_broken_offers_nothing_and_says_nothing(lived_in: dict[st
     assert sorted(tmp_path.rglob("*")) == before
 
 
+BASH_LIVE = """
+eval "$(homarus completion bash)"
+COMP_WORDS=(homarus sessions show g); COMP_CWORD=3; _homarus_completion homarus g; echo "${COMPREPLY[*]}"
+"""
+FISH_LIVE = """
+homarus completion fish | source
+complete -C "homarus sessions show g" | string replace -r "\\t.*" ""
+"""
+
+
 @pytest.mark.parametrize(
     ("shell", "script"),
-    [
-        (
-            "bash",
-            'eval "$(homarus completion bash)"; COMP_WORDS=(homarus sessions show g); COMP_CWORD=3; '
-            '_homarus_completion homarus g; echo "${COMPREPLY[*]}"',
-        ),
-        (
-            "fish",
-            'homarus completion fish | source; complete -C "homarus sessions show g" | string replace -r "\\t.*" ""',
-        ),
-    ],
+    [("bash", BASH_LIVE), ("fish", FISH_LIVE)],
 )
 def test_the_shells_themselves_offer_a_session(shell: str, script: str, lived_in: dict[str, str]):
     if shutil.which(shell) is None:
