@@ -74,7 +74,8 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
             )
         return
 
-    rows = asyncio.run(model_rows(_open(app), provider, everything=everything))
+    with app.out.waiting("looking for models"):
+        rows = asyncio.run(model_rows(_open(app), provider, everything=everything))
     if as_json:
         app.out.json(rows)
     else:
@@ -86,7 +87,8 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
 @with_json
 def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None:
     """Show which model answers, why, with which key, and what stands behind it."""
-    report = asyncio.run(status_report(_open(app), _agent(app, agent_id)))
+    with app.out.waiting("looking for models"):
+        report = asyncio.run(status_report(_open(app), _agent(app, agent_id)))
     if as_json:
         app.out.json(report)
     else:
@@ -255,7 +257,8 @@ def _holders(app: App, alias: str) -> list[str]:
 @with_json
 def test(app: App, model: str | None, seconds: float, agent_id: str | None, as_json: bool) -> None:
     """Ask a model for one word and show how it answered. This is a real request and may cost a fraction of a cent."""
-    report = asyncio.run(try_model(_open(app), _agent(app, agent_id), model, seconds))
+    with app.out.waiting("asking the model"):
+        report = asyncio.run(try_model(_open(app), _agent(app, agent_id), model, seconds))
     if as_json:
         app.out.json(report)
     else:

@@ -189,7 +189,8 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
     names = {info.entry.session_id: info.name for info in infos}
     roles = ("user", "assistant", "summary", "tool", "note") if tools else ("user", "assistant", "summary")
     with SessionSearch.of_home(app.paths.own_dir) as index:
-        index.refresh(places)
+        with app.out.waiting("reading the conversations"):
+            index.refresh(places)
         hits = index.find(" ".join(query), limit=limit, roles=roles, sessions=wanted)
     for problem in home.problems:
         app.out.warn(problem)
@@ -358,7 +359,8 @@ def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json
     assert zone is not None
     since = int(app.clock.now().timestamp() * 1000) - days * 86_400_000 if days is not None else 0
     ledger = Ledger(by, zone, since=since)  # type: ignore[arg-type]  # click allows only these words
-    _fill(app, ledger, session, agent)
+    with app.out.waiting("adding up"):
+        _fill(app, ledger, session, agent)
     rows, total = ledger.rows(), ledger.sum()
     if as_json:
         aside = [_sums(row) for row in ledger.aside.values()]
