@@ -11,7 +11,11 @@ from tests.skills.helpers import write_skill
 
 from homarus.cli.main import run
 
-BUNDLED = ["daily-review", "memory-curator", "skill-creator"]
+BUNDLED = [
+    *("calendar-ics", "csv", "daily-review", "github", "memory-curator", "notes-search", "pdf", "release-notes"),
+    *("shell-helper", "skill-creator", "web-research", "weekly-reflect"),
+]
+NEEDS_PROGRAMS = {"github", "pdf"}
 
 
 @pytest.fixture
@@ -27,11 +31,13 @@ def listed(capsys, *args: str) -> dict[str, dict]:
 def test_a_fresh_home_has_the_bundled_skills(home, capsys):
     rows = listed(capsys)
     assert list(rows) == BUNDLED
-    assert all(row["eligible"] and row["listed"] and row["source"] == "bundled" for row in rows.values())
+    assert {row["source"] for row in rows.values()} == {"bundled"}
+    usable = [name for name, row in rows.items() if row["eligible"]]
+    assert {*usable, *NEEDS_PROGRAMS} == set(BUNDLED)
     assert run(["skills"]) == 0
-    assert capsys.readouterr().out.endswith("3 of 3 skills can be used\n")
+    assert capsys.readouterr().out.endswith(f"{len(usable)} of 12 skills can be used\n")
     assert run(["skills", "check"]) == 0
-    assert capsys.readouterr().out == "3 skills, 3 can be used\n"
+    assert capsys.readouterr().out.startswith(f"12 skills, {len(usable)} can be used\n")
     assert sorted(path.name for path in home.rglob("*")) == [".openclaw"]
 
 
@@ -62,10 +68,9 @@ def test_why_not(home, capsys):
     reasons = {name: row["reason"] for name, row in listed(capsys).items()}
     assert reasons == {
         "daily-review": "",
-        "memory-curator": "bundled: must be named in skills.allowBundled",
+        **{name: "bundled: must be named in skills.allowBundled" for name in BUNDLED if name != "daily-review"},
         "needs": "bins: needs no-such-program on PATH",
         "off": "enabled: turned off in skills.entries.off",
-        "skill-creator": "bundled: must be named in skills.allowBundled",
     }
     assert list(listed(capsys, "--eligible")) == ["daily-review"]
     assert run(["skills", "list"]) == 0

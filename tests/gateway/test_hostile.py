@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import random
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,13 +22,13 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus
 from homarus.core.clock import SystemClock, SystemIds
 from homarus.core.errors import ConfigError
 from homarus.gateway import wire
-from homarus.gateway.connection import Outgoing
+from homarus.gateway.connection import Connection, Outgoing
 from homarus.gateway.devices import Devices, Pending
 from homarus.gateway.live import Given
-from homarus.gateway.peer import is_own, literal, peer_of
-from homarus.gateway.protocol import MAX_BUFFERED, Close, Refused, read_request
+from homarus.gateway.peer import Peer, is_own, literal, peer_of
+from homarus.gateway.protocol import MAX_BUFFERED, SLOW_BYTES, Close, Refused, event_head, read_request
 from homarus.gateway.scopes import ALL, PAIRING, READ, Principal, implied
-from homarus.gateway.server import serve
+from homarus.gateway.server import Gateway, serve
 from homarus.gateway.settings import GatewaySettings, PageSettings, RateLimit
 
 LONG = "another-token-that-is-long-enough"
@@ -134,7 +136,12 @@ async def test_pages_of_others_are_turned_away_whatever_they_know(home: Served, 
 
 def test_a_name_that_points_to_this_machine_is_not_ours() -> None:
     settings = GatewaySettings(control_ui=PageSettings(allowed_origins=("https://mine.example",)))
-    own = [("http://127.0.0.1:1", "127.0.0.1:1"), ("http://localhost:1", "localhost:1"), ("https://mine.example", "x")]
+    own = [
+        ("http://127.0.0.1:1", "127.0.0.1:1"),
+        ("http://localhost:1", "localhost:1"),
+        ("http://[::1]:1", "[::1]:1"),
+        ("https://mine.example", "x"),
+    ]
     others = [
         ("http://evil.example:1", "evil.example:1"),
         ("http://127.0.0.1:2", "127.0.0.1:1"),
@@ -317,6 +324,25 @@ async def test_another_machine_waits_for_the_owner(tmp_path: Path) -> None:
             pass
 
 
+async def test_an_invitation_opens_the_door_once_and_not_too_wide(tmp_path: Path) -> None:
+    house = House(tmp_path, config={"gateway": {"auth": {"token": TOKEN}, "trustedProxies": ["127.0.0.1"]}})
+    via = {"X-Forwarded-For": "203.0.113.9"}
+    async with served(house, token=None) as home:
+        code = home.gateway.door.codes.make(implied({"operator.write"}))
+        offer = {"bootstrapToken": code}
+        async with home.socket(**via) as client:
+            assert refused(await client.connect(auth=offer)) == "AUTH_BOOTSTRAP_TOKEN_INVALID"  # and it is not used up
+        key = Key()
+        async with home.client(auth=offer, device=key, scopes=ADMIN, headers=via) as client:
+            assert "operator.admin" not in client.hello["auth"]["scopes"]
+            own = {"deviceToken": client.hello["auth"]["deviceToken"]}
+            assert (await client.call("health"))["ok"]
+        async with home.socket(**via) as client:
+            assert refused(await client.connect(auth=offer, device=Key())) == "AUTH_BOOTSTRAP_TOKEN_INVALID"
+        async with home.client(auth=own, device=key, headers=via):
+            pass
+
+
 async def test_programs_in_the_configuration_are_named_on_the_machine_itself(tmp_path: Path) -> None:
     house = House(tmp_path, config={"gateway": {"auth": {"secretScopes": ["operator.admin"]}}})
     async with served(house) as home, home.client(scopes=ADMIN) as client:
@@ -364,6 +390,30 @@ async def test_who_does_not_read_is_let_go() -> None:
     stuck.set()
     await out.done()
     assert (sent[-1]["type"], sent[-1]["code"]) == ("websocket.close", Close.POLICY)
+
+
+async def test_a_slow_client_misses_what_it_can_fetch_again_and_counts_on(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    gateway = Gateway(house.agent().client.runtime, Given(token=TOKEN))
+    stuck, sent = asyncio.Event(), []
+
+    async def send(message: Any) -> None:
+        await stuck.wait()
+        sent.append(json.loads(message["text"]))
+
+    async def receive() -> Any:
+        return {"type": "websocket.disconnect"}
+
+    client = Connection(gateway, Peer(), receive, send)
+    client.answer(json.dumps({"type": "res", "big": "x" * SLOW_BYTES}).encode() + b" ")
+    client.tell(event_head("chat", {"n": 1}), fetchable=True)
+    client.tell(event_head("tick", {"n": 2}))
+    stuck.set()
+    await client._out.done()
+    client.tell(event_head("chat", {"n": 3}), fetchable=True)
+    await client._out.done()
+    assert [(frame.get("event"), frame.get("seq")) for frame in sent] == [(None, None), ("tick", 1), ("chat", 2)]
+    await gateway.runtime.aclose()
 
 
 @settings(max_examples=300)
@@ -457,6 +507,33 @@ async def test_bytes_that_are_no_request_end_their_connection_only(home: Served,
     writer.close()
     async with home.client():
         pass
+
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_random_bytes_on_a_port_or_a_socket_end_their_connection_only(home: Served, seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(12):
+        reader, writer = await asyncio.open_connection("127.0.0.1", home.port)
+        start = dice.choice(
+            [b"", UPGRADE, UPGRADE, b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"]
+        )
+        # Frames of every kind, some with a length that never comes.
+        head = bytes([dice.choice([0x81, 0x82, 0x01, 0x00, 0x88, 0x89, 0xF1, 0x8F]), dice.randrange(256)])
+        writer.write(start + head + dice.randbytes(dice.randrange(200)))
+        with contextlib.suppress(OSError):
+            writer.write_eof()
+            async with asyncio.timeout(20):
+                await reader.read()
+        writer.close()
+    async with home.client() as client:
+        assert (await client.call("health"))["ok"]
+    assert home.gateway._strangers == {}
 
 
 # Files.

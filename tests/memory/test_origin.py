@@ -59,18 +59,15 @@ def test_an_edit_of_the_words_keeps_the_origin(notes):
     path = notes.root / kept["path"]
     path.write_text(path.read_text().replace("Marlene", "Rosalinde"))
     assert memory.search("boat Rosalinde")[0].origin == ("web_fetch",)
-    assert memory.facts()[0].origin == ("web_fetch",)
+    assert memory.knowledge().facts[0].origin == ("web_fetch",)
 
 
 def test_pages_made_from_facts_hand_the_origin_on(notes):
     memory = notes.open()
     toolset.retain_fact(memory, {"text": "Anna owns the boat Marlene.", "entities": ["Anna"]}, origin=["web_fetch"])
     reflect(memory)
-    assert not any(page.changed for page in reflect(memory))
-    for note in (notes.root / "memory").iterdir():
-        note.unlink()
-    page = memory.search("boat Marlene")[0]
-    assert (page.path, page.origin) == ("bank/entities/anna.md", ("web_fetch",))
+    assert not reflect(memory).changed
+    assert [hit.path for hit in memory.search("boat Marlene")] == ["memory/2026-06-15.md"], "a page says nothing twice"
     assert memory.get("bank/entities/anna.md").origin == ("web_fetch",)
 
 

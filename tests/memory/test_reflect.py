@@ -22,6 +22,10 @@ NOTE = """# 2026-06-01
 """
 
 
+def entities(memory):
+    return [made for made in reflect(memory).pages if made.path.startswith("bank/entities/")]
+
+
 def page(notes, name: str) -> str:
     return (notes.root / "bank" / "entities" / name).read_text()
 
@@ -29,15 +33,15 @@ def page(notes, name: str) -> str:
 def test_trap15_a_second_reflection_changes_nothing(notes):
     notes.write("memory/2026-06-01.md", NOTE)
     memory = notes.open()
-    first = reflect(memory)
+    first = entities(memory)
     assert [(made.path, made.facts, made.changed) for made in first] == [
         ("bank/entities/ada.md", 2, True),
         ("bank/entities/flat.md", 1, True),
         ("bank/entities/mary-jane.md", 1, True),
     ]
     before = {path: path.read_bytes() for path in notes.root.rglob("*.md")}
-    assert not any(made.changed for made in reflect(memory))
-    assert not any(made.changed for made in reflect(notes.open()))
+    assert not reflect(memory).changed
+    assert not reflect(notes.open()).changed
     assert {path: path.read_bytes() for path in notes.root.rglob("*.md")} == before
     assert "- Prefers tea over coffee. (c=0.90) (memory/2026-06-01.md#L5)" in page(notes, "ada.md")
 
@@ -55,7 +59,7 @@ def test_trap15_hand_edits_in_and_around_generated_regions_stay(notes):
     edited = text.replace("Lives in Bergen with two cats.", "Lives in Bergen with three cats!", 1)
     notes.write("bank/entities/Ada-Lovelace.md", edited + "\nAnd a last word.\n")
     notes.write("memory/2026-06-02.md", "## Retain\n- W @Ada: Sold the piano to a neighbour.\n")
-    (made,) = [made for made in reflect(memory) if made.name == "Ada-Lovelace"]
+    (made,) = [made for made in reflect(memory).pages if made.name == "Ada-Lovelace"]
     assert made.kept == ("current",)
     after = page(notes, "Ada-Lovelace.md")
     assert "three cats!" in after
@@ -84,7 +88,10 @@ def test_pages_stay_small(notes):
 
 def test_a_dry_run_writes_nothing(notes):
     notes.write("memory/2026-06-01.md", NOTE)
-    assert all(made.changed for made in reflect(notes.open(), dry_run=True))
+    report = reflect(notes.open(), dry_run=True)
+    assert report.pages
+    assert all(made.changed for made in report.pages)
+    assert "+- Prefers tea over coffee. (c=0.90) (memory/2026-06-01.md#L5)" in report.diff
     assert list((notes.root / "bank").rglob("*.md")) == []
 
 

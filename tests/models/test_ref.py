@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homarus.core.errors import ConfigError, Unknown
-from homarus.models.catalog import Catalog
+from homarus.core.errors import ConfigError
 from homarus.models.ref import ModelRef, Names, allows, build_names, split_ref
 
 MODELS = {
@@ -139,28 +138,3 @@ def test_allowlist(raw: dict[str, object], allowed: list[str], forbidden: list[s
 def test_a_ref_reads_as_it_is_written():
     assert str(ModelRef("a", "b/c", "p")) == "a/b/c"
     assert Names().resolve("m").ref.provider == "anthropic"
-
-
-def test_a_bare_name_is_looked_up_in_the_list_and_a_slip_is_refused():
-    names = build_names({}, (), known=Catalog().known())
-    for text, key in {
-        "gpt-5.4": "openai/gpt-5.4",
-        "GPT-5.5": "openai/gpt-5.5",
-        "gemini-2.5-pro": "google/gemini-2.5-pro",
-        "notebook": "builtin/notebook",
-        "claude-opus-4-5@work": "anthropic/claude-opus-4-5",
-        "opus": "anthropic/claude-opus-5-5",
-    }.items():
-        found = names.resolve(text)
-        assert (found.ref.key, found.how, found.warning) == (key, "catalog", "")
-    assert names.resolve("gpt-99").ref.key == "openai/gpt-99"  # newer than the list: its family's maker, said aloud
-    assert "taken as openai/gpt-99" in names.resolve("gpt-99").warning
-    for slip, meant in {"notebok": "builtin/notebook", "gemni-2.5-pro": "google/gemini-2.5-pro"}.items():
-        with pytest.raises(Unknown, match=f"did you mean {meant}"):
-            names.resolve(slip)
-
-
-def test_a_provider_whose_models_nobody_listed_is_still_asked_for_any():
-    names = build_names({}, (), "mine", known=Catalog().known())
-    assert names.resolve("small").ref.key == "mine/small"
-    assert names.resolve("gpt-5.4").ref.key == "openai/gpt-5.4"

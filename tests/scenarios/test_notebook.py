@@ -74,4 +74,4 @@ async def test_what_was_told_today_is_listed_and_work_for_a_model_is_declined(en
         await agent.ask("My name is Anna.")
         assert "cannot remind you" in (await agent.ask("remind me on Friday to water the plants")).text
         listed = (await agent.ask("what did I tell you today?")).text
-    assert listed.splitlines() == ["Today's note:", "- My name is Anna.", "- remind me on Friday to water the plants"]
+    assert listed.splitlines() == ["Today's note:", "- My name is Anna.", "- Todo: on Friday: water the plants"]

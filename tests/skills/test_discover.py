@@ -208,7 +208,8 @@ def test_a_workspace_skill_overrides_a_bundled_one(tmp_path):
 
 def test_the_bundled_skills_are_sound():
     found = discover(standard_roots())
-    assert [skill.name for skill in found.skills] == ["daily-review", "memory-curator", "skill-creator"]
+    assert len(found.skills) == 12
+    assert {"daily-review", "memory-curator", "skill-creator"} <= {skill.name for skill in found.skills}
     assert found.problems == ()
     for skill in found.skills:
         text = read_text(skill, LIMITS)

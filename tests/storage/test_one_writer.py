@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parent.parent.parent / "src" / "homarus"
 ALLOWED = {
     "cli/config.py": "the copy that the user's editor works on",
     "memory/evaluate.py": "a made-up notebook in a throw-away folder",
+    "plugins/worker.py": "the pipe to the process that started it",
     "sandbox/cgroups.py": "limits of a control group: files of the kernel, not of a disk",
     "sandbox/spawn.py": "a file in memory that one child reads; no disk ever has it",
     "sandbox/scratch.py": "what a command left in its private folder, on its way out",

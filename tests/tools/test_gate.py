@@ -102,6 +102,28 @@ CASES = st.builds(
 )
 
 
+@pytest.mark.parametrize(
+    ("risk", "trust", "tainted", "expected"),
+    [
+        (Risk.READ, Trust.OWNER, False, Allow),
+        (Risk.SEND, Trust.OWNER, False, Allow),
+        (Risk.READ, Trust.OWNER, True, Allow),
+        (Risk.WRITE, Trust.OWNER, True, Ask),
+        (Risk.SEND, Trust.OWNER, True, Ask),
+        (Risk.READ, Trust.PAIRED, False, Ask),
+        (Risk.READ, Trust.GROUP, False, Deny),
+        (Risk.READ, Trust.EXTERNAL, True, Deny),
+    ],
+)
+def test_tools_of_plugins_and_servers_are_the_owners(risk: Risk, trust: Trust, tainted: bool, expected: type) -> None:
+    one = case("tracker__find", risk, trust, tainted, foreign=True)
+    verdict = decide(one, never)
+    assert isinstance(verdict, expected)
+    if isinstance(verdict, Ask) and trust is Trust.OWNER:
+        assert verdict.lasting
+        assert decide(one, lambda kind, subject: (kind, subject) == ("tool", "tracker__find")) == Allow()
+
+
 @drawn(CASES)
 def test_what_is_allowed_is_what_no_rule_objects_to(one: Case) -> None:
     objections = [found for rule in RULES if (found := rule(one, never)) is not None]

@@ -34,6 +34,7 @@ from homarus.sandbox.process import available
 from homarus.sandbox.settings import SandboxSettings
 from homarus.sandbox.spec import Access, SandboxSpec
 from homarus.sessions.store import SessionStore
+from homarus.skills.quarantine import QuarantineList
 from homarus.storage.atomic import ensure_dir
 from homarus.workspace.agents import resolve_workspace
 from homarus.workspace.settings import WorkspaceSettings
@@ -64,6 +65,7 @@ class Home:
         # Each agent's zone, and the document that said so.
         self._zones: dict[str, tuple[tzinfo, object]] = {}
         self._skills = SkillMounts(config)
+        self.quarantined = QuarantineList(config.paths.own_dir, config.paths.state_dir / "skills")
         self._works = remembered(config.paths.own_dir / "sandbox", available, clock)
         hooks = load_registry(config, env, self.workspace(config.default_agent.id))
         self.tell = HookEvents(hooks, self)

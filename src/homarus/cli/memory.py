@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
 
-from homarus.agent.memories import open_memory
 from homarus.cli.app import App
 from homarus.cli.group import Group
+from homarus.cli.memory_bank import COMMANDS, opened, place_options
 from homarus.cli.options import with_json
 from homarus.cli.output import Bar, Output
 from homarus.core.errors import ToolError
 from homarus.core.text import human_bytes, printable
 from homarus.memory.memory import Memory, NoDay
 from homarus.memory.results import Answer, as_json, parse_citation
-from homarus.memory.settings import MemorySettings
 from homarus.memory.terms import query_terms, spans
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group("memory", cls=Group, default="status")
@@ -33,21 +30,8 @@ def command() -> None:
     """
 
 
-def place_options(function: F) -> F:
-    function = click.option("--agent", default=None, metavar="ID", help="Whose notes (default: the default agent).")(
-        function
-    )
-    function = click.option(
-        "--workspace",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="Use this folder instead of an agent's workspace.",
-    )(function)
-    function = click.option(
-        "--extra", multiple=True, metavar="PATH", help="With --workspace: also these files or folders ('.': all of it)."
-    )(function)
-    return click.option("--provider", default=None, metavar="NAME", help="Embedder: none, auto, wordllama, minilm, …")(
-        function
-    )
+for made in COMMANDS:
+    command.add_command(made)
 
 
 @command.command()
@@ -243,36 +227,6 @@ def _index(app: App, force: bool, as_json: bool, place: dict[str, Any]) -> None:
 
 
 @command.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--since", metavar="DAY", help="Only whom facts from this day on are about: YYYY-MM-DD, or 7d.")
-@place_options
-@with_json
-def reflect(app: App, /, dry_run: bool, since: str | None, as_json: bool, **place: Any) -> None:
-    """Write what the retained facts say about each person or thing to bank/entities/.
-
-    Text that people wrote stays as it is, and so does a generated region that somebody edited.
-    """
-    from homarus.memory.bank.reflect import reflect as write_pages
-
-    with opened(app, **place) as memory:
-        try:
-            pages = write_pages(memory, dry_run=dry_run, since=since)
-        except NoDay as problem:
-            raise click.UsageError(str(problem)) from problem
-    if as_json:
-        app.out.json(msgspec.to_builtins(pages))
-        return
-    for page in pages:
-        state = ("would change" if dry_run else "written") if page.changed else "as it was"
-        kept = f"; edited by hand and kept: {', '.join(page.kept)}" if page.kept else ""
-        app.out.line(f"{page.path}: {page.facts} facts, {state}{kept}")
-    if not pages and since:
-        app.out.line(f"no retained facts about anybody since {since}")
-    elif not pages:
-        app.out.line("no retained facts about anybody yet: write some below '## Retain' of a note")
-
-
-@command.command()
 @click.option("--canary/--no-canary", default=True, help="Write a line, find it, remove it.")
 @place_options
 @with_json
@@ -335,25 +289,6 @@ def bench(app: App, /, data: Path | None, limit: int | None, provider: str, as_j
     ]
     app.out.table(rows, ("questions", "n", *columns))
     app.out.line(f"{scores['provider']}: {scores['lines']:,} lines, p50 {scores['p50_ms']:.1f} ms a question")
-
-
-def opened(
-    app: App, *, agent: str | None, workspace: Path | None, provider: str | None, extra: tuple[str, ...]
-) -> Memory:
-    if workspace is not None:
-        return Memory.open(
-            workspace,
-            settings=MemorySettings(extra_paths=extra),
-            clock=app.clock,
-            provider=provider,
-            home=app.paths.home,
-            models=app.paths.models_dir,
-        )
-    if extra:
-        raise click.UsageError("--extra goes with --workspace; for an agent set memorySearch.extraPaths")
-
-    chosen = app.config.agent_named(agent)
-    return open_memory(app.config, app.env, chosen.id, clock=app.clock, provider=provider or "")
 
 
 def show(app: App, memory: Memory, query: str, answer: Answer, *, as_json: bool, why: bool) -> None:

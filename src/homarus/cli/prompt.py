@@ -40,6 +40,7 @@ from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
     from homarus.config.view import Config
+    from homarus.tools.tool import Tool
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,7 +130,8 @@ def prompt_of(
         except HomarusError as problem:
             app.out.warn(str(problem))
     child = _child(config, app.clock, session)
-    specs = in_order(tool_specs(config, session.agent_id, depth=child.depth if child else int(session.is_subagent)))
+    depth = child.depth if child else int(session.is_subagent)
+    specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config)))
     if child is not None:
         specs = tuple(spec for spec in specs if spec.name in child.tools)
         sandbox = child.sandbox.narrow(sandbox) if sandbox is not None else child.sandbox
@@ -149,6 +151,14 @@ def prompt_of(
         occasion=past.occasion,
     )
     return Shown(composer, composer.prompt_for(request), past)
+
+
+def _of_servers(config: Config) -> tuple[Tool, ...]:
+    if not config.get("mcp.servers"):
+        return ()
+    from homarus.plugins.mcp.servers import known_tools
+
+    return known_tools(config)
 
 
 def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None:

@@ -12,6 +12,7 @@ from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
+from homarus.cli.output import age
 from homarus.cli.sessions_keep import delete, rename, resume
 from homarus.cli.sessions_show import export, home_of, show, tail
 from homarus.core.clock import SystemIds
@@ -166,11 +167,7 @@ def _where(info: SessionInfo) -> str:
 def _age(app: App, info: SessionInfo) -> str | None:
     if not info.entry.updated_at:
         return None
-    seconds = max(0.0, app.clock.now().timestamp() - info.entry.updated_at / 1000)
-    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {name} ago"
-    return "now"
+    return age(app.clock.now().timestamp() - info.entry.updated_at / 1000)
 
 
 @command.command()

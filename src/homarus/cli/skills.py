@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from homarus.hooks.manifest import Step
     from homarus.skills.audit import Finding
     from homarus.skills.discover import Skill
+    from homarus.skills.install import Candidate, Locked
 
     Loaded = tuple[SkillSet, Gate, SkillLibrary]
 
@@ -108,6 +109,161 @@ def check(app: App, agent_id: str | None, as_json: bool) -> int:
     app.out.section("Cannot be used here", "dim", [clean(f"{each.skill.name}: {each.reason}") for each in missing])
     app.out.section("Outside of the open format", "dim", [clean(f"{file}: {remark}") for file, remark in remarks])
     return 1 if broken else 0
+
+
+@command.command("install")
+@click.argument("source")
+@click.option("--anyway", is_flag=True, help="Install also what looks like an attack; it stays in quarantine.")
+@with_json
+def install(app: App, source: str, anyway: bool, as_json: bool) -> int:
+    """Install skills from a folder, an archive or git (SOURCE#FOLDER for a part of it).
+
+    Shows what each asks for, what is suspicious in it, and its hash. It starts in quarantine: see 'skills approve'.
+    """
+    from homarus.skills.install import Locked, LockFile, candidates, fetched, put
+
+    lock, rows, refused = LockFile(app.paths.own_dir), [], False
+    with fetched(source) as folder:
+        for found in candidates(folder):
+            bad = bool(found.findings) and not anyway
+            refused = refused or bad
+            if not bad:
+                put(found, app.paths.state_dir / "skills")
+                lock.write(found.name, Locked(_whole_source(source), found.sha256, found.wants))
+            rows.append({**_offered(found), "installed": not bad})
+    _tell_offers(app, rows, as_json=as_json)
+    return 1 if refused else 0
+
+
+@command.command("approve")
+@click.argument("name")
+@with_json
+def approve(app: App, name: str, as_json: bool) -> None:
+    """Take an installed skill out of quarantine, as its files are now."""
+    from msgspec.structs import replace
+
+    from homarus.skills.install import LockFile, look
+
+    lock = LockFile(app.paths.own_dir)
+    row = _installed(app, name)
+    found = look(app.paths.state_dir / "skills" / name)
+    lock.write(name, replace(row, sha256=found.sha256, wants=found.wants, approved=True))
+    words = f"{name} is approved as it is now ({found.sha256[:12]})"
+    app.out.json({"name": name, "sha256": found.sha256, "approved": True}) if as_json else app.out.line(words)
+
+
+@command.command("update")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also where its files were changed here.")
+@with_json
+def update(app: App, name: str, force: bool, as_json: bool) -> int:
+    """Fetch an installed skill again. Approval stays only if it asks for nothing more and nothing in it is suspicious."""
+    from msgspec.structs import replace
+
+    from homarus.skills.install import LockFile, candidates, digest, fetched, put
+
+    row, home = _installed(app, name), app.paths.state_dir / "skills"
+    if digest(home / name) != row.sha256 and not force:
+        raise HomarusError(
+            f"the files of {name} were changed here", cure="keep them, or add --force to lose the changes"
+        )
+    with fetched(row.source) as folder:
+        found = next((each for each in candidates(folder) if each.name == name), None)
+        if found is None:
+            raise HomarusError(f"{row.source} holds no skill '{name}' any more")
+        more = found.wants.beyond(row.wants)
+        same = found.sha256 == row.sha256
+        put(found, home)
+        approved = row.approved and (same or not (more or found.findings))
+        LockFile(app.paths.own_dir).write(name, replace(row, sha256=found.sha256, wants=found.wants, approved=approved))
+        rows = [{**_offered(found), "installed": True, "changed": not same, "more": list(more), "approved": approved}]
+    _tell_offers(app, rows, as_json=as_json)
+    return 0
+
+
+@command.command("remove")
+@click.argument("name")
+@with_json
+def remove(app: App, name: str, as_json: bool) -> None:
+    """Remove an installed skill."""
+    import shutil
+
+    from homarus.skills.install import LockFile
+
+    _installed(app, name)
+    shutil.rmtree(app.paths.state_dir / "skills" / name, ignore_errors=True)
+    LockFile(app.paths.own_dir).write(name, None)
+    app.out.json({"name": name, "removed": True}) if as_json else app.out.line(f"{name} is removed")
+
+
+@command.command("audit")
+@click.argument("source", required=False)
+@with_json
+def audit(app: App, source: str | None, as_json: bool) -> int:
+    """Look through SOURCE, or through all installed skills, for attacks. Exit code 1 when something is suspicious."""
+    from homarus.skills.install import LockFile, candidates, fetched, look, quarantined
+
+    home = app.paths.state_dir / "skills"
+    if source:
+        with fetched(source) as folder:
+            rows = [_offered(found) for found in candidates(folder)]
+    else:
+        held = quarantined(app.paths.own_dir, home)
+        names = [name for name in sorted(LockFile(app.paths.own_dir).read()) if (home / name / "SKILL.md").is_file()]
+        rows = [{**_offered(look(home / name)), "approved": name not in held} for name in names]
+    _tell_offers(app, rows, as_json=as_json)
+    return 1 if any(row["findings"] for row in rows) else 0
+
+
+def _installed(app: App, name: str) -> Locked:
+    from homarus.skills.install import LockFile
+
+    rows = LockFile(app.paths.own_dir).read()
+    if name not in rows:
+        known = ", ".join(sorted(rows)) or "none"
+        raise HomarusError(f"no skill '{name}' was installed", cure=f"installed are: {known}")
+    return rows[name]
+
+
+def _whole_source(source: str) -> str:
+    from pathlib import Path
+
+    place, mark, part = source.partition("#")
+    return f"{Path(place).expanduser().absolute()}{mark}{part}" if Path(place).expanduser().exists() else source
+
+
+def _offered(found: Candidate) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "description": found.header.description,
+        "sha256": found.sha256,
+        "wants": {field: list(getattr(found.wants, field)) for field in found.wants.__struct_fields__},
+        "findings": [
+            {"file": file, "line": each.line, "rule": each.rule, "excerpt": each.excerpt}
+            for file, each in found.findings
+        ],
+    }
+
+
+def _tell_offers(app: App, rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        app.out.json({"skills": rows})
+        return
+    for row in rows:
+        out = app.out
+        out.line(f"{out.style(clean(row['name']), 'bold')}  {clean(row['description'])}")
+        wants = [(f"names {field}", ", ".join(values)) for field, values in row["wants"].items()]
+        out.facts([("sha256", row["sha256"]), *((label, clean(text)) for label, text in wants)], 14)
+        lines = [clean(f"{each['file']}:{each['line']}: {each['rule']}: {each['excerpt']}") for each in row["findings"]]
+        out.section("Looks like an attack", "red", lines)
+        if row.get("more"):
+            out.section("Asks for more than before", "yellow", [clean(each) for each in row["more"]])
+        if row.get("installed") is False:
+            out.line("not installed; read it first, then add --anyway")
+        elif row.get("approved"):
+            out.line("approved")
+        elif "installed" in row or "approved" in row:
+            out.line(f"in quarantine: no commands, no network; read it, then: homarus skills approve {row['name']}")
 
 
 def _load(app: App, agent_id: str | None) -> Loaded:

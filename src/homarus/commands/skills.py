@@ -17,7 +17,9 @@ def skill_commands(home: Home, agent_id: str, *, remote: bool = False) -> tuple[
 
     agent = home.composer.agent(agent_id)
     found = home.composer.skill_library.load(agent.skill_roots)
-    return command_table(eligible(found.skills, agent.skill_gate), reserved(), remote=remote)
+    held = home.quarantined.now()  # their words reach no prompt unasked
+    known = [skill for skill in eligible(found.skills, agent.skill_gate) if skill.folder not in held.values()]
+    return command_table(known, reserved(), remote=remote)
 
 
 async def use_skill(client: SessionClient, key: SessionKey, text: str, caller: Caller) -> CommandReply | None:

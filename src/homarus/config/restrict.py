@@ -52,6 +52,8 @@ RESTRICTIVE = (
     "commands",
     "skills",
     "hooks.internal",
+    "mcp",
+    "plugins",
     "agents.defaults.sandbox",
     "agents.defaults.modelPolicy",
 )

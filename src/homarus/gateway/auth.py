@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.text import single_line
-from homarus.gateway.devices import Devices, Pending, Proof, digest, verify
+from homarus.gateway.devices import Devices, Pending, Proof, SetupCodes, digest, verify
 from homarus.gateway.limits import Failures
 from homarus.gateway.live import Live
 from homarus.gateway.peer import Peer
@@ -25,7 +25,10 @@ from homarus.gateway.settings import GatewaySettings
 _WITHOUT_DEVICE = frozenset({("cli", "cli"), ("gateway-client", "backend")})
 _PAGES = frozenset({"openclaw-control-ui", "webchat-ui", "webchat", "homarus-web"})
 # The kinds of credentials by which failures are counted apart.
-SECRET, DEVICE, PROXY = "secret", "device", "proxy"
+SECRET, DEVICE, CODE = "secret", "device", "code"
+
+
+INVITED = "bootstrap"
 
 
 class ClientInfo(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -100,6 +103,7 @@ class Door:
         self.live = live
         self.devices = devices
         self.failures = Failures(clock.monotonic)
+        self.codes = SetupCodes(clock)
         self._ids = ids
 
     async def admit(self, peer: Peer, hello: Hello, challenge: Challenge) -> Admission:
@@ -152,7 +156,7 @@ class Door:
         auth, rules = settings.auth, settings.auth.rate_limit
         spared = peer.direct and rules.exempt_loopback
         if not spared:
-            for kind in (SECRET, DEVICE, PROXY):
+            for kind in (SECRET, DEVICE, CODE):
                 self.failures.check(peer.name, kind)
         if auth.mode == "trusted-proxy" and peer.proxied:
             return _named_by_proxy(peer, settings)
@@ -168,8 +172,11 @@ class Door:
             if found is not None and found.token is not None:
                 self.failures.forgive(peer.name, DEVICE)
                 return _Credential("device-token", found.token.digest, narrowed(found.token.scopes, found.scopes))
+        invited = self.codes.take(offer.bootstrap_token) if offer.bootstrap_token and device is not None else None
+        if invited is not None:
+            return _Credential(INVITED, "", invited)
         if not spared:
-            for kind, tried in ((SECRET, shared), (DEVICE, tokens)):
+            for kind, tried in ((SECRET, shared), (DEVICE, tokens), (CODE, offer.bootstrap_token)):
                 if tried:
                     self.failures.failed(peer.name, kind, rules)
         raise _wrong(offer, auth.mode, device is not None, configured=bool(secret))
@@ -185,6 +192,8 @@ class Door:
 
     def _with_device(self, peer: Peer, hello: Hello, proof: Proof, credential: _Credential) -> Admission:
         device, token = self.devices.get(proof.id), ""
+        if credential.method == INVITED:
+            return self._invited(peer, hello, proof, credential)
         wish = _wish(peer, hello, proof, "scope-upgrade" if device else "not-paired")
         if device is None and peer.direct:
             device, token = self.devices.pair(wish, narrowed(hello.scopes, credential.allowed), "silent")
@@ -199,8 +208,20 @@ class Door:
         asked = self.devices.ask(wish) if implied(hello.scopes) - granted else None
         if device is not None:
             self.devices.seen(device)
+            if device.token is None and credential.method != "device-token":
+                device, token = self.devices.rotate(
+                    device.device_id, None, Principal(implied(device.scopes), "", proof.id)
+                )
         principal = Principal(granted, credential.method, proof.id, credential.user, credential.proof)
         return Admission(principal, token, asked)
+
+    def _invited(self, peer: Peer, hello: Hello, proof: Proof, credential: _Credential) -> Admission:
+        """Pair a device that brought an invitation; from then on it is known by its own token."""
+        wish = _wish(peer, hello, proof, "setup-code")
+        granted = narrowed(hello.scopes or credential.allowed, credential.allowed)
+        device, token = self.devices.pair(wish, granted, "setup-code")
+        assert device.token is not None
+        return Admission(Principal(granted, "device-token", proof.id, proof=device.token.digest), token)
 
 
 def _check_way(peer: Peer) -> None:

@@ -12,6 +12,7 @@ READ, WRITE, ADMIN = "operator.read", "operator.write", "operator.admin"
 APPROVALS, QUESTIONS, PAIRING = "operator.approvals", "operator.questions", "operator.pairing"
 TALK, TALK_SECRETS, SESSIONS_WRITE = "operator.talk", "operator.talk.secrets", "operator.sessions.write"
 ALL = frozenset({READ, WRITE, ADMIN, APPROVALS, QUESTIONS, PAIRING, TALK, TALK_SECRETS, SESSIONS_WRITE})
+_HINT = "approve this device with 'homarus devices approve', or let gateway.auth.secretScopes give more"
 _IMPLIES = {ADMIN: ALL, WRITE: frozenset({READ, TALK, SESSIONS_WRITE})}
 
 # Who hears of what; an event that no line names is told to nobody.
@@ -53,5 +54,5 @@ def narrowed(asked: Iterable[str], allowed: Iterable[str]) -> frozenset[str]:
 def require(principal: Principal, scope: str) -> None:
     """Raise Refused unless the principal holds a scope."""
     if not principal.may(scope):
-        details = {"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope]}
+        details = {"code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope], "remediationHint": _HINT}
         raise Refused(f"missing scope: {scope}", Code.FORBIDDEN, details=details)

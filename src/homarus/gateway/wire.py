@@ -59,7 +59,11 @@ class Http(H11Protocol):
             if not _is_local(transport):
                 transport.abort()
             self.app_state = {**self.app_state, "local": True}
-        self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+        self._patience = self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._patience.cancel()  # it would keep this object, which the socket needs no more
+        super().handle_websocket_upgrade(event)
 
     def _give_up(self) -> None:
         asked: Any = self.scope  # None until the first request
@@ -126,7 +130,11 @@ def open_port(settings: GatewaySettings) -> list[socket.socket]:
             f"gateway.bind '{settings.bind}' would show the token to everybody on the way",
             cure="set gateway.tls, or gateway.trustedProxies for a proxy that does TLS, or stay on loopback",
         )
-    return [_listening(host, settings.port) for host in hosts]
+    opened = [_listening(host, settings.port) for host in hosts]
+    if hosts == ("127.0.0.1",):
+        with contextlib.suppress(ConfigError, OSError):  # a machine without IPv6 has one loopback only
+            opened.append(_listening("::1", opened[0].getsockname()[1]))
+    return opened
 
 
 def _hosts(settings: GatewaySettings) -> Sequence[str]:
@@ -156,7 +164,8 @@ def _tailnet() -> str:
 
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends small frames at once instead of gathering them.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

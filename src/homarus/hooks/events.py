@@ -18,14 +18,14 @@ KEYS: tuple[str, ...] = (
     "session:compact:before",
     "session:compact:after",
     "session:auto-reset",
+    "session:patch",
+    "gateway:startup",
+    "gateway:shutdown",
 )
 # OpenClaw's other keys, by the part of the program whose moments they are. A program without that part emits none of
 # them; a hook that waits for one is told so.
 ELSEWHERE: dict[str, str] = {
-    "gateway:startup": "gateway",
-    "gateway:shutdown": "gateway",
     "gateway:pre-restart": "gateway",
-    "session:patch": "gateway",
     "message:received": "channels",
     "message:transcribed": "channels",
     "message:preprocessed": "channels",

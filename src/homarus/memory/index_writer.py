@@ -218,13 +218,15 @@ class IndexWriter:
                 facts[-1][6] = unit.line  # a continuation line
                 continue
             previous = bullet
-            sure, origin, replaced = bullet.confidence, ", ".join(unit.origin) or "owner", bullet.attr("sup") or ""
+            # A line may also take a fact back, or turn it down for MEMORY.md: then it is none itself.
+            told = next(((name, f"{name}s") for name in ("forget", "reject") if bullet.attr(name)), ("sup", "active"))
+            sure, origin, replaced = bullet.confidence, ", ".join(unit.origin) or "owner", bullet.attr(told[0]) or ""
             place = [path, unit.line, unit.line, unit.day, unit.first, unit.last, unit.precision]
-            facts.append([bullet.id, file, bullet.kind, bullet.text, *place, sure, origin, replaced])
+            facts.append([bullet.id, file, bullet.kind, bullet.text, *place, sure, origin, replaced, told[1]])
             links.update((file, bullet.id, slug(name) or name, "subject") for name in bullet.entities)
         self.conn.executemany(
             "INSERT OR REPLACE INTO facts(id, file, kind, text, path, line, end_line, mentioned_on, occ_from, occ_to,"
-            " precision, confidence, origin, supersedes) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " precision, confidence, origin, supersedes, status) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             facts,
         )
         self.conn.executemany("INSERT OR IGNORE INTO fact_entities VALUES(?, ?, ?, ?)", sorted(links))

@@ -16,12 +16,12 @@ import msgspec
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import Locked, StorageError
 from homarus.memory import read
+from homarus.memory.bank.facts import Knowledge, gather
 from homarus.memory.changes import Freshness, watched, way
 from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, IndexDatabase, empty_index
-from homarus.memory.embed.base import Embedder, Embedders
+from homarus.memory.embed.base import Embedder, Embedders, EmbedError
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
-from homarus.memory.rank import superseded_lines
 from homarus.memory.results import Answer, Excerpt, Hit, Status
 from homarus.memory.settings import MemorySettings
 from homarus.memory.sync import Progress, Report, Synchroniser
@@ -158,6 +158,14 @@ class Memory:
         """Return provider and model of the vectors in use; `none` without any."""
         return self._engine.identity
 
+    def vectors(self, texts: Sequence[str]) -> tuple[str, list[list[float]]]:
+        """Return what the embedder makes of texts, and its name. Raises EmbedError, also where there is none."""
+        choice = self._engine.embedders.choice
+        if choice.embedder is None:
+            raise EmbedError(choice.degraded or "there is no embedder here", cure="install homarus[memory]")
+        rows = choice.embedder.encode(texts, query=False)
+        return f"{choice.embedder.provider}/{choice.embedder.model}", [[float(x) for x in row] for row in rows]
+
     def get(self, path: str, from_: int | None = None, lines: int | None = None) -> Excerpt:
         """Return lines of a note, by the path that a hit cites. Nothing outside the notes can be read."""
         return read.excerpt(self.notes, path, from_, lines)
@@ -167,8 +175,9 @@ class Memory:
         request = self._request(query, 1)
         return self._read(lambda conn: self._engine.explain(conn, request, citation))
 
-    def facts(self) -> list[read.Fact]:
-        return self._read(lambda conn: read.facts(conn, superseded_lines(conn)))
+    def knowledge(self) -> Knowledge:
+        """Return what the notes say as facts: retained ones, and what plain lines claim about somebody."""
+        return self._read(gather)
 
     def entity_pages(self) -> dict[str, str]:
         return self._read(read.entity_pages)

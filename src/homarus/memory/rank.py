@@ -51,11 +51,11 @@ FITTED: Mapping[str, tuple[float, float, float, float]] = {
     "answer": (0.50, 0.30, 0.25, 0.35),
     "day": (0.50, 0.40, 0.30, 0.30),
     "length": (0.55, 0.30, 0.40, 0.15),
+    "kind": (0.30, 0.20, 0.20, 0.0),
     "question": (-0.10, -0.10, -0.10, -0.15),
 }
 # What no conversation can teach; each touches only notes that have such lines.
 SET_BY_HAND = {
-    "kind": 0.3,
     "mention": 0.3,
     "above": 0.3,
     "heading": -0.5,
@@ -325,7 +325,8 @@ def with_passages(
 def superseded_lines(conn: sqlite3.Connection) -> dict[tuple[int, int], int]:
     """Return which lines a later fact replaced, and on which day; by id (`^abc`) or by citation (`path#L12`)."""
     found: dict[tuple[int, int], int] = {}
-    for reference, day in conn.execute("SELECT supersedes, mentioned_on FROM facts WHERE supersedes != ''").fetchall():
+    named = conn.execute("SELECT supersedes, mentioned_on FROM facts WHERE supersedes != ''").fetchall()
+    for reference, day in ((one, day) for given, day in named for one in given.split("+") if one):
         if reference.startswith("^"):
             rows = conn.execute("SELECT file, line FROM facts WHERE id = ?", (reference[1:],))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -86,37 +86,6 @@ def _cut(path: str, all_lines: list[str], first: int, count: int | None) -> Exce
         truncated=more,
         next_from=after if more else None,
     )
-
-
-class Fact(Struct, frozen=True):
-    kind: str
-    text: str
-    path: str
-    line: int
-    end_line: int
-    day: int | None
-    confidence: float | None
-    entities: tuple[str, ...]
-    superseded: bool = False
-    origin: tuple[str, ...] = ()
-
-
-def facts(conn: sqlite3.Connection, superseded: Container[tuple[int, int]]) -> list[Fact]:
-    """Return all retained facts with the slugs of whom they are about; pages made from facts are no source of facts."""
-    about: dict[tuple[int, str], list[str]] = {}
-    for file, fact_id, name in conn.execute("SELECT file, fact_id, slug FROM fact_entities ORDER BY slug"):
-        about.setdefault((file, fact_id), []).append(name)
-    rows = conn.execute(
-        "SELECT id, file, kind, text, path, line, end_line, mentioned_on, confidence, origin FROM facts"
-        " WHERE path NOT LIKE 'bank/entities/%' ORDER BY path, line"
-    )
-    return [
-        Fact(
-            *(kind, text, path, line, end, day, sure, tuple(about.get((file, number), ())), (file, line) in superseded),
-            origin=() if origin == "owner" else tuple(origin.split(", ")),
-        )
-        for number, file, kind, text, path, line, end, day, sure, origin in rows
-    ]
 
 
 def entity_pages(conn: sqlite3.Connection) -> dict[str, str]:

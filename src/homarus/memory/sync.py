@@ -197,6 +197,7 @@ class Synchroniser:
     def _note(self, writer: IndexWriter, item: Found, job: _Job) -> None:
         # What reads notes is imported where there is something to read: a search of an index that is fresh starts faster.
         from homarus.core.redact import redacted_lines
+        from homarus.memory.bank.pages import blank_generated
         from homarus.memory.note_parser import chunk_lines, decode, read_note, split_lines
 
         data = self._read(item, MAX_NOTE_BYTES)
@@ -211,6 +212,7 @@ class Synchroniser:
             before.stamp, before.settled = item.stamp, True
             return
         lines = redacted_lines(split_lines(decode(data)))
+        lines = blank_generated(lines) if item.path.startswith("bank/") else lines
         after = _grown(before, data)
         units, ending = read_note(item.path, lines[after.lines if after else 0 :], after)
         ending = ending if len(data) >= self.tail_bytes and data.endswith(b"\n") else None
@@ -223,7 +225,7 @@ class Synchroniser:
             units = read_note(item.path, lines)[0] if after else units
             chunks = chunk_lines(lines, tokens=self.chunking.tokens, overlap=self.chunking.overlap)
             file = writer.put_note(item, digest, units, chunks, ending)
-        if item.path.startswith("bank/entities/"):
+        if item.path.startswith("bank/entities/") and not item.path.startswith("bank/entities/_"):
             _entity_page(writer, file, item.path, lines)
         state = msgspec.json.encode(ending).decode() if ending else ""
         job.known[item.source, item.path] = KnownFile(file, item.stamp, digest, item.size, state, settled=False)

@@ -51,6 +51,142 @@ _RULES: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
         ),
     ),
     (
+        "steers-the-agent",
+        (
+            "ignore",
+            "disregard",
+            "do not",
+            "never",
+            "don't",
+            "without asking",
+            "without telling",
+            "without confirm",
+            "secretly",
+        ),
+        late(
+            r"(?:ignore|disregard)\s{1,9}(?:all\s|any\s|the\s|your\s){0,3}(?:previous|prior|earlier|other|above|safety|system)"
+            r"|(?:do\s{1,9}not|don't|never)\s{1,9}(?:tell|inform|mention|show|ask)\s[^\n]{0,40}\b(?:user|owner|human|them)\b"
+            r"|without\s{1,9}(?:asking|telling|confirm\w{0,9}|informing)\b|\bsecretly\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "reads-secrets",
+        (
+            ".ssh",
+            ".aws",
+            ".env",
+            "keychain",
+            "wallet",
+            "cookies",
+            "openclaw.json",
+            "credentials",
+            "printenv",
+            "environ",
+            ".gnupg",
+        ),
+        late(
+            r"(?:~|\$HOME|/root|/home/\S{1,40})/\.(?:ssh|aws|gnupg|kube|docker|netrc|config/gcloud|openclaw/(?:credentials|\.env|openclaw\.json))"
+            r"|\bid_(?:rsa|ed25519)\b|security\s{1,9}(?:find|dump)-|\b(?:printenv|env)\s{0,9}\|"
+            r"|(?:login\s|web\s)?data\b[^\n]{0,40}\bcookies\b|wallet\.dat|metamask|\bdict\(os\.environ\)"
+            r"|(?:cat|cp|tar|zip|read|open)\b[^\n]{0,60}(?:openclaw\.json|\.env\b)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "sends-away",
+        (
+            "webhook",
+            "requestbin",
+            "ngrok",
+            "pastebin",
+            "transfer.sh",
+            "@",
+            "sendbeacon",
+            "/dev/tcp",
+            "discord",
+            "telegram",
+            "oast",
+        ),
+        late(
+            rf"\b(?:curl|wget)\b{_REST}(?:\s-F\s{{0,9}}\S{{0,40}}=@|\s(?:-d|--data\S{{0,12}}|--post-file|-T|--upload-file)\s{{0,9}}=?[\"']?[@$/~])"
+            r"|webhook\.site|requestbin|\bngrok\b|transfer\.sh|oast\.\w{2,4}|discord(?:app)?\.com/api/webhooks|api\.telegram\.org/bot",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "reverse-shell",
+        ("/dev/tcp", "mkfifo", "nc ", "ncat", "socat", "pty.spawn"),
+        late(
+            r"/dev/tcp/|\bmkfifo\b|\b(?:nc|ncat|netcat)\b[^\n]{0,60}\s-(?:e|c)\b|socat\b[^\n]{0,80}exec:|pty\.spawn",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "stays-on-the-machine",
+        (
+            "crontab",
+            "launchctl",
+            "launchagents",
+            "systemctl",
+            "bashrc",
+            "zshrc",
+            "profile",
+            "authorized_keys",
+            "autostart",
+        ),
+        late(
+            r"\bcrontab\b|launchctl\s{1,9}(?:load|bootstrap)|LaunchAgents|systemctl\s[^\n]{0,30}enable|authorized_keys"
+            r"|>>\s{0,9}\S{0,40}\.(?:bashrc|zshrc|profile|bash_profile)|config/autostart",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "changes-the-agent",
+        (
+            "soul.md",
+            "memory.md",
+            "agents.md",
+            "identity.md",
+            "heartbeat.md",
+            "tools.md",
+            "openclaw.json",
+            "sandbox",
+            "exec.mode",
+            "approvals",
+            "dangerously",
+        ),
+        late(
+            r"(?:append|add|write|insert|echo|edit|replace|overwrite|put|>>)[^\n]{0,80}\b(?:SOUL|MEMORY|AGENTS|IDENTITY|HEARTBEAT|USER|TOOLS)\.md"
+            r"|(?:sandbox\S{0,20}mode|exec\S{0,9}mode)[^\n]{0,20}\b(?:off|full)\b|approvals\s{1,9}allow|--dangerously"
+            r"|(?:edit|write|change|patch|set)[^\n]{0,40}openclaw\.json",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "run-this-first",
+        (
+            ".dmg",
+            ".exe",
+            ".pkg",
+            ".msi",
+            ".zip",
+            ".scr",
+            ".command",
+            "prerequisite",
+            "chmod +x",
+            "npm i",
+            "pip install",
+            "install -g",
+        ),
+        late(
+            r"https?://\S{1,200}\.(?:dmg|exe|pkg|msi|scr|command|zip|rar|7z|iso)\b"
+            r"|\b(?:curl|wget)\b[^\n]{0,200}(?:&&|;)[^\n]{0,80}(?:chmod\s{1,9}\+x|\./|\b(?:ba|z)?sh\s)"
+            r"|pip3?\s{1,9}install\b[^\n]{0,80}(?:--index-url|--extra-index-url|git\+|https?://)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
         "quarantine-removed",
         ("xattr", "spctl"),
         late(rf"xattr\b{_REST}quarantine|spctl\s{{1,9}}--master-disable", re.IGNORECASE),

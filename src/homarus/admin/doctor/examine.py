@@ -15,6 +15,8 @@ CHECKS: tuple[Check, ...] = (
     home.check_config,
     home.check_workspaces,
     home.check_openclaw,
+    home.check_plugins,
+    home.check_mcp,
     sessions.check_sessions,
     files.check_locks,
     files.check_temps,

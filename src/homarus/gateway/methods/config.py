@@ -143,12 +143,8 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _kind(path: str) -> str:
     """Return what a change there asks of a running gateway."""
-    probe: dict[str, Any] = {}
     steps = parse_path(path)
-    if not steps:
-        return "hot"
-    apply_data(probe, steps, 1)
-    found = {change.reload for change in plan_reload({}, probe)}
+    found = {change.reload for change in plan_reload({}, apply_data({}, steps, 1))} if steps else {"hot"}
     return "restart" if "restart" in found else "none" if found == {"none"} else "hot"
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import msgspec
 
-from homarus.gateway.devices import shown
+from homarus.gateway.devices import CODE_SECONDS, shown
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.protocol import Close
-from homarus.gateway.scopes import PAIRING
+from homarus.gateway.scopes import ADMIN, PAIRING, narrowed
 
 
 class RequestParams(Params, frozen=True, kw_only=True):
@@ -32,6 +33,10 @@ class RotateParams(Params, frozen=True, kw_only=True):
     device_id: str
     role: str = "operator"
     scopes: tuple[str, ...] | None = None
+
+
+class SetupParams(Params, frozen=True):
+    public_url: str = ""
 
 
 async def listed(call: Call, _params: Params) -> dict[str, Any]:
@@ -80,6 +85,15 @@ async def revoke(call: Call, params: RotateParams) -> dict[str, Any]:
     return {"deviceId": device.device_id, "role": device.role, "revokedAtMs": call.gateway.now_ms}
 
 
+async def setup_code(call: Call, params: SetupParams) -> dict[str, Any]:
+    """Make an invitation as phones read it: where the gateway is, and a token that opens the door once."""
+    gateway = call.gateway
+    token = gateway.door.codes.make(narrowed(gateway.live.settings.auth.secret_scopes, call.principal.scopes))
+    url = params.public_url or f"ws://127.0.0.1:{gateway.port or gateway.live.settings.port}"
+    code = base64.urlsafe_b64encode(msgspec.json.encode({"url": url, "bootstrapToken": token})).decode().rstrip("=")
+    return {"setupCode": code, "gatewayUrl": url, "expiresAtMs": gateway.now_ms + int(CODE_SECONDS * 1000)}
+
+
 def _cut_off(call: Call, device_id: str) -> None:
     """Close the sockets of a device whose rights changed; the caller's own hears its answer first."""
     for connection in list(call.gateway.hub.connections.values()):
@@ -93,6 +107,7 @@ METHODS = {
     "device.pair.reject": Method(PAIRING, reject, RequestParams, write=True),
     "device.pair.remove": Method(PAIRING, remove, DeviceParams, write=True),
     "device.pair.rename": Method(PAIRING, rename, RenameParams, write=True),
+    "device.pair.setupCode": Method(ADMIN, setup_code, SetupParams, write=True),
     "device.token.rotate": Method(PAIRING, rotate, RotateParams, write=True),
     "device.token.revoke": Method(PAIRING, revoke, RotateParams, write=True),
 }

@@ -200,6 +200,11 @@ class Claim(Struct, frozen=True):
     against: bool = False
     strong: bool = False
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """Return what two claims about one matter have in common, at least one of it."""
+        return self.about | self.value | self.rivals | frozenset({self.predicate} & {"live", "work"})
+
 
 def claims(text: str, subjects: Iterable[str] = (), speaker: str = "", *, loose: bool = False) -> tuple[Claim, ...]:
     """Return what a line claims. `subjects` are those it is linked to: whom "she" or a sentence without a subject means.
@@ -330,20 +335,18 @@ def differs(one: Claim, other: Claim) -> bool:
 def replaced(dated: Iterable[tuple[int, tuple[Claim, ...]]]) -> dict[int, int]:
     """Return for items given as (day, claims), by their position, which later one replaced each; the newest that says so."""
     items = list(dated)
-    by_subject: dict[str, list[tuple[int, Claim]]] = {}
+    buckets: dict[tuple[str, str], list[tuple[int, Claim]]] = {}
     for at, (_, found) in enumerate(items):
         for claim in found:
-            by_subject.setdefault(claim.subject, []).append((at, claim))
+            for key in claim.keys:
+                buckets.setdefault((claim.subject, key), []).append((at, claim))
     out: dict[int, int] = {}
-    for group in by_subject.values():
-        group.sort(key=lambda entry: items[entry[0]][0])
-        for place, (at, claim) in enumerate(group):
-            for later, other in group[place + 1 :]:
-                if (
-                    later != at
-                    and items[later][0] > items[at][0]
-                    and same_matter(claim, other)
-                    and differs(claim, other)
-                ):
+    for group in buckets.values():
+        for at, claim in group:
+            day = items[at][0]
+            for later, other in group:
+                newest = (items[out[at]][0], out[at]) if at in out else (day, -1)
+                newer = items[later][0] > day and (items[later][0], later) > newest
+                if newer and same_matter(claim, other) and differs(claim, other):
                     out[at] = later
     return out

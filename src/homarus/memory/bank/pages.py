@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -77,6 +77,12 @@ def _digest(body: str) -> str:
     return sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
+def is_ours(page: str, head: str = "") -> bool:
+    """Say whether a page holds nothing but untouched regions, below the head that it was made with (or any front matter and title)."""
+    rest = _REGION.sub(lambda match: "" if _digest(match["body"]) == match["hash"] else match[0], page).strip()
+    return rest == head.strip() if head else bool(re.fullmatch(r"---\nname: ([^\n]*)\n---\n\n# \1", rest))
+
+
 def blank_generated(lines: list[str]) -> list[str]:
     """Return the lines of a page with those that the program wrote emptied: what they say is found where they cite it."""
     page = "\n".join(lines) + "\n"
@@ -114,6 +120,20 @@ def change(workspace: Path, name: str, work: Callable[[str], str]) -> bool:
             fcntl.flock(folder, fcntl.LOCK_UN)
             os.close(folder)
     return True
+
+
+def read_page(workspace: Path, name: str) -> str:
+    """Return a page's text, empty where there is none; never through a link."""
+    with Root(workspace) as root:
+        return _read(root, name).decode("utf-8", "surrogateescape")
+
+
+def edited_lines(page: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the lines in regions that a person edited."""
+    for match in _REGION.finditer(page):
+        if _digest(match["body"]) != match["hash"]:
+            first = page.count("\n", 0, match.start("body")) + 1
+            yield from enumerate(match["body"].splitlines(), first)
 
 
 def _read(root: Root, name: str) -> bytes:

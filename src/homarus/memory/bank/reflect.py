@@ -1,35 +1,43 @@
-"""Write what the retained facts say about each person or thing to a page of its own. Deterministic, offline, repeatable.
+"""Bring the bank in line with the notes: what the world is, what was done, who thinks what, and a page for everybody spoken of.
 
-`bank/entities/<Slug>.md` belongs to people: only the regions `current` and `timeline` are ours. A region carries the hash of
-what was written there; where that does not fit any more, a person edited it, and it is theirs from then on:
+Offline, deterministic and repeatable: a second run on the same notes changes no byte, and a bank that was deleted comes back the same.
+Every generated line cites the line of a note that says so. Only marked regions are ours; the rest of a page belongs to people, and so
+does a region that somebody edited: it is kept, and what was added to it counts as the owner's word.
 
-    <!-- reflect:begin id=current hash=3f1c… -->
-    - written by the program
-    <!-- reflect:end -->
-
-A second run on the same facts changes nothing.
+    bank/world.md  experience.md  opinions.md  _proposals.md  entities/<slug>.md  entities/_review.md
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import difflib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from itertools import combinations
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from homarus.core.errors import StorageError
 from homarus.core.origin import mark_origin
 from homarus.core.text import single_line, slug
-from homarus.memory.bank.pages import change, refresh
-from homarus.memory.results import cite
+from homarus.memory.bank.assist import Ask, Assisted, assist
+from homarus.memory.bank.facts import Fact, Knowledge, conflicts
+from homarus.memory.bank.grammar import parse_bullet
+from homarus.memory.bank.opinions import Opinion, evolve
+from homarus.memory.bank.pages import change, edited_lines, is_ours, read_page, refresh
+from homarus.storage.atomic import ensure_dir, write_atomic
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
-    from homarus.memory.read import Fact
 
 FOLDER = "bank/entities"
-CURRENT, TIMELINE, TEXT = 12, 40, 300
+JOURNAL, RUNS = ".memory/reflect", 20  # what each run changed, so that it can be undone
+CURRENT, TIMELINE, TEXT, LISTED, RELATED = 12, 40, 300, 150, 10
+PROPOSED, SURE, SUPPORTED = 20, 0.75, 2  # for MEMORY.md: how many, how sure an opinion, on how many days it was said
 
 
 class Page(Struct, frozen=True):
@@ -42,49 +50,172 @@ class Page(Struct, frozen=True):
     kept: tuple[str, ...] = ()
 
 
-def reflect(memory: Memory, *, dry_run: bool = False, since: date | str | None = None) -> list[Page]:
-    """Bring the entity pages in line with the facts; with `dry_run` only say what would change.
+class Report(Struct):
+    """What a reflection did. `run` names it for `undo`; empty where nothing was written."""
 
-    With `since` only the pages of those whom newer facts are about; each page still holds all that is known.
+    pages: list[Page]
+    facts: int = 0
+    diff: str = ""
+    run: str = ""
+    unclear: list[str] = field(default_factory=list)  # facts that may speak for or against an opinion
+    assisted: Assisted = field(default_factory=Assisted)  # what a model proposed, where one was asked
+
+    @property
+    def changed(self) -> bool:
+        return any(page.changed for page in self.pages)
+
+
+class Draft(Struct):
+    """A page as it should be: its regions in order, and what stands above them where it is new."""
+
+    path: str
+    head: str
+    regions: dict[str, str]
+    facts: int = 0
+
+
+def reflect(
+    memory: Memory, *, dry_run: bool = False, since: date | str | None = None, ask: Ask | None = None
+) -> Report:
+    """Bring the bank in line with the notes; with `dry_run` only say what would change, as a diff.
+
+    With `since` only the pages of those whom newer facts are about; each page still holds all that is known. `ask` reaches a model that
+    may propose what belongs together; what the facts bear out is written to today's note first.
     """
     first = memory.day(since)
-    pages, facts = memory.entity_pages(), memory.facts()
+    assisted = assist(memory.workspace, memory.knowledge(), ask, memory.today(), dry_run=dry_run) if ask else Assisted()
+    known, pages = memory.knowledge(), memory.entity_pages()
+    by_hand = _edited(memory.workspace, pages.values())
+    if by_hand:
+        opinions, _ = evolve(known.facts)
+        drafts = _drafts(known, opinions, pages, None)
+        ours = {line for draft in drafts for body in draft.regions.values() for line in body.splitlines()}
+        known.facts = [*(fact for line, fact in by_hand if line not in ours), *known.facts]
+    opinions, unclear = evolve(known.facts)
+    told = [f"{fact.citation}: {fact.text}" for fact in unclear]
+    report = Report([], len(known.facts), unclear=told, assisted=assisted)
+    before: dict[str, str] = {}
+    for draft in _drafts(known, opinions, pages, first):
+        _apply(memory.workspace, draft, report, before, dry_run=dry_run)
+    if before and not dry_run:
+        report.run = _record(memory.workspace, before, memory.today())
+    return report
+
+
+def _drafts(known: Knowledge, opinions: list[Opinion], pages: dict[str, str], since: date | None) -> Iterable[Draft]:
     by_entity: dict[str, list[Fact]] = defaultdict(list)
-    for fact in facts:
-        for entity in fact.entities:
-            by_entity[entity].append(fact)
-    return [
-        _page(memory, pages.get(entity) or f"{FOLDER}/{entity}.md", entity, found, dry_run=dry_run)
-        for entity, found in sorted(by_entity.items())
-        if slug(entity) == entity  # a name that no file can have stays in the notes
-        and (first is None or any((fact.day or 0) >= first.toordinal() for fact in found))
-    ]
+    for fact in known.facts:
+        if not fact.retracted:
+            for entity in fact.entities:
+                by_entity[entity].append(fact)
+    thought: dict[str, list[Opinion]] = defaultdict(list)
+    for opinion in opinions:
+        thought[opinion.subject].append(opinion)
+    related = _related(known.facts)
+    newest_first = sorted(known.facts, key=lambda f: (-(f.day or 0), f.path, f.line))
+    for kind, title in (("world", "World"), ("experience", "Experience")):
+        rows = [_row(f) for f in newest_first if f.kind == kind and f.holds and not (f.inferred and f.agent)]
+        yield Draft(f"bank/{kind}.md", f"# {title}\n", {kind: _listed(rows)}, len(rows))
+    yield Draft("bank/opinions.md", "# Opinions\n", {"opinions": _opinions(opinions)}, len(opinions))
+    for entity, found in sorted(by_entity.items()):
+        explicit = any(not fact.inferred for fact in found)
+        fresh = since is None or any((fact.day or 0) >= since.toordinal() for fact in found)
+        # A name that no file can have stays in the notes; who is only mentioned once by the way has no page yet.
+        if slug(entity) != entity or not fresh or not (explicit or len(found) > 1 or entity in pages):
+            continue
+        name = known.names.get(entity) or entity.replace("-", " ").title()
+        ordered = sorted(found, key=lambda f: (-(f.day or 0), f.path, f.line))
+        current = "\n\n".join(filter(None, [_current(ordered), _held(thought[entity]), _conflicts(found)]))
+        timeline = "\n\n".join(filter(None, [_timeline(ordered), _related_rows(entity, related, known)]))
+        head = f"---\nname: {name}\n---\n\n# {name}\n"
+        yield Draft(
+            pages.get(entity) or f"{FOLDER}/{entity}.md", head, {"current": current, "timeline": timeline}, len(found)
+        )
+    for path in sorted(set(pages.values()) - {path for entity, path in pages.items() if by_entity.get(entity)}):
+        yield Draft(path, "", {"current": "", "timeline": ""})  # nobody is known by that name any more
+    yield Draft(f"{FOLDER}/_review.md", "# To look at\n", {"review": _review(known, pages)})
+    yield Draft("bank/_proposals.md", PROPOSALS, {"proposals": _proposals(known, opinions)})
 
 
-def _page(memory: Memory, path: str, entity: str, facts: list[Fact], *, dry_run: bool) -> Page:
-    ordered = sorted(facts, key=lambda fact: (-(fact.day or 0), fact.path, fact.line))
-    regions = {"current": _current(ordered), "timeline": _timeline(ordered)}
+PROPOSALS = """# Proposals for MEMORY.md
+
+`homarus memory promote ID` takes one over, `homarus memory promote ID --reject` turns it down for good.
+"""
+
+
+def _apply(workspace: Path, draft: Draft, report: Report, before: dict[str, str], *, dry_run: bool) -> None:
     kept: list[str] = []
-    changed: list[bool] = []
+    old = read_page(workspace, draft.path)
+    empty = not any(body.strip("\n# ") and "\n" in body for body in draft.regions.values())
+    if empty and (not old or not (draft.head or "<!-- reflect:begin" in old)):
+        return  # no page for nothing, and none of ours on somebody's own
+    text = old or draft.head
+    for name, body in draft.regions.items():
+        done = refresh(text, name, body)
+        text = done.text
+        kept += [name] if done.kept else []
+    if empty and is_ours(text, draft.head):
+        text = ""
+    report.pages.append(Page(draft.path, PurePosixPath(draft.path).stem, draft.facts, text != old, tuple(kept)))
+    if text == old:
+        return
+    was, now = old.splitlines(keepends=True), text.splitlines(keepends=True)
+    report.diff += "".join(difflib.unified_diff(was, now, draft.path if old else "/dev/null", draft.path))
+    before[draft.path] = old
+    if not dry_run and text:
+        change(workspace, draft.path, lambda now: text if now == old else now)  # somebody was faster: next time
+    elif not dry_run:
+        (workspace / draft.path).unlink(missing_ok=True)
 
-    def work(before: str) -> str:
-        text = before or f"---\nname: {entity}\n---\n\n# {entity}\n"
-        for name, body in regions.items():
-            done = refresh(text, name, body)
-            text = done.text
-            if done.kept:
-                kept.append(name)
-        changed.append(text != before)
-        return before if dry_run else text
 
-    change(memory.workspace, path, work)
-    return Page(path, PurePosixPath(path).stem, len(facts), changed[0], tuple(kept))
+def _listed(rows: list[str]) -> str:
+    more = [f"- and {len(rows) - LISTED} older ones"] if len(rows) > LISTED else []
+    return "\n".join(["## Facts", *rows[:LISTED], *more])
+
+
+def _row(fact: Fact, *, sure: float | None = None, note: str = "") -> str:
+    certain = sure if sure is not None else fact.confidence
+    text = single_line(fact.text, TEXT) + (f" (c={certain:.2f})" if certain is not None else "")
+    inferred = " (inferred)" if fact.inferred else ""
+    line = f"- {text}{inferred}{note} ({fact.citation})"
+    return mark_origin(line, fact.origin)  # else the page would wash it clean
 
 
 def _current(facts: list[Fact]) -> str:
     """Return what holds now, newest first: what a later fact replaced is left out."""
-    rows = [_row(fact) for fact in facts if not fact.superseded][:CURRENT]
-    return "\n".join(["## Current", *rows])
+    held = [fact for fact in facts if fact.holds]
+    return "\n".join(["## Current", *map(_row, held[:CURRENT])])
+
+
+def _held(opinions: list[Opinion]) -> str:
+    rows = [_opinion(o) for o in sorted(opinions, key=_by_day) if o.status == "active"]
+    return "\n".join(["## Opinions", *rows[:CURRENT]]) if rows else ""
+
+
+def _by_day(opinion: Opinion) -> tuple[int, str, int]:
+    return -opinion.last, opinion.fact.path, opinion.fact.line
+
+
+def _opinion(opinion: Opinion) -> str:
+    """Return an opinion with its confidence, where that is going, and the evidence both ways."""
+    arrow = "↑" if opinion.trend > 0.005 else "↓" if opinion.trend < -0.005 else "→"
+    evidence = list(dict.fromkeys(f.citation for f in (*opinion.supports[-3:], *opinion.contradicts[-3:])))
+    counts = f"[+{len(opinion.supports)} −{len(opinion.contradicts)}; {arrow}; last {_iso(opinion.last)}]"
+    about = f"c={opinion.confidence:.2f},id={opinion.fact.id}"
+    return f"- O({about}) @{opinion.subject}: {single_line(opinion.fact.text, TEXT)} {counts} ({', '.join(evidence)})"
+
+
+def _opinions(opinions: list[Opinion]) -> str:
+    parts = []
+    for status, title in (("active", "Held"), ("superseded", "Superseded"), ("retired", "Retired")):
+        found = sorted((o for o in opinions if o.status == status), key=lambda o: (o.subject, *_by_day(o)))
+        parts += ["\n".join([f"## {title}", *map(_opinion, found[: 2 * LISTED])])] if found else []
+    return "\n\n".join(parts)
+
+
+def _conflicts(facts: Sequence[Fact]) -> str:
+    rows = [f"{_row(one)} or:\n{_row(other)}" for one, other in conflicts(facts)]
+    return "\n".join(["## Open conflicts", *rows[:CURRENT]]) if rows else ""
 
 
 def _timeline(facts: list[Fact]) -> str:
@@ -93,15 +224,130 @@ def _timeline(facts: list[Fact]) -> str:
     folded = 0
     months: dict[str, list[Fact]] = defaultdict(list)
     for fact in facts:
-        months[date.fromordinal(fact.day).isoformat()[:7] if fact.day else "undated"].append(fact)
+        months[_iso(fact.day)[:7] if fact.day else "undated"].append(fact)
     for month, found in months.items():
         room = 0 if folded else max(0, TIMELINE - len(rows))
-        rows += [f"### {month}", *map(_row, found[:room])] if room else []
+        rows += [f"### {month}", *map(_dated, found[:room])] if room else []
         folded += len(found[room:])
     return "\n".join([*rows, *([f"- and {folded} older facts"] if folded else [])])
 
 
-def _row(fact: Fact) -> str:
-    sure = f" (c={fact.confidence:.2f})" if fact.confidence is not None else ""
-    line = f"- {single_line(fact.text, TEXT)}{sure} ({cite(fact.path, fact.line, fact.end_line)})"
-    return mark_origin(line, fact.origin)  # else the page would wash it clean
+def _dated(fact: Fact) -> str:
+    return _row(fact, note=f"; replaced by {fact.replaced_by}" if fact.replaced_by else "")
+
+
+def _related(facts: Iterable[Fact]) -> Counter[tuple[str, str]]:
+    return Counter(pair for fact in facts for pair in combinations(sorted(set(fact.entities)), 2))
+
+
+def _related_rows(entity: str, related: Counter[tuple[str, str]], known: Knowledge) -> str:
+    found = [
+        (count, other)
+        for pair, count in related.items()
+        if entity in pair and count > 1
+        for other in pair
+        if other != entity
+    ]
+    rows = [
+        f"- {known.names.get(other, other)}: {count} facts together"
+        for count, other in sorted(found, key=lambda x: (-x[0], x[1]))
+    ]
+    return "\n".join(["## Related", *rows[:RELATED]]) if rows else ""
+
+
+def _review(known: Knowledge, pages: dict[str, str]) -> str:
+    """Return names that may be one person: never merged by the program, `aliases:` on a page does it."""
+    seen = sorted({entity for fact in known.facts for entity in fact.entities})
+    rows = []
+    for short in seen:
+        longer = [name for name in seen if name != short and len(short) >= 3 and name.startswith(short)]
+        if len(longer) == 1 and pages.get(short) != pages.get(longer[0], ""):
+            rows.append(f"- {short} may be {longer[0]}: write `aliases: [{short}]` on {FOLDER}/{longer[0]}.md")
+    return "\n".join(["## Perhaps the same", *rows[:LISTED]]) if rows else ""
+
+
+def _proposals(known: Knowledge, opinions: list[Opinion]) -> str:
+    """Return what is worth being in every prompt: held, said by the owner, sure or said on several days, able to stand alone."""
+    rows = []
+    for opinion in sorted(opinions, key=lambda o: (-len({f.day for f in o.supports}), *_by_day(o))):
+        fact = opinion.fact
+        days = len({supporting.day for supporting in opinion.supports})
+        able = fact.trusted and not fact.agent and len(fact.text.split()) >= 3 and fact.id not in known.rejected
+        if able and opinion.status == "active" and (opinion.confidence >= SURE or days > SUPPORTED):
+            name = known.names.get(opinion.subject, opinion.subject)
+            rows.append(f"- [ ] `{fact.id}` {name}: {single_line(fact.text, TEXT)} ({fact.citation})")
+    return "\n".join(["## Proposed", *rows[:PROPOSED]]) if rows else ""
+
+
+_TAIL = re.compile(r"\s*(?:\[\+[^\]]*\]\s*)?(?:\([^()]*#L[^()]*\)\s*)?$")
+
+
+def _edited(workspace: Path, pages: Iterable[str]) -> list[tuple[str, Fact]]:
+    """Return the lines of generated regions that somebody edited, and what each says as the owner's word."""
+    found: list[tuple[str, Fact]] = []
+    for path in sorted({"bank/opinions.md", "bank/world.md", "bank/experience.md", *pages}):
+        entity = slug(PurePosixPath(path).stem) if path.startswith(FOLDER) else ""
+        for number, line in edited_lines(read_page(workspace, path)):
+            bullet = parse_bullet(_TAIL.sub("", line))
+            if bullet is not None:
+                linked = tuple(filter(None, map(slug, bullet.entities))) or ((entity,) if entity else ())
+                place: dict[str, Any] = {"path": path, "line": number, "end_line": number, "day": None}
+                said: dict[str, Any] = {"id": bullet.id, "kind": bullet.kind, "text": bullet.text}
+                fact = Fact(**place, **said, entities=linked, confidence=bullet.confidence)
+                found.append((line, fact))
+    return found
+
+
+def _record(workspace: Path, before: dict[str, str], today: date) -> str:
+    """Keep what the changed pages were, for `undo`; old runs go."""
+    folder = workspace / JOURNAL
+    ensure_dir(folder)
+    runs = sorted(folder.glob("*.json"))
+    number = int(runs[-1].stem.split("-")[0]) + 1 if runs else 1
+    name = f"{number:06d}-{today.isoformat()}"
+    after = {path: read_page(workspace, path) for path in before}
+    write_atomic(folder / f"{name}.json", json.dumps({"before": before, "after": after}).encode())
+    for old in runs[: max(0, len(runs) + 1 - RUNS)]:
+        old.unlink(missing_ok=True)
+    return name
+
+
+def runs(workspace: Path) -> list[str]:
+    return sorted(path.stem for path in (workspace / JOURNAL).glob("*.json"))
+
+
+def undo(workspace: Path, run: str = "") -> tuple[str, list[str], list[str]]:
+    """Put the pages back as they were before a run (the last one, if none is named); return it, the pages, and those changed since."""
+    runs = sorted((workspace / JOURNAL).glob("*.json"))
+    chosen = next(
+        (path for path in reversed(runs) if not run or path.stem == run or path.stem.startswith(f"{run}-")), None
+    )
+    if chosen is None:
+        raise StorageError(
+            f"there is no reflection '{run}' to undo" if run else "there is no reflection to undo",
+            cure="'homarus memory undo --list' shows them",
+        )
+    told = json.loads(chosen.read_text(encoding="utf-8"))
+    done: list[str] = []
+    left: list[str] = []
+    for path, text in told["before"].items():
+        back = _if_unchanged(told["after"][path], text)
+        if read_page(workspace, path) != told["after"][path]:
+            left.append(path)
+        elif text:
+            change(workspace, path, back)
+            done.append(path)
+        else:
+            (workspace / path).unlink(missing_ok=True)
+            done.append(path)
+    if not left:
+        chosen.unlink(missing_ok=True)
+    return chosen.stem, done, left
+
+
+def _if_unchanged(after: str, text: str) -> Callable[[str], str]:
+    return lambda now: text if now == after else now
+
+
+def _iso(day: int | None) -> str:
+    return date.fromordinal(day).isoformat() if day else "undated"

@@ -1,0 +1,218 @@
+"""All that the notes say as facts: what was retained, what plain lines and conversations claim, and which of it still holds.
+
+A pure function of the index, so that the bank can be deleted and made again. Nothing is removed: what was replaced or taken back stays,
+marked, and holds for any day before that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from homarus.core.text import slug
+from homarus.memory.bank.claims import Claim, claims, differs, replaced, same_matter
+from homarus.memory.bank.grammar import fact_id
+from homarus.memory.results import cite, parse_citation
+from homarus.memory.schema import CODE, LABELS, QUESTION
+from homarus.memory.terms import plain
+
+OWNER = "user"  # whom "I" means in what the owner types
+KEPT_TEXT = 300
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    id: str
+    kind: str
+    text: str
+    path: str
+    line: int
+    end_line: int
+    day: int | None
+    entities: tuple[str, ...]  # slugs
+    confidence: float | None = None
+    origin: tuple[str, ...] = ()
+    first: int | None = None  # the days it is about, where it names any
+    last: int | None = None
+    supersedes: str = ""
+    inferred: bool = False  # nobody wrote it down as a fact
+    agent: bool = False  # the agent's words, not the owner's
+    claims: tuple[Claim, ...] = ()
+    replaced_by: str = ""  # where the newer fact stands
+    retracted: bool = False
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.line, self.end_line)
+
+    @property
+    def holds(self) -> bool:
+        return not self.replaced_by and not self.retracted
+
+    @property
+    def trusted(self) -> bool:
+        return not self.origin
+
+
+class Knowledge(Struct):
+    """The facts of one home, oldest first, and the names of those they are about."""
+
+    facts: list[Fact]
+    names: dict[str, str]
+    rejected: frozenset[str] = frozenset()  # facts that were turned down for MEMORY.md
+
+    def as_of(self, day: int) -> list[Fact]:
+        """Return what was known and held on a day."""
+        return [fact for fact in _settled([f for f in self.facts if (f.day or 0) <= day]) if fact.holds]
+
+
+def gather(conn: sqlite3.Connection) -> Knowledge:
+    """Read the facts of an index."""
+    aliases = _aliases(conn)
+    retained, told = _retained(conn, aliases)
+    said = {(fact.path, fact.line) for fact in retained} | {(path, line) for path, line, _, _ in told}
+    texts = {(fact.text, fact.day) for fact in retained}
+    found = [
+        fact
+        for fact in _inferred(conn, aliases)
+        if (fact.path, fact.line) not in said and (fact.text, fact.day) not in texts
+    ]
+    forgotten = {reference.removeprefix("^") for _, _, status, reference in told if status == "forgets"}
+    rejected = frozenset(reference.removeprefix("^") for _, _, status, reference in told if status == "rejects")
+    facts = sorted([*retained, *found], key=lambda fact: (fact.day or 0, fact.path, fact.line))
+    facts = [replace(f, retracted=f.id in forgotten or f.citation in forgotten) for f in facts]
+    return Knowledge(_settled(facts), _names(conn, aliases, facts), rejected)
+
+
+def _settled(facts: Sequence[Fact]) -> list[Fact]:
+    """Return the facts, each with the one that replaced it: by name (`sup=`), or by another value for the same matter later on."""
+    later: dict[int, int] = replaced([(fact.day or 0, fact.claims if fact.day else ()) for fact in facts])
+    by_id: dict[str, list[int]] = {}
+    by_place: dict[tuple[str, int], int] = {}
+    for at, fact in enumerate(facts):
+        by_id.setdefault(fact.id, []).append(at)
+        by_place[fact.path, fact.line] = at
+    for at, fact in enumerate(facts):
+        for reference in filter(None, fact.supersedes.split("+")):
+            path, line, _ = parse_citation(reference)
+            named = by_id.get(reference[1:], ()) if reference[0] == "^" else [by_place.get((path, line or 0), at)]
+            later.update({older: at for older in named if older != at})
+    return [
+        replace(fact, replaced_by=facts[later[at]].citation if at in later else "") for at, fact in enumerate(facts)
+    ]
+
+
+def conflicts(facts: Iterable[Fact]) -> list[tuple[Fact, Fact]]:
+    """Return pairs that cannot both hold and of which nobody knows which is newer."""
+    held = [fact for fact in facts if fact.holds and fact.claims]
+    return [
+        (one, other)
+        for at, one in enumerate(held)
+        for other in held[at + 1 :]
+        if one.day == other.day and any(same_matter(a, b) and differs(a, b) for a in one.claims for b in other.claims)
+    ]
+
+
+def _aliases(conn: sqlite3.Connection) -> dict[str, str]:
+    import json
+
+    found: dict[str, str] = {}
+    for name, aliases in conn.execute("SELECT slug, aliases FROM entities ORDER BY slug DESC"):
+        found.update({slug(alias): name for alias in json.loads(aliases) if slug(alias)})
+    return found
+
+
+def _retained(conn: sqlite3.Connection, aliases: dict[str, str]) -> tuple[list[Fact], list[tuple[str, int, str, str]]]:
+    """Return the facts that somebody wrote down as such, and what such lines say about other facts: forget, or do not promote."""
+    about: dict[tuple[int, str], list[str]] = {}
+    for file, number, name in conn.execute("SELECT file, fact_id, slug FROM fact_entities ORDER BY slug"):
+        about.setdefault((file, number), []).append(aliases.get(name, name))
+    facts: list[Fact] = []
+    told: list[tuple[str, int, str, str]] = []
+    rows = conn.execute(
+        "SELECT id, file, kind, text, path, line, end_line, mentioned_on, occ_from, occ_to, confidence, origin, status,"
+        " supersedes FROM facts WHERE path NOT LIKE 'bank/%' ORDER BY path, line"
+    )
+    for number, file, kind, text, path, line, end, day, first, last, sure, origin, status, reference in rows:
+        if status != "active":
+            told.append((path, line, status, reference))
+            continue
+        linked = tuple(dict.fromkeys(about.get((file, number), ())))
+        facts.append(
+            Fact(
+                id=number,
+                kind=kind,
+                text=text,
+                path=path,
+                line=line,
+                end_line=end,
+                day=day,
+                first=first,
+                last=last,
+                confidence=sure,
+                supersedes=reference,
+                entities=linked,
+                agent=kind == "observation",
+                origin=() if origin == "owner" else tuple(origin.split(", ")),
+                claims=_about(claims(text, [name.replace("-", " ") for name in linked]), aliases),
+            )
+        )
+    return facts, told
+
+
+def _inferred(conn: sqlite3.Connection, aliases: dict[str, str]) -> Iterable[Fact]:
+    """Yield what plain lines and messages claim about somebody with a name; the line itself is the fact."""
+    origins: dict[tuple[int, int], list[str]] = {}
+    for file, line, source in conn.execute("SELECT file, line, source FROM origins ORDER BY source"):
+        origins.setdefault((file, line), []).append(source)
+    rows = conn.execute(
+        "SELECT f.id, f.path, l.line, l.day, l.first, l.last, l.speaker, l.entities, l.text FROM lines l JOIN files f ON f.id = l.file"
+        " WHERE l.kind IN ('note', 'turn') AND l.size BETWEEN 2 AND 60 AND l.flags & ? = 0 AND f.path NOT LIKE 'bank/%'"
+        " ORDER BY f.path, l.line",
+        (CODE | QUESTION,),
+    )
+    for file, path, line, day, first, last, speaker, entities, text in rows:
+        label = plain(speaker)
+        who = {"user": OWNER, "assistant": ""}.get(label, "" if label in LABELS else speaker)
+        body = text[text.index(":") + 1 :].strip() if speaker and ":" in text else text
+        linked = [name for name in entities.split("\x1f") if name]
+        found = _about(claims(body, linked, who), aliases)
+        subjects = tuple(dict.fromkeys(slug(claim.subject) for claim in found if slug(claim.subject)))
+        if not subjects or (label == "assistant" and not linked):
+            continue
+        kind = "opinion" if any(claim.predicate == "prefer" for claim in found) else "world"
+        yield Fact(
+            path=path,
+            line=line,
+            end_line=line,
+            day=day,
+            first=first,
+            last=last,
+            kind=kind,
+            id=fact_id(kind, subjects, body[:KEPT_TEXT]),
+            text=body[:KEPT_TEXT],
+            entities=subjects,
+            origin=tuple(origins.get((file, line), ())),
+            inferred=True,
+            agent=label == "assistant",
+            claims=found,
+        )
+
+
+def _about(found: Iterable[Claim], aliases: dict[str, str]) -> tuple[Claim, ...]:
+    """Return claims whose subjects are slugs, one for all names of somebody."""
+    named = (replace(claim, subject=aliases.get(slug(claim.subject), slug(claim.subject))) for claim in found)
+    return tuple(claim for claim in named if claim.subject)
+
+
+def _names(conn: sqlite3.Connection, aliases: dict[str, str], facts: Iterable[Fact]) -> dict[str, str]:
+    """Return how each entity is written: by its page, else as most lines write it."""
+    written = conn.execute("SELECT name, sum(lines) FROM names GROUP BY name ORDER BY 2, 1 DESC")
+    names = {slug(name): name for name, _ in written if slug(name) not in aliases}
+    names.update(conn.execute("SELECT slug, name FROM entities ORDER BY slug").fetchall())
+    for fact in facts:
+        for entity in fact.entities:
+            names.setdefault(entity, entity.replace("-", " ").title())
+    return names
