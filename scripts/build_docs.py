@@ -150,6 +150,10 @@ def build(root: Path, out: Path) -> list[str]:
     out.mkdir()
     (out / "style.css").write_text(STYLE.lstrip(), encoding="utf-8")
     names = {page.path: _site_name(page.path, root) for page in found}
+    for picture in sorted((root / "docs" / "pictures").glob("*.svg")):
+        (out / "pictures").mkdir(exist_ok=True)
+        shutil.copyfile(picture, out / "pictures" / picture.name)
+        names[picture] = f"pictures/{picture.name}"
     renderer = markdown().renderer
     for page in found:
         _rewrite(page, names, root)

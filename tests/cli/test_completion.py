@@ -1,5 +1,6 @@
 """Completion in the shells themselves: the script is loaded and asked, as a person's Tab key would."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -89,3 +90,76 @@ def test_names_are_offered_without_importing_the_commands(env: dict[str, str]):
     done = subprocess.run([sys.executable, "-c", code], env=env | asked, capture_output=True, text=True, check=True)
     assert "plain,doctor" in done.stdout
     assert not {"homarus.cli.home", "homarus.cli.sessions", "msgspec"} & set(done.stderr.split())
+
+
+@pytest.fixture
+def lived_in(env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    state = tmp_path / ".openclaw"
+    folder = state / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    (state / "openclaw.json").write_text('{ agents: { list: [ { id: "main" }, { id: "work" } ] } }')
+    ident = "4f0c2a91-0000-4000-8000-000000000001"
+    rows = {
+        "agent:main:main": {"sessionId": "aaaaaaaa-0000-4000-8000-000000000001", "updatedAt": 3},
+        "agent:main:explicit:garden": {"sessionId": "garden", "updatedAt": 2, "label": "the garden"},
+        "agent:main:telegram:direct:42": {"sessionId": ident, "updatedAt": 1},
+    }
+    (folder / "sessions.json").write_text(json.dumps(rows))
+    return env
+
+
+# What is typed, and what is offered: all of it, or what must be among it.
+LIVE = [
+    ("sessions show ", {"main", "garden", "4f0c2a91"}),
+    ("agent --session g", {"garden"}),
+    ("chat --session agent:main:ex", {"agent:main:explicit:garden"}),
+    ("agents bind w", {"work"}),
+    ("agent --agent ", {"main", "work"}),
+    ("models set builtin/", {"builtin/notebook"}),
+    ("agent --model openai/gpt-5.5", {"openai/gpt-5.5"}),
+    ("config get agents.defaults.compaction.reserveTokensF", {"agents.defaults.compaction.reserveTokensFloor"}),
+    ("config set agents.defaults.memoryS", {"agents.defaults.memorySearch", "agents.defaults.memorySearch.provider"}),
+]
+
+
+def asked(line: str, env: dict[str, str]) -> set[str]:
+    words = f"homarus {line}"
+    count = len(words.split(" ")) - 1
+    question = {"_HOMARUS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+    return {answer.partition(",")[2] for answer in output(["homarus"], env | question)}
+
+
+@pytest.mark.parametrize(("line", "offered"), LIVE)
+def test_what_lives_in_this_home_is_offered(line: str, offered: set[str], lived_in: dict[str, str]):
+    found = asked(line, lived_in)
+    assert offered <= found and (line.startswith("config") or found == offered)
+
+
+def test_a_home_that_is_broken_offers_nothing_and_says_nothing(lived_in: dict[str, str], tmp_path: Path):
+    (tmp_path / ".openclaw" / "openclaw.json").write_text("{ broken")
+    (tmp_path / ".openclaw" / "agents" / "main" / "sessions" / "sessions.json").write_text("[[[")
+    assert asked("sessions show ", lived_in) <= {"", "main"}
+    before = sorted(tmp_path.rglob("*"))
+    asked("config get ", lived_in)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+BASH_LIVE = """
+eval "$(homarus completion bash)"
+COMP_WORDS=(homarus sessions show g); COMP_CWORD=3; _homarus_completion homarus g; echo "${COMPREPLY[*]}"
+"""
+FISH_LIVE = """
+homarus completion fish | source
+complete -C "homarus sessions show g" | string replace -r "\\t.*" ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("shell", "script"),
+    [("bash", BASH_LIVE), ("fish", FISH_LIVE)],
+)
+def test_the_shells_themselves_offer_a_session(shell: str, script: str, lived_in: dict[str, str]):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    flag = "--norc" if shell == "bash" else "--no-config"
+    assert output([shell, flag, "-c", script], lived_in) == ["garden"]

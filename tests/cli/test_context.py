@@ -24,7 +24,7 @@ def home(own_home):
 def test_list(home, capsys):
     assert run(["context", "list"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Context of agent:main:main\n")
+    assert out.startswith("Context of agent:main:main with builtin/notebook\n")
     assert "- AGENTS.md: OK | raw 6 chars" in out
     assert "- SOUL.md: TRUNCATED | raw 49,999 chars" in out
     assert "- USER.md: MISSING" in out
@@ -42,8 +42,8 @@ def test_detail_shows_every_section(home, capsys):
 def test_map_alone_is_a_picture(home, capsys):
     run(["context", "map", "--mode", "none"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Used: ")
-    assert [line.split("  ")[0] for line in lines[1:]] == ["instructions"]
+    assert lines[0].startswith("Window: ")
+    assert [line.split("  ")[0] for line in lines[1:]] == ["instructions", "free"]
 
 
 @pytest.mark.parametrize("what", ["list", "detail", "map"])

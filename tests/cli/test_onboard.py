@@ -125,6 +125,7 @@ class Sold(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["content-length"]))
         right = self.headers["authorization"] == "Bearer sk-right-4711"
         piece = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+        piece |= {"usage": {"prompt_tokens": 1000, "completion_tokens": 10}}
         body = f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n" if right else '{"error": {"message": "bad key"}}'
         self.send_response(200 if right else 401)
         self.send_header("content-type", "text/event-stream" if right else "application/json")
@@ -167,7 +168,10 @@ def test_a_key_is_asked_hidden_tried_and_kept_for_nobody_else(shop: Path) -> Non
     assert kept.stat().st_mode & 0o777 == 0o600
     assert json.loads(kept.read_text())["profiles"]["shop:default"]["key"] == "sk-right-4711"
     assert "sk-right" not in (shop / ".openclaw" / "openclaw.json").read_text()
-    assert homarus(shop, "agent", "hello").stdout == "Hi\n"
+    for turn in (1, 2):
+        assert homarus(shop, "agent", "hello").stdout == "Hi\n"
+        (session,) = json.loads(homarus(shop, "sessions", "--json").stdout)["sessions"]
+        assert session["estimatedCostUsd"] == pytest.approx(turn * (1000 * 3 + 10 * 15) / 1e6)
 
 
 def test_without_a_key_it_says_so_and_a_pipe_brings_one(shop: Path) -> None:
@@ -203,3 +207,22 @@ def test_a_slip_in_a_models_name_is_said_at_once(tmp_path: Path) -> None:
 
 def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_a_new_session_is_said_and_one_that_was_put_away_goes_on(tmp_path: Path) -> None:
+    homarus(tmp_path, "setup")
+    said = homarus(tmp_path, "agent", "--session", "gardn", "Remember that the roses are red.")
+    assert "new session agent:main:gardn" in said.stderr
+    assert "new session" not in homarus(tmp_path, "agent", "--session", "gardn", "hello").stderr
+    homarus(tmp_path, "agent", "--session", "gardn", "/name The Garden")
+    assert "new session" not in homarus(tmp_path, "agent", "--session", "the garden", "hello").stderr
+    homarus(tmp_path, "agent", "--session", "gardn", "/new")
+    listed = json.loads(homarus(tmp_path, "sessions", "--all", "--json").stdout)
+    assert [session["label"] for session in listed["sessions"]] == [None]
+    assert [archive["label"] for archive in listed["archives"]] == ["The Garden"]
+    # The list is offered, newest first; what was put away comes after what is there.
+    code, text = at_a_terminal(tmp_path, "sessions", "resume", says=[("Which one", b"2\r"), ("/help", b"\x04")])
+    assert code == 0, text
+    assert "The Garden (put away)" in plain(text) and "the roses are red" in plain(text)
+    labels = {each["label"] for each in json.loads(homarus(tmp_path, "sessions", "--json").stdout)["sessions"]}
+    assert labels == {None, "The Garden"}

@@ -1,7 +1,10 @@
 """What `homarus prompt` prints is what a model gets, byte for byte."""
 
+import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -101,16 +104,16 @@ async def test_the_command_line_shows_the_last_run_or_an_estimate(
     for name, value in house.env.items():
         monkeypatch.setenv(name, value)
 
-    def chars(*options: str) -> tuple[str, int]:
-        assert run(["context", "list", "--json", *options]) == 0
+    async def chars(*options: str) -> tuple[str, int]:
+        assert await asyncio.to_thread(run, ["context", "list", "--json", *options]) == 0
         document = json.loads(capsys.readouterr().out)
         return document["source"], document["systemPrompt"]["chars"]
 
     sent = len(house.model.requests[0].system.text)
-    assert chars() == ("run", sent)
-    assert chars("--estimate")[0] == chars("--mode", "minimal")[0] == "estimate"
-    assert chars("--estimate")[1] < sent
-    assert chars("--session", "agent:main:telegram:group:1")[0] == "estimate"
+    assert await chars() == ("run", sent)
+    assert (await chars("--estimate"))[0] == (await chars("--mode", "minimal"))[0] == "estimate"
+    assert (await chars("--estimate"))[1] < sent
+    assert (await chars("--session", "agent:main:telegram:group:1"))[0] == "estimate"
 
 
 async def test_a_row_says_how_full_the_window_was(tmp_path: Path) -> None:
@@ -149,10 +152,26 @@ async def test_a_standing_instruction_is_shown_with_the_next_turn(
     async with house.agent() as agent:
         await agent.ask("hello")
         await agent.ask("/pin Never sail at night.")
-    assert run(["prompt", "--turn"]) == 0
+    assert await asyncio.to_thread(run, ["prompt", "--turn"]) == 0
     shown = capsys.readouterr().out
     async with house.agent() as agent:
         await agent.ask("again")
     context = house.model.requests[-1].messages[-1].context
     assert "- Never sail at night." in context
     assert "- Never sail at night." in shown
+
+
+def test_what_rides_on_the_next_turn_is_shown_byte_for_byte(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def said(*words: str) -> str:
+        line = [sys.executable, "-m", "homarus", *words]
+        return subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+
+    for message in ("hello", "/pin Never sail at night."):
+        said("agent", message)
+    shown = said("prompt", "--turn")
+    said("agent", "hello again")
+    entries = json.loads(said("sessions", "show", "main", "--json"))["entries"]
+    assert shown == [each["content"] for each in entries if each["type"] == "custom_message"][-1]
+    assert said("prompt", "--turn") == ""  # what was said is not said again

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from homarus.agent.home import Home
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
 from homarus.cli.options import with_json
@@ -52,12 +53,26 @@ workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this 
 @click.option(
     "-f", "--file", "files", multiple=True, type=click.Path(path_type=Path), help="A text or picture to send along."
 )
-@click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
-@click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
+@click.option(
+    "--agent",
+    "agent_id",
+    metavar="ID",
+    default="",
+    help="Which agent; the default one otherwise.",
+    shell_complete=complete.agents,
+)
+@click.option(
+    "--session",
+    metavar="KEY",
+    default="main",
+    show_default=True,
+    help="A session's key or name.",
+    shell_complete=complete.sessions,
+)
 @click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
 @add_dir
 @workspace
-@click.option("--model", default="", help="A model for this message alone.")
+@click.option("--model", default="", help="A model for this message alone.", shell_complete=complete.models)
 @click.option("--thinking", metavar="LEVEL", default="", help="How hard to think about this message: off … max.")
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="How long the turn may take; 0 is for ever.")

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from homarus.agent.open_session import seed_agent
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
@@ -71,9 +72,9 @@ def list_(app: App, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("agent")
+@click.argument("agent", shell_complete=complete.agents)
 @click.option("--workspace", metavar="DIR", help="Its home, instead of <state>/workspace-AGENT.")
-@click.option("--model", metavar="REF", help="Its model, instead of the common one.")
+@click.option("--model", metavar="REF", help="Its model, instead of the common one.", shell_complete=complete.models)
 @click.option("--name", help="Its name, written into its IDENTITY.md.")
 @click.option("--emoji", help="Its emoji, written into its IDENTITY.md.")
 @with_json
@@ -112,7 +113,7 @@ def add(
 
 
 @command.command()
-@click.argument("agent")
+@click.argument("agent", shell_complete=complete.agents)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Also move its workspace and sessions to <state>/trash.")
 @with_json
@@ -142,7 +143,7 @@ def delete(app: App, agent: str, yes: bool, purge: bool, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("agent")
+@click.argument("agent", shell_complete=complete.agents)
 @click.argument("channel")
 @click.option("--account", metavar="ID", help="Only this account of the channel.")
 @click.option("--peer", metavar="KIND:ID", help=f"Only this conversation; KIND is {', '.join(_PEERS)}.")
@@ -162,7 +163,7 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
 
 
 @command.command()
-@click.argument("agent")
+@click.argument("agent", shell_complete=complete.agents)
 @click.argument("channel", required=False)
 @click.option("--account", metavar="ID", help="Only this account of the channel.")
 @click.option("--peer", metavar="KIND:ID", help="Only this conversation.")
@@ -192,7 +193,7 @@ def unbind(
 
 
 @command.command("set-identity")
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=complete.agents)
 @click.option("--name")
 @click.option("--creature", help="What kind of being it is.")
 @click.option("--vibe", help="How it comes across.")

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import pass_app, with_json
@@ -61,7 +62,7 @@ def _writes(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @command.command()
-@click.argument("path", required=False, default="")
+@click.argument("path", required=False, default="", shell_complete=complete.keys)
 @click.option("--effective", is_flag=True, help="Show the canonical form: newest spelling, OPENCLAW_* applied.")
 @click.option("--reveal", is_flag=True, help="Show secrets; only to a terminal, unless --yes is given too.")
 @click.option("--yes", is_flag=True, help="With --reveal: yes, also into a pipe or a file.")
@@ -95,7 +96,7 @@ def get(app: App, path: str, effective: bool, reveal: bool, yes: bool, as_json: 
 
 
 @command.command("set")
-@click.argument("path")
+@click.argument("path", shell_complete=complete.keys)
 @click.argument("value", required=False)
 @click.option("--string", "as_text", is_flag=True, help="Take VALUE as text, whatever it looks like.")
 @click.option("--strict-json", is_flag=True, help="VALUE must be JSON5; without this, other text is a string.")
@@ -136,7 +137,7 @@ def set_(
 
 
 @command.command()
-@click.argument("path")
+@click.argument("path", shell_complete=complete.keys)
 @_writes
 def unset(app: App, path: str, dry_run: bool, force: bool, as_json: bool) -> None:
     """Remove the key at PATH with its comma; comments around it stay."""
@@ -216,7 +217,7 @@ def file(app: App, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("path", required=False, default="")
+@click.argument("path", required=False, default="", shell_complete=complete.keys)
 @with_json
 def schema(app: App, path: str, as_json: bool) -> None:
     """Print the JSON Schema of what homarus reads, or of the part at PATH. It is JSON with and without --json.

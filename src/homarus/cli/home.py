@@ -71,7 +71,8 @@ def status(app: App, as_json: bool) -> None:
 
     Looking changes nothing and asks no model; servers on this machine are looked for, for 0.15 seconds.
     """
-    found = asyncio.run(home_status(app.config, app.env, app.clock))
+    with app.out.waiting("looking at this home"):
+        found = asyncio.run(home_status(app.config, app.env, app.clock))
     if as_json:
         app.out.json(to_json(found))
         return
@@ -110,7 +111,8 @@ def doctor(app: App, fix: bool, as_json: bool) -> int:
     Looking changes nothing. Exit code 1 when an error is left.
     """
     subject = Home(inspect_config(app.paths, app.env), app.env, app.clock)
-    findings = examine(subject)
+    with app.out.waiting("looking at everything"):
+        findings = examine(subject)
     done: list[str] = []
     if fix:
         done = [finding.fix() for finding in findings if finding.fix is not None]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
     from homarus.models.info import ModelInfo
 
 
-agent_option = click.option("--agent", "agent_id", metavar="ID", help="For this agent instead of the default one.")
+agent_option = click.option(
+    "--agent",
+    "agent_id",
+    metavar="ID",
+    help="For this agent instead of the default one.",
+    shell_complete=complete.agents,
+)
 
 
 def _open(app: App) -> Models:
@@ -67,7 +74,8 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
             )
         return
 
-    rows = asyncio.run(model_rows(_open(app), provider, everything=everything))
+    with app.out.waiting("looking for models"):
+        rows = asyncio.run(model_rows(_open(app), provider, everything=everything))
     if as_json:
         app.out.json(rows)
     else:
@@ -79,7 +87,8 @@ def list_models(app: App, everything: bool, provider: str | None, pullable: bool
 @with_json
 def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None:
     """Show which model answers, why, with which key, and what stands behind it."""
-    report = asyncio.run(status_report(_open(app), _agent(app, agent_id)))
+    with app.out.waiting("looking for models"):
+        report = asyncio.run(status_report(_open(app), _agent(app, agent_id)))
     if as_json:
         app.out.json(report)
     else:
@@ -87,8 +96,15 @@ def status(app: App, agent_id: str | None = None, as_json: bool = False) -> None
 
 
 @command.command(name="set")
-@click.argument("model")
-@click.option("--fallback", "fallbacks", multiple=True, metavar="MODEL", help="Tried when the first fails; may repeat.")
+@click.argument("model", shell_complete=complete.models)
+@click.option(
+    "--fallback",
+    "fallbacks",
+    multiple=True,
+    metavar="MODEL",
+    help="Tried when the first fails; may repeat.",
+    shell_complete=complete.models,
+)
 @agent_option
 @with_json
 def set_model(app: App, model: str, fallbacks: tuple[str, ...], agent_id: str | None, as_json: bool) -> None:
@@ -195,7 +211,7 @@ def list_aliases(app: App, as_json: bool) -> None:
 
 @aliases.command(name="add")
 @click.argument("alias")
-@click.argument("model")
+@click.argument("model", shell_complete=complete.models)
 @with_json
 def add_alias(app: App, alias: str, model: str, as_json: bool) -> None:
     """Let ALIAS stand for MODEL. A name that is taken moves to the new model."""
@@ -235,13 +251,14 @@ def _holders(app: App, alias: str) -> list[str]:
 
 
 @command.command()
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete.models)
 @click.option("--timeout", "seconds", type=float, default=60.0, show_default=True, help="Give up after this long.")
 @agent_option
 @with_json
 def test(app: App, model: str | None, seconds: float, agent_id: str | None, as_json: bool) -> None:
     """Ask a model for one word and show how it answered. This is a real request and may cost a fraction of a cent."""
-    report = asyncio.run(try_model(_open(app), _agent(app, agent_id), model, seconds))
+    with app.out.waiting("asking the model"):
+        report = asyncio.run(try_model(_open(app), _agent(app, agent_id), model, seconds))
     if as_json:
         app.out.json(report)
     else:

@@ -12,6 +12,7 @@ import click
 
 from homarus.admin.choices import Choice, lacks_key, missing_key, model_choices, price_class
 from homarus.admin.setup import set_up
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.failures import say
 from homarus.cli.home import as_data
@@ -34,7 +35,12 @@ SECTIONS = ("workspace", "model", "keys", "channels", "sandbox")
 
 @click.command("onboard")
 @click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
-@click.option("--model", metavar="REF", help="Use this model, for example anthropic/claude-sonnet-4-5, or auto.")
+@click.option(
+    "--model",
+    metavar="REF",
+    help="Use this model, for example anthropic/claude-sonnet-4-5, or auto.",
+    shell_complete=complete.models,
+)
 @click.option("--non-interactive", is_flag=True, help="Ask nothing: take the options and the defaults.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, and ask nothing.")
 @pass_app
@@ -84,7 +90,7 @@ def onboard(app: App, workspace: Path | None, model: str | None, non_interactive
 @click.command("configure")
 @click.argument("section", required=False, type=click.Choice(SECTIONS))
 @click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
-@click.option("--model", metavar="REF", help="Use this model.")
+@click.option("--model", metavar="REF", help="Use this model.", shell_complete=complete.models)
 @click.option(
     "--provider", metavar="NAME", help="Whose key 'configure keys' takes; from a pipe it reads the key itself."
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -104,6 +105,10 @@ class Output:
     def warn(self, text: str) -> None:
         """Print one line of warning to standard error."""
         print(f"warning: {printable(text)}", file=self.err)
+
+    def waiting(self, what: str) -> Waiting:
+        """Return a context in which a person is not left without a word: see `Waiting`."""
+        return Waiting(self.err, what)
 
     def problem(self, text: str) -> None:
         """Say on standard error what went wrong."""
@@ -245,3 +250,34 @@ class Bar:
         if self._drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+QUIET_SECONDS = 1.0
+
+
+class Waiting:
+    """Says on a terminal what a command is doing once it has been silent for a second, and takes it back afterwards."""
+
+    def __init__(self, stream: TextIO, what: str, after: float = QUIET_SECONDS) -> None:
+        self._stream = stream
+        self._said = threading.Event()
+        self._timer = threading.Timer(after, self._say, (what,)) if stream.isatty() else None
+
+    def _say(self, what: str) -> None:
+        self._said.set()
+        self._stream.write(f"\r\x1b[K{what} ...")
+        self._stream.flush()
+
+    def __enter__(self) -> Self:
+        if self._timer:
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer.join()
+            if self._said.is_set():
+                self._stream.write("\r\x1b[K")
+                self._stream.flush()

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from homarus.agent.compose import ComposedPrompt, Composer, PromptRequest
 from homarus.agent.hook_events import load_registry
 from homarus.agent.sandbox_for import sandbox_for, window_of
 from homarus.agent.session_state import SessionState, session_state
 from homarus.agent.toolkit import tool_specs
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import json_option, pass_app, with_json
 from homarus.core.clock import Clock, SystemIds
-from homarus.core.errors import ConfigError, Denied, StorageError
+from homarus.core.errors import ConfigError, Denied, HomarusError, StorageError
 from homarus.core.messages import Trust
 from homarus.core.routes import SessionKey, main_session
 from homarus.core.text import printable
-from homarus.prompt.facts import SessionFacts
+from homarus.models.access import Models
+from homarus.models.select import Override
+from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.report import About, last_run
 from homarus.prompt.section import Mode
 from homarus.prompt.sections.tooling import in_order, told_to
 from homarus.prompt.show import detail_lines, list_lines, map_lines
+from homarus.runtime.client import RunOptions
 from homarus.sessions.home import SessionHome
 from homarus.sessions.store import SessionStore
 from homarus.subagents.book import ChildBooks
@@ -46,9 +52,19 @@ def session_options(function: F) -> F:
         click.option(
             "--mode", type=click.Choice(["full", "minimal", "lean", "none"]), help="Instead of the session's own mode."
         ),
-        click.option("--session", "session_key", metavar="KEY", help="A session, e.g. agent:main:telegram:group:42."),
         click.option(
-            "--agent", "agent_id", metavar="ID", help="An agent; its main session unless --session says more."
+            "--session",
+            "session_key",
+            metavar="KEY",
+            help="A session, e.g. agent:main:telegram:group:42.",
+            shell_complete=complete.sessions,
+        ),
+        click.option(
+            "--agent",
+            "agent_id",
+            metavar="ID",
+            help="An agent; its main session unless --session says more.",
+            shell_complete=complete.agents,
         ),
     ):
         function = option(function)
@@ -63,8 +79,31 @@ class Shown(NamedTuple):
     past: SessionState
 
 
-def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: str | None) -> Shown:
-    """Return the prompt that the next turn of the named session would get."""
+def answering(app: App, past: SessionState, session: SessionKey) -> tuple[TurnFacts, int]:
+    """Return what the next turn is told of the model that answers it, and that model's window."""
+    agent = app.config.agent(session.agent_id)
+
+    async def look() -> tuple[TurnFacts, int]:
+        models = Models(app.config, app.env, clock=app.clock)
+        try:
+            ref = (await models.chain(agent, override=Override(past.turn.model) if past.turn.model else None)).primary
+            level = models.level(agent, ref, session=past.turn.thinking)
+            channel = past.turn.channel or RunOptions().channel
+            told = replace(past.turn, model=ref.key, thinking=level, channel=channel)
+            return told, models.window(agent, ref)
+        finally:
+            await models.aclose()
+
+    return asyncio.run(look())
+
+
+def prompt_of(
+    app: App, *, mode: str | None, session_key: str | None, agent_id: str | None, look: bool = False
+) -> Shown:
+    """Return the prompt that the next turn of the named session would get.
+
+    With `look` the model is found as a turn would find it, `auto` included; otherwise it is what the files name.
+    """
     config = app.config
     session = _session(app, session_key, agent_id)
     composer = Composer(config, app.env, app.clock)
@@ -83,7 +122,13 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         sandbox = sandbox_for(config.agent(session.agent_id), session, workspace)
     except (Denied, ConfigError) as problem:
         app.out.warn(str(problem))
-    window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
+    turn = past.turn
+    window = window_of(config.agent(session.agent_id), turn.model or composer.agent(session.agent_id).model)
+    if look:
+        try:
+            turn, window = answering(app, past, session)
+        except HomarusError as problem:
+            app.out.warn(str(problem))
     child = _child(config, app.clock, session)
     depth = child.depth if child else int(session.is_subagent)
     specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config)))
@@ -99,7 +144,7 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         sandbox=sandbox,
         trust=Trust.OWNER,
         chat_type="direct",
-        turn=past.turn,
+        turn=turn,
         session_facts=SessionFacts(extra=child_rules(child)) if child else SessionFacts(),
         workspace=Path(child.cwd) if child and child.own_folder else None,
         session_id=past.session_id,
@@ -146,7 +191,7 @@ def command(
     app: App, mode: str | None, session_key: str | None, agent_id: str | None, boundary: bool, turn: bool, as_json: bool
 ) -> None:
     """Print the system message of a session: all of it, and nothing else."""
-    shown = prompt_of(app, mode=mode, session_key=session_key, agent_id=agent_id)
+    shown = prompt_of(app, mode=mode, session_key=session_key, agent_id=agent_id, look=True)
     composed, system = shown.composed, shown.composed.prompt.system
     carrier, _ = composed.carrier(shown.past.said)
     if as_json:
@@ -209,11 +254,9 @@ def map_command(app: App, **options: Any) -> None:
 
 
 def _show(app: App, what: str, *, as_json: bool, estimate: bool, mode: str | None, **chosen: str | None) -> None:
-    shown = prompt_of(app, mode=mode, session_key=chosen["session_key"], agent_id=chosen["agent_id"])
+    shown = prompt_of(app, mode=mode, session_key=chosen["session_key"], agent_id=chosen["agent_id"], look=True)
     composed, past = shown.composed, shown.past
-    agent = app.config.agent(composed.session.agent_id)
-    window = window_of(agent, composed.facts.turn.model)
-    about = About(window=window, session_tokens=past.tokens, messages=past.messages)
+    about = About(window=composed.request.window, session_tokens=past.tokens, messages=past.messages)
     report = shown.composer.report_for(composed, about=about, said=past.said)
     if not estimate and mode is None:
         report = last_run(past.report, report)

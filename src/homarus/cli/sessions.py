@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
@@ -53,7 +54,9 @@ def command() -> None:
 for _each in (show, tail, export, rename, delete, resume):
     command.add_command(_each)
 
-_agent = click.option("--agent", metavar="ID", default="", help="Only this agent's sessions.")
+_agent = click.option(
+    "--agent", metavar="ID", default="", help="Only this agent's sessions.", shell_complete=complete.agents
+)
 
 
 @command.command("list")
@@ -183,7 +186,8 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
     names = {info.entry.session_id: info.name for info in infos}
     roles = ("user", "assistant", "summary", "tool", "note") if tools else ("user", "assistant", "summary")
     with SessionSearch.of_home(app.paths.own_dir) as index:
-        index.refresh(places)
+        with app.out.waiting("reading the conversations"):
+            index.refresh(places)
         hits = index.find(" ".join(query), limit=limit, roles=roles, sessions=wanted)
     for problem in home.problems:
         app.out.warn(problem)
@@ -201,7 +205,7 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 
 
 @command.command()
-@click.argument("session")
+@click.argument("session", shell_complete=complete.sessions)
 @click.argument("name", required=False, default="")
 @click.option("--at", metavar="ENTRY", help="Copy up to this entry (ids: 'sessions show --ids').")
 @click.option("--label", default="", help="A name for people.")
@@ -287,7 +291,7 @@ def cleanup(app: App, agent: str, enforce: bool, dry_run: bool, as_json: bool) -
 
 
 @command.command()
-@click.argument("session", required=False, default="")
+@click.argument("session", required=False, default="", shell_complete=complete.sessions)
 @_agent
 @with_json
 def check(app: App, session: str, agent: str, as_json: bool) -> None:
@@ -311,7 +315,7 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("session")
+@click.argument("session", shell_complete=complete.sessions)
 @click.option("--write", is_flag=True, help="Convert an old form and answer open calls in the file itself.")
 @_agent
 @with_json
@@ -339,7 +343,7 @@ _PURPOSES = {"compaction": "summaries for compactions", "flush": "saving memory 
 
 
 @command.command()
-@click.argument("session", required=False, default="")
+@click.argument("session", required=False, default="", shell_complete=complete.sessions)
 @_agent
 @click.option("--days", type=int, metavar="N", help="Only the last N days.")
 @click.option(
@@ -352,7 +356,8 @@ def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json
     assert zone is not None
     since = int(app.clock.now().timestamp() * 1000) - days * 86_400_000 if days is not None else 0
     ledger = Ledger(by, zone, since=since)  # type: ignore[arg-type]  # click allows only these words
-    _fill(app, ledger, session, agent)
+    with app.out.waiting("adding up"):
+        _fill(app, ledger, session, agent)
     rows, total = ledger.rows(), ledger.sum()
     if as_json:
         aside = [_sums(row) for row in ledger.aside.values()]

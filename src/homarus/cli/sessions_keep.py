@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.options import with_json
 from homarus.cli.sessions_show import home_of, last_words
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 OFFERED = 15  # conversations to choose from
 
-_agent = click.option("--agent", metavar="ID", default="", help="Whose session.")
+_agent = click.option("--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents)
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=complete.sessions)
 @click.argument("name", nargs=-1, required=True)
 @_agent
 @with_json
@@ -40,7 +41,7 @@ def rename(app: App, session: str, name: tuple[str, ...], agent: str, as_json: b
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=complete.sessions)
 @click.option("--yes", is_flag=True, help="Do not ask before an archive is deleted for good.")
 @_agent
 @with_json
@@ -71,7 +72,7 @@ def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None
 
 
 @click.command()
-@click.argument("session", required=False, default="")
+@click.argument("session", required=False, default="", shell_complete=complete.sessions)
 @_agent
 @with_json
 def resume(app: App, session: str, agent: str, as_json: bool) -> int:

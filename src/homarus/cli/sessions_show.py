@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.options import F, pass_app, with_json
 from homarus.core.clock import SystemIds
@@ -48,8 +49,8 @@ def _place(app: App, session: str, agent: str) -> Place:
 
 
 def _session(function: F) -> F:
-    whose = click.option("--agent", metavar="ID", default="", help="Whose session.")
-    return click.argument("session", default="main")(whose(function))
+    whose = click.option("--agent", metavar="ID", default="", help="Whose session.", shell_complete=complete.agents)
+    return click.argument("session", default="main", shell_complete=complete.sessions)(whose(function))
 
 
 @click.command()

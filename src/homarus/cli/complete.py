@@ -1,0 +1,103 @@
+"""What a shell's Tab key offers besides commands: sessions, agents, models and keys of this very home.
+
+A question of a shell changes nothing, says nothing and never fails: what cannot be read offers nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from homarus.cli.app import App
+
+if TYPE_CHECKING:
+    import click
+    from click.shell_completion import CompletionItem
+
+    from homarus.config.known import Node
+    from homarus.config.view import Config
+
+    Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+    Offers = Iterable[tuple[str, str]]
+
+MOST = 200
+
+
+def _offering(find: Callable[[App, Config, str], Offers]) -> Completer:
+    """Make a completer of a function that yields values with their descriptions."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        from homarus.config.load import inspect_config
+
+        given = ctx.find_root().params
+        app = App(env=dict(os.environ), profile=given.get("profile"), config_path=given.get("config_path"))
+        try:
+            found = list(find(app, inspect_config(app.paths, app.env), incomplete))
+        except Exception:  # noqa: BLE001 - a shell that asks must not be shown a failure
+            return []
+        wanted = [(value, about) for value, about in found if value.lower().startswith(incomplete.lower())]
+        return [CompletionItem(value, help=about) for value, about in dict(wanted[:MOST]).items()]
+
+    return complete
+
+
+def _sessions(app: App, config: Config, incomplete: str) -> Offers:
+    from homarus.core.clock import SystemIds
+    from homarus.core.routes import SessionKind
+    from homarus.sessions.home import SessionHome, short_id
+
+    home = SessionHome.of(config, clock=app.clock, ids=SystemIds())
+    for info in home.list(orphans=True):
+        about = info.title or info.name
+        # A colon ends a word in bash: whole keys are offered to those who began one.
+        if incomplete.startswith("agent:"):
+            yield info.name, about
+        elif info.key.is_main and info.agent_id == home.default_agent:
+            yield "main", about
+        else:
+            named = info.key.kind in {SessionKind.EXPLICIT, SessionKind.OTHER} and ":" not in info.key.peer
+            yield info.key.peer if named else short_id(info.entry.session_id), about
+
+
+def _agents(_app: App, config: Config, _incomplete: str) -> Offers:
+    return ((agent.id, str(agent.get("name") or "")) for agent in config.agents)
+
+
+def _models(app: App, config: Config, _incomplete: str) -> Offers:
+    from homarus.models.access import Models
+
+    models = Models(config, app.env, clock=app.clock)
+    names = models.names(config.default_agent)
+    yield from sorted(names.aliases.items())
+    yield from ((key, "configured") for key in names.configured)
+    yield from ((key, "") for key in names.known)
+
+
+def _keys(_app: App, config: Config, incomplete: str) -> Offers:
+    from homarus.config.known import known_tree
+
+    *above, last = incomplete.split(".")
+    node: Node | None = known_tree()
+    value: object = config.raw
+    for step in above:
+        node = node.child(step) if node else None
+        value = value.get(step) if isinstance(value, dict) else None
+    yield from _below(node, value, above, last)
+
+
+def _below(node: Node | None, value: object, above: list[str], last: str) -> Offers:
+    children = {name for name in node.children if name != "*"} if node else set()
+    names = sorted(name for name in children | set(value if isinstance(value, dict) else ()) if name.startswith(last))
+    for name in names:
+        yield ".".join([*above, name]), ""
+    if len(names) == 1 and node:
+        # One name fits: what is below it keeps the shell from ending the word here.
+        inner = value.get(names[0]) if isinstance(value, dict) else None
+        yield from _below(node.child(names[0]), inner, [*above, names[0]], "") if node.child(names[0]) else ()
+
+
+sessions, agents = _offering(_sessions), _offering(_agents)
+models, keys = _offering(_models), _offering(_keys)
