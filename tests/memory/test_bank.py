@@ -259,3 +259,16 @@ def test_what_people_type_in_a_chat_is_in_the_bank_and_marked_as_inferred(notes,
     page = (notes.root / "bank/entities/user.md").read_text()
     assert "- I moved to Oslo. (inferred) (sessions/a.jsonl#L3)" in page
     assert "I prefer tea. (inferred)" in page and "rest" not in page
+
+
+def test_the_bank_changes_no_answer(notes):
+    for day, lines in {
+        "01": ["Ada prefers tea.", "Ada lives in Bergen."],
+        "02": ["Ada now prefers coffee.", "Otto met Ada."],
+    }.items():
+        notes.write(f"memory/2026-01-{day}.md", "".join(f"- {line}\n" for line in lines))
+    memory = notes.open()
+    questions = ["What does Ada prefer?", "Where does Ada live?", "Ada", "Who met Ada?"]
+    before = [[(hit.citation, hit.text) for hit in memory.recall(text)] for text in questions]
+    assert reflect(memory).changed
+    assert [[(hit.citation, hit.text) for hit in memory.recall(text)] for text in questions] == before
