@@ -155,6 +155,10 @@ def test_an_opinion_grows_with_support_shrinks_with_contradiction_and_is_superse
     held, _, superseded = (notes.root / "bank" / "opinions.md").read_text().partition("## Superseded")
     assert "c=0.70" in held and "Switched from tea to coffee." in held and "Prefers tea" not in held
     assert "Prefers tea over coffee. [+2 −1; ↓; last 2026-03-01]" in superseded
+    hits = {hit.text: hit for hit in memory.recall("what does Ada prefer to drink", kinds=["opinion"])}
+    newer, older = hits["O @Ada: Switched from tea to coffee."], hits["O @Ada: Prefers tea over coffee."]
+    assert (newer.confidence, newer.evidence) == (0.7, "+1 −0; →; last 2026-03-01")
+    assert older.evidence.startswith("+2 −1") and older.superseded_by == "memory/2026-03-01.md#L2"
 
 
 def test_strangers_words_are_no_evidence_and_are_never_promoted(notes):

@@ -227,6 +227,8 @@ class Synchroniser:
             file = writer.put_note(item, digest, units, chunks, ending)
         if item.path.startswith("bank/entities/") and not item.path.startswith("bank/entities/_"):
             _entity_page(writer, file, item.path, whole)
+        if item.path == "bank/opinions.md":
+            writer.put_opinions(file, whole)
         state = msgspec.json.encode(ending).decode() if ending else ""
         job.known[item.source, item.path] = KnownFile(file, item.stamp, digest, item.size, state, settled=False)
         job.report.indexed += 1
