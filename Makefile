@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 XDIST ?= auto
 
-.PHONY: help demo setup test test-deep lint format coverage bench docs lock clean
+.PHONY: help demo setup test test-deep test-live lint format coverage bench docs lock clean
 
 help: ## what each command does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,11 @@ test: $(DEV) ## all tests, in minutes; on unchanged files it says when they pass
 
 test-deep: $(DEV) ## the long runs: tens of thousands of cases, hundreds of kills (figures in docs/reliability.md)
 	@$(BIN)/python -m pytest -n $(XDIST) --dist worksteal -m "deep" $(ARGS)
+
+# The clients of OpenClaw run where OPENCLAW_NODE_MODULES names a node_modules with them: `npm i node@24`, then, with
+# its .bin first on PATH, `npm i openclaw@2026.9.6 playwright-core`. They also want tmux and chromium.
+test-live: $(DEV) ## against real servers, models and clients on this machine
+	@$(BIN)/python -m pytest -n 0 -m "live" tests/live $(ARGS)
 
 lint: $(DEV) ## style, types, layers, sizes
 	@$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """A model without a model, in a process of its own: markers in the newest message say which tools it calls.
 
 `[[tools:N]]` makes it read `NOTES.md` N times, one call after another, `[[exec:N]]` makes it run `true` N times;
-then, and to everything else, it answers with a sentence. It speaks chat completions over a stream.
+`[[wait:S]]` makes it wait S seconds first; then, and to everything else, it answers with a sentence. It speaks chat completions over a stream.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _MARK = re.compile(r"\[\[(tools|exec):(\d+)\]\]")
+_WAIT = re.compile(rb"\[\[wait:([\d.]+)\]\](?!.*\"role\": ?\"user\")", re.DOTALL)
 
 
 def answer(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
@@ -54,7 +55,10 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             head = await reader.readuntil(b"\r\n\r\n")
             lines = head.lower().split(b"\r\n")
             size = next((int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length")), 0)
-            body = json.loads(await reader.readexactly(size) or b"{}")
+            data = await reader.readexactly(size)
+            body = json.loads(data or b"{}")
+            if wait := _WAIT.search(data):
+                await asyncio.sleep(float(wait[1]))
             number += 1
             events = answer(body, number) if "messages" in body else []
             data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"

@@ -20,11 +20,11 @@ from homarus.admin.doctor.files import (
 )
 from homarus.admin.doctor.finding import Finding, Home, Severity
 from homarus.admin.doctor.home import check_config, check_openclaw, check_workspaces
-from homarus.admin.doctor.machine import check_sandbox
+from homarus.admin.doctor.machine import check_models, check_programs, check_sandbox
 from homarus.admin.doctor.sessions import check_sessions
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
-from homarus.core.clock import ManualClock
+from homarus.core.clock import ManualClock, SystemClock
 from homarus.storage.locks import OwnerLock
 from homarus.workspace.names import SEEDED
 
@@ -206,3 +206,23 @@ def test_a_check_that_may_not_look_says_where_and_what_helps(state: Path):
     (finding,) = examine(Home(inspect_config(resolve_paths(env), env), env, ManualClock(NOW)), [check_closed])
     assert finding.message == "cannot look at /closed/door: Permission denied"
     assert "chmod" in finding.cure
+
+
+def test_a_missing_program_is_named_with_the_package_that_brings_it(state: Path, tmp_path: Path) -> None:
+    (bins := tmp_path / "bins").mkdir()
+    for name in ("apt-get", "git"):
+        (bins / name).write_text("#!/bin/sh\n")
+        (bins / name).chmod(0o755)
+    env = {"HOME": str(state.parent), "PATH": str(bins)}
+    subject = Home(inspect_config(resolve_paths(env), env), env, SystemClock())
+    found = {finding.message.split()[0]: finding.cure for finding in check_programs(subject)}
+    assert found == {"bwrap": "apt install bubblewrap", "rg": "apt install ripgrep"}
+
+
+def test_a_model_without_a_key_or_a_meaning_is_named(state: Path) -> None:
+    env = {"HOME": str(state.parent), "PATH": ""}
+    for model, words in (("openai/gpt-5.5", "OPENAI_API_KEY"), ("notebok", "did you mean builtin/notebook")):
+        (state / "openclaw.json").write_text(f'{{ agents: {{ defaults: {{ model: "{model}" }} }} }}')
+        subject = Home(inspect_config(resolve_paths(env), env), env, SystemClock())
+        (finding,) = check_models(subject)
+        assert finding.severity == "warning" and words in finding.message

@@ -9,26 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from homarus.cli.agent import MAX_TEXT, attach
+from homarus.cli.agent import MAX_TEXT, Attached, attach
 from homarus.core.errors import HomarusError
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 
 
 def test_words_alone_and_piped_text_alone_are_the_message() -> None:
-    assert attach("hello", ()).text == "hello"
-    assert attach("", (), "hello\n").text == "hello"
+    assert attach("hello", ()) == Attached("hello")
+    assert attach("", (), "hello\n") == Attached("hello")
 
 
 def test_piped_text_beside_words_is_named() -> None:
-    assert attach("summarise", (), "a\nb\n").text == 'summarise\n\n<file name="standard input">\na\nb\n</file>'
+    made = attach("summarise", (), "a\nb\n")
+    assert made == Attached("summarise", '<file name="standard input">\na\nb\n</file>')
 
 
 def test_files_are_named_and_pictures_go_as_pictures(tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("the notes")
     (tmp_path / "p.png").write_bytes(PNG)
     made = attach("look", (tmp_path / "n.txt", tmp_path / "p.png"))
-    assert made.text == f'look\n\n<file name="{tmp_path}/n.txt">\nthe notes\n</file>'
+    assert (made.words, made.files) == ("look", f'<file name="{tmp_path}/n.txt">\nthe notes\n</file>')
     assert [image.mime_type for image in made.images] == ["image/png"]
 
 

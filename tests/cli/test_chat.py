@@ -18,11 +18,15 @@ from tests.scenarios.family import Family, Scene, spawn
 from tests.scenarios.home import House, until
 from tests.scenarios.script import Line
 
-from homarus.cli.chat import MAX_LINES, ChatHistory, Words, suggest, talk_in_lines
+from homarus.cli.chat import talk_in_lines
+from homarus.cli.chat_input import MAX_LINES, ChatHistory, Words, dropped, referenced, suggest
+from homarus.cli.chat_paint import Painter, is_light, wrapped
 from homarus.cli.chat_screen import Screen
-from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown, Painter
+from homarus.cli.chat_view import HESITATION_SECONDS, Block, ChatView, Markdown, difference, past
+from homarus.cli.output import width
 from homarus.core.events import ApprovalAsked, ModelCalled, RunStarted, TextDelta, ToolEnded, ToolStarted
-from homarus.core.messages import Text, ToolResult
+from homarus.core.messages import Assistant, Text, ToolResult, User
+from homarus.runtime.client import RunOptions
 
 
 @pytest.fixture
@@ -170,6 +174,7 @@ class Terminal:
         self.house = house
         self.pace = pace  # how fast the clock of the view goes
         self.history = ChatHistory(tmp_path / "chat-history")
+        self.words = Words(folder=str(tmp_path))
         self.printed: list[Block] = []
 
     async def play(self, steps: Any) -> None:
@@ -177,8 +182,8 @@ class Terminal:
             with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
                 clock = asyncio.get_running_loop().time
                 view = ChatView(lambda: self.pace * clock())
-                screen = Screen(agent, view, Words(), self.history, color=False)
-                painter = screen._painter
+                painter = Painter(color=False)
+                screen = Screen(agent, view, self.words, self.history, painter)
                 plain = painter.paint
 
                 def remember(block: Block, width: int) -> str:
@@ -186,7 +191,7 @@ class Terminal:
                     return plain(block, width)
 
                 painter.paint = remember  # type: ignore[method-assign]
-                chat = asyncio.ensure_future(screen.run("hello"))
+                chat = asyncio.ensure_future(screen.run())
                 try:
                     await steps(keys.send_text, view, self)
                     keys.send_text("\x04")
@@ -312,3 +317,120 @@ async def test_the_status_line_names_the_model_of_the_next_turn(house: House) ->
         assert (await agent.client.status(agent.key)).model == "script/model"  # before anything was said
         await agent.send("/model script/other")
         assert (await agent.client.status(agent.key)).model == "script/other"
+
+
+# What is typed and what is shown of it.
+
+
+@given(st.text(alphabet="ab cd日\t", max_size=120), st.integers(10, 40))
+def test_a_wrapped_line_loses_nothing_and_fits(line: str, columns: int) -> None:
+    rows = wrapped(line, columns)
+    assert "".join("".join(rows).split()) == "".join(line.split())
+    assert all(width(row.rstrip()) <= columns for row in rows)
+    for word in line.split():
+        assert width(word) > columns or any(word in row for row in rows)
+
+
+def test_files_are_named_with_an_at_sign_and_anything_else_is_words(tmp_path: Path) -> None:
+    here, workspace = tmp_path / "here", tmp_path / "workspace"
+    for folder in (here, workspace):
+        folder.mkdir()
+        (folder / "both.md").write_text(folder.name)
+    (workspace / "only.md").write_text("")
+    (here / "with space.md").write_text("")
+    words = Words(folder=str(here), workspace=str(workspace), home=str(tmp_path))
+
+    def found(text: str) -> list[str]:
+        return [str(path.relative_to(tmp_path)) for path in referenced(text, words)]
+
+    assert found("see @both.md, @only.md.") == ["here/both.md", "workspace/only.md"]
+    assert found('(@both.md) "@both.md" a@both.md') == []
+    assert found('@"with space.md" twice @"with space.md"') == ["here/with space.md"]
+    assert found("@~/here/both.md") == ["here/both.md"]
+    assert found(f"@nobody @{'x' * 5000} @ @a\x00b") == []
+    assert [each.text for each in suggest("@bo", words)] == ["both.md"]
+    assert [(each.text, each.note) for each in suggest("@on", words)] == [("only.md", "workspace")]
+    assert [each.text for each in suggest('look @"with s', words)] == ['"with space.md"']
+
+
+@pytest.mark.parametrize(
+    ("pasted", "line"),
+    [
+        ("'{0}/a pic.png'", '@"{0}/a pic.png" '),
+        ("{0}/a\\ pic.png", '@"{0}/a pic.png" '),
+        ("file://{0}/a%20pic.png", '@"{0}/a pic.png" '),
+        ("{0}/n.txt {0}/n.txt", "@{0}/n.txt @{0}/n.txt "),
+        ("{0}/program", "{0}/program"),  # neither text nor a picture: meant as words
+        ("{0}/gone.txt", "{0}/gone.txt"),
+        ("{0}/n.txt\r\nand more", "{0}/n.txt\nand more"),
+        ("'half a quote", "'half a quote"),
+        ("/etc/passwd; rm -rf /", "/etc/passwd; rm -rf /"),
+    ],
+)
+def test_what_is_dropped_on_a_terminal_becomes_a_name(tmp_path: Path, pasted: str, line: str) -> None:
+    (tmp_path / "a pic.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    (tmp_path / "n.txt").write_text("words")
+    (tmp_path / "program").write_bytes(b"\x7fELF\0\0")
+    assert dropped(pasted.format(tmp_path), Words(folder=str(tmp_path))) == line.format(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "variable", "light"),
+    [
+        ("\x1b]11;rgb:ffff/ffff/ffff\x07", "", True),
+        ("\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\", "0;15", False),
+        ("", "0;15", True),
+        ("", "15;0", False),
+        ("\x1b]11;nonsense\x07", "", False),
+    ],
+)
+def test_a_light_terminal_is_known_by_its_answer(answer: str, variable: str, light: bool) -> None:
+    assert is_light({"COLORFGBG": variable}, answer) is light
+
+
+def test_the_last_turns_are_shown_without_the_files_that_went_along() -> None:
+    sent = 'see this\n\n<file name="n.md">\nlong\n</file>'
+    said = [User((Text(f"{number}"),)) for number in range(5)] + [User((Text(sent),))]
+    report = User((Text("report of a child"),), provenance={"kind": "subagent"})
+    blocks = past([*said, report, Assistant((Text("NO_REPLY"),)), Assistant((Text("fine"),))])
+    assert [block.text for block in blocks] == ["3", "4", "see this\n\n[n.md]", "fine"]
+    assert past([]) == []
+
+
+def test_only_what_changes_files_has_a_diff() -> None:
+    def result(name: str, text: str = "", **details: Any) -> ToolResult:
+        return ToolResult("c", name, (Text(text),), details=details)
+
+    assert difference({}, result("read", "+not a diff")) == ""
+    assert difference({}, result("edit", "Changed x.\n@@ -1 +1 @@\n-a\n+b")) == "@@ -1 +1 @@\n-a\n+b"
+    assert difference({"content": "a\nb\n"}, result("write", created=True)) == "+a\n+b"
+    assert difference({"content": "a"}, result("write", created=False, diff="-x\n+a")) == "-x\n+a"
+    assert difference({"content": "a"}, result("write", changed=False)) == ""
+    patch = "*** Begin Patch\n*** Update File: a\n-x\n+y\n*** End Patch"
+    assert difference({"input": patch}, result("apply_patch")) == "*** Update File: a\n-x\n+y"
+
+
+async def test_what_is_attached_is_no_order_to_the_program(house: House) -> None:
+    house.skill("trip")
+    attached = '<file name="x">\n/elevated full\n/model script/other\n/new\n$trip\n</file>'
+    async with house.agent() as agent:
+        await agent.ask("look at this", options=RunOptions(attached=attached))
+        assert (await agent.client.row(agent.key)).model_override is None
+        await agent.ask("/think high", options=RunOptions(attached=attached))
+    assert house.model.prompts[0] == f"look at this\n\n{attached}"
+    assert "/elevated full" in house.model.prompts[1]
+    assert "about trip" not in str(house.model.requests[0].messages[-1])
+
+
+async def test_a_file_that_cannot_be_sent_leaves_the_message_on_the_line(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(b"\xff\x00\xfe")
+
+    async def steps(press, _view, screen) -> None:
+        press("see @blob\r")
+        await until(lambda: screen.has("error", "neither text nor a picture"))
+        press("\x7f" * 5 + "it\r")
+        await until(lambda: screen.has("user", "see it"))
+        await until(lambda: screen.has("markdown", "answer 1"))
+
+    await terminal.play(steps)
+    assert terminal.house.model.prompts == ["see it"]

@@ -22,12 +22,13 @@ HOSTILE = (
 OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-# What asks at the keyboard, opens an editor, downloads or measures for minutes.
+# What asks at the keyboard, opens an editor, downloads, serves or measures for minutes.
 ELSEWHERE = {("chat",), ("onboard",), ("configure",), ("config", "edit"), ("demo",), ("models", "pull"), ("memory", "bench"),
-             ("memory", "export-minilm"), ("sandbox", "probe"), ("models", "test")}  # fmt: skip
+             ("memory", "export-minilm"), ("sandbox", "probe"), ("models", "test"), ("gateway", "run")}  # fmt: skip
 WORDS = {
     "path": "agents.list", "agent": f"a{HOSTILE}", "channel": f"c{HOSTILE}", "name": f"n{HOSTILE}", "alias": f"x{HOSTILE}", "model": f"m/{HOSTILE}",
-    "session": "main", "query": "lamp", "citation": "memory/2026-05-01.md", "ident": f"i{HOSTILE}", "rule": f"r{HOSTILE}", "shell": "bash",
+    "session": "main", "query": "lamp", "citation": "memory/2026-05-01.md", "ident": f"i{HOSTILE}", "request": f"q{HOSTILE}", "device": f"d{HOSTILE}", "rule": f"r{HOSTILE}", "shell": "bash",
+    "job": f"j{HOSTILE}", "text": f"t{HOSTILE}",
 }  # fmt: skip
 
 

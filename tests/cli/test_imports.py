@@ -21,6 +21,18 @@ LIGHT = {"click", "msgspec", "pyjson5", "yaml"}
 AMBIENT = {"typing_extensions", "_distutils_hack", "_virtualenv", "pkg_resources", "coverage", "pytest_cov"}
 # Recall by meaning: what `auto` takes when the extra is installed, as it is for development.
 VECTORS = frozenset({"numpy", "tokenizers", "wordllama", "onnxruntime", "safetensors"})
+# The server, what its HTTP stands on, and two that starlette and uvicorn take where they are there.
+SERVER = frozenset(
+    {"starlette", "uvicorn", "websockets", "anyio", "h11", "idna", "sniffio", "python_multipart", "watchfiles"}
+)
+# The library that speaks to MCP servers, and what it brings along.
+MCP = frozenset(
+    {
+        "_cffi_backend", "annotated_types", "anyio", "backports", "cryptography", "httpx2", "idna", "mcp", "mcp_types",
+        "opentelemetry", "pydantic", "pydantic_core", "python_multipart", "sniffio", "sse_starlette", "starlette",
+        "typing_inspection", "uvicorn", "watchfiles",
+    }
+)  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -60,6 +72,15 @@ ROWS = [
     Row("hooks info session-memory"),
     Row("hooks enable session-memory"),
     Row("hooks disable session-memory"),
+    Row("mcp add small false"),
+    Row("mcp list"),
+    Row("mcp show small"),
+    Row("mcp probe small", MCP, code=1),
+    Row("mcp logout small"),
+    Row("mcp login small", code=78),
+    Row("mcp remove small"),
+    Row("mcp serve", MCP | {"rich"}),
+    Row("acp", code=1),
     Row("models list"),
     Row("models status"),
     Row("models set builtin/notebook"),
@@ -68,6 +89,21 @@ ROWS = [
     Row("models aliases list"),
     Row("models aliases remove n"),
     Row("models pull no-such-model", code=78),
+    Row("plugins new dice"),
+    Row("plugins install dice"),
+    Row("plugins list"),
+    Row("plugins info dice"),
+    Row("plugins enable dice"),
+    Row("plugins doctor"),
+    Row("plugins disable dice"),
+    Row("gateway status", code=1),
+    Row("gateway stop", code=1),
+    Row("gateway restart", code=1),
+    Row("gateway call health", code=1),
+    Row("gateway uninstall"),  # before there is a service: nothing is asked of the machine's supervisor
+    Row("gateway install --no-start"),
+    Row("health", code=1),
+    Row("logs"),
     Row("status"),
     Row("doctor"),
     Row("prompt"),
@@ -80,6 +116,9 @@ ROWS = [
     Row("sessions cleanup --dry-run"),
     Row("sessions export"),
     Row("sessions fork main other"),
+    Row("sessions rename other second"),
+    Row("sessions resume second"),
+    Row("sessions delete second"),
     Row("sessions import"),
     Row("sessions repair main"),
     Row("sessions search gate"),
@@ -104,11 +143,32 @@ ROWS = [
     Row("approvals allow a1", code=1),
     Row("approvals deny a1", code=1),
     Row("approvals revoke a1", code=1),
+    Row("devices list"),
+    Row("devices approve", code=1),
+    Row("devices reject r1", code=1),
+    Row("devices remove d1", code=1),
+    Row("devices rename d1 phone", code=1),
+    Row("devices revoke d1", code=1),
+    Row("gateway run --bind custom", SERVER, code=78),  # no address: it stops where it would begin to listen
     Row("sandbox explain"),
     Row("sandbox probe"),
     Row("skills list"),
     Row("skills info memory-curator"),
     Row("skills check"),
+    Row("cron add 'look at the gate' --every 2h --name gate"),
+    Row("cron list"),
+    Row("cron edit gate --every 3h"),
+    Row("cron disable gate"),
+    Row("cron enable gate"),
+    Row("cron run gate", VECTORS),
+    Row("cron runs gate"),
+    Row("cron status"),
+    Row("cron rm gate"),
+    Row("system event 'the gate is open'"),
+    Row("system heartbeat last"),
+    Row("system heartbeat disable"),
+    Row("system heartbeat enable"),
+    Row("system presence"),
     Row("completion bash"),
 ]
 

@@ -2,10 +2,16 @@ import asyncio
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import pytest
 
 from homarus.admin.choices import NOTEBOOK, model_choices
 from homarus.config.load import load_config
@@ -56,7 +62,10 @@ def test_a_key_in_the_environment_is_found(tmp_path: Path) -> None:
         assert choices[0].ref == "auto"
         assert f"now {taken}" in choices[0].why
         assert any(choice.ref.startswith(taken) for choice in choices[1:])
-        assert choices[-1].ref == NOTEBOOK
+        assert NOTEBOOK in [choice.ref for choice in choices]
+        # Who has no key sees who sells one, at which price.
+        sold = {choice.ref.partition("/")[0]: choice.why for choice in choices if "asked for next" in choice.why}
+        assert ("anthropic" in sold) == (not variables) and "for a million tokens" in sold["openai"]
 
 
 def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:
@@ -65,14 +74,14 @@ def test_what_is_set_now_is_offered_first(tmp_path: Path) -> None:
     assert asyncio.run(model_choices(config, env, SystemClock(), "x/y"))[0].ref == "x/y"
 
 
-def at_a_terminal(home: Path, *args: str, says: dict[str, bytes]) -> tuple[int, str]:
+def at_a_terminal(home: Path, *args: str, says: dict[str, bytes] | list[tuple[str, bytes]]) -> tuple[int, str]:
     """Run a command on a terminal and type what is said as soon as its question is there; return code and all text."""
     ours, theirs = pty.openpty()
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm"}
     line = [sys.executable, "-m", "homarus", *args]
     with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
         os.close(theirs)
-        seen, questions = b"", list(says.items())
+        seen, heard, questions = b"", 0, says if isinstance(says, list) else list(says.items())
         while True:
             if not select.select([ours], [], [], 60)[0]:
                 process.kill()  # it waits for something that was not said
@@ -85,7 +94,9 @@ def at_a_terminal(home: Path, *args: str, says: dict[str, bytes]) -> tuple[int, 
             seen += piece
             if b"\x1b[6n" in piece:
                 os.write(ours, b"\x1b[1;1R")  # where the cursor is, asked by the line editor
-            if questions and questions[0][0].encode() in seen:
+            if questions and questions[0][0].encode() in seen[heard:]:
+                # The same question may come again: only what is seen from here on counts for the next one.
+                heard = len(seen)
                 os.write(ours, questions.pop(0)[1])
         code = process.wait(timeout=60)
     os.close(ours)
@@ -105,3 +116,90 @@ def test_leaving_the_questions_makes_nothing(tmp_path: Path) -> None:
     assert code == 130
     assert "homarus: stopped" in text
     assert list(tmp_path.iterdir()) == []
+
+
+class Sold(BaseHTTPRequestHandler):
+    """A server that sells words to whoever has the right key."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        right = self.headers["authorization"] == "Bearer sk-right-4711"
+        piece = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+        body = f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n" if right else '{"error": {"message": "bad key"}}'
+        self.send_response(200 if right else 401)
+        self.send_header("content-type", "text/event-stream" if right else "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Path]:
+    """A home whose configuration names a model server that wants a key."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Sold) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (tmp_path / ".openclaw").mkdir()
+        (tmp_path / ".openclaw" / "openclaw.json").write_text(
+            f"""{{ models: {{ providers: {{ shop: {{ baseUrl: "http://127.0.0.1:{server.server_port}/v1", apiKey: "${{SHOP_API_KEY}}",
+            models: [{{ id: "big", cost: {{ input: 3, output: 15 }} }}] }} }} }} }}"""
+        )
+        yield tmp_path
+        server.shutdown()
+
+
+def test_a_key_is_asked_hidden_tried_and_kept_for_nobody_else(shop: Path) -> None:
+    asked = "not shown"
+    says = [
+        ("as provider/model", b"shop/big\r"),
+        (asked, b"sk-wrong\r"),
+        ("all the same?", b"\r"),
+        (asked, b"sk-right-4711\r"),
+    ]
+    code, text = at_a_terminal(shop, "onboard", says=says)
+    assert code == 0, text
+    assert "sk-right" not in text and "sk-wrong" not in text
+    assert "$3 in, $15 out" in text and "that did not work" in text and "It works" in text
+    assert "shop/big answers now" in plain(text)
+    (kept,) = (shop / ".openclaw").rglob("auth-profiles.json")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert json.loads(kept.read_text())["profiles"]["shop:default"]["key"] == "sk-right-4711"
+    assert "sk-right" not in (shop / ".openclaw" / "openclaw.json").read_text()
+    assert homarus(shop, "agent", "hello").stdout == "Hi\n"
+
+
+def test_without_a_key_it_says_so_and_a_pipe_brings_one(shop: Path) -> None:
+    done = homarus(shop, "onboard", "--non-interactive", "--model", "shop/big")
+    assert "no key for shop" in done.stderr and "Say hello" not in done.stdout
+    assert "no key for shop: run 'homarus configure keys'" in homarus(shop, "status").stdout
+    status = json.loads(homarus(shop, "status", "--json").stdout)
+    assert "no key for shop" in status["agents"][0]["modelProblem"]
+    env = {"HOME": str(shop), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "homarus", "configure", "keys", "--provider", "shop"]
+    piped = subprocess.run(line, env=env, input="sk-right-4711\n", capture_output=True, text=True, check=True)
+    assert "shop/big answers now" in piped.stdout
+    assert "no key" not in homarus(shop, "status").stdout
+
+
+def test_configure_asks_for_each_thing_and_enter_keeps_it(tmp_path: Path) -> None:
+    homarus(tmp_path, "setup")
+    before = (tmp_path / ".openclaw" / "openclaw.json").read_bytes()
+    says = {"files live?": b"\r", "as provider/model": b"\r", "replace?": b"\r", "commands run?": b"\r"}
+    code, text = at_a_terminal(tmp_path, "configure", says=says)
+    assert code == 0, text
+    assert "Channels: none is configured" in text
+    code, text = at_a_terminal(tmp_path, "configure", "sandbox", says={"commands run?": b"off\r"})
+    assert code == 0 and 'mode: "off"' in (tmp_path / ".openclaw" / "openclaw.json").read_text(), text
+    assert b"auto" in before or 'primary: "auto"' in (tmp_path / ".openclaw" / "openclaw.json").read_text()
+
+
+def test_a_slip_in_a_models_name_is_said_at_once(tmp_path: Path) -> None:
+    done = homarus(tmp_path, "onboard", "--non-interactive", "--model", "notebok")
+    assert done.returncode == 1 and "did you mean builtin/notebook" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.fixtures.homes import HOMES, Home, snapshot, unpack
@@ -14,7 +16,8 @@ from tests.sessions.lines import header, jsonl, says, user
 from homarus.cli.app import App
 from homarus.cli.sessions import command
 from homarus.cli.sessions_show import new_entries
-from homarus.core.errors import ConfigError, StorageError
+from homarus.core.errors import ConfigError, Locked, StorageError
+from homarus.sessions.places import own
 
 MAIN = "agent:main:main"
 TWO = "agent:main:explicit:fixture-two"
@@ -118,7 +121,7 @@ def test_list_says_what_there_is(mine, tmp_path):
     (mine / ".openclaw/agents/main/sessions/x.jsonl.reset.2026-01-01T00-00-00.000Z").write_bytes(jsonl(header("x")))
     out = run(mine, "list").output
     assert "file without a row" in out and "x.jsonl.reset" not in out
-    assert "x.jsonl.reset" in run(mine, "list", "--all").output
+    assert "until 2026-01-01  archive" in run(mine, "list", "--all").output
     assert [s["sessionId"] for s in answer(mine, "list", "--active", "5")["sessions"]] == ["lost"]
     assert "No sessions yet" in run(tmp_path / "empty", "list").output
     assert "1 more" in run(mine, "list", "--all", "--limit", "1").output
@@ -205,3 +208,39 @@ def test_check_fails_on_errors_and_repair_mends(mine):
     assert run(mine, "check", "main").output == "All sessions are in order.\n"
     path.write_bytes(b"garbage")
     assert run(mine, "check").return_value == 1
+
+
+def test_a_session_is_renamed_put_away_and_resumed(mine):
+    assert "is now called “red lamps”" in run(mine, "rename", "lamps", "red", "lamps").output
+    assert answer(mine, "list")["sessions"][0]["label"] == "red lamps"
+    folder = mine / ".openclaw/agents/main/sessions"
+    (folder / "4f0c2a91-0000-4000-8000-000000000001.jsonl").write_bytes(
+        jsonl(header("x"), user("a", None, "second talk"))
+    )
+    assert "4f0c2a91 " in run(mine, "list").output
+    answer(mine, "rename", "4f0c", "garden")
+    assert "resume 4f0c2a91' brings it back" in run(mine, "delete", "garden").output
+    assert [s["label"] for s in answer(mine, "list")["sessions"]] == ["red lamps"]
+    listed = answer(mine, "list", "--all")["archives"]
+    assert [(a["shortId"], a["label"]) for a in listed] == [("4f0c2a91", "garden")]
+    assert "second talk" in run(mine, "show", "4f0c2a91").output
+    assert "second talk" in run(mine, "show", "garden").output
+    key = answer(mine, "resume", "garden")["key"]
+    assert answer(mine, "resume", "4f0c2a91")["key"] == key  # once is enough
+    assert "second talk" in run(mine, "show", "garden").output
+    with pytest.raises(click.UsageError, match="--yes"):
+        run(mine, "delete", listed[0]["path"].rpartition("/")[2])
+    run(mine, "delete", listed[0]["path"].rpartition("/")[2], "--yes")
+    assert answer(mine, "list", "--all")["archives"] == []
+    with pytest.raises(ConfigError, match="main session"):
+        run(mine, "delete", "main")
+    with pytest.raises(click.UsageError, match="say which"):
+        run(mine, "resume")
+
+
+def test_a_session_that_is_open_elsewhere_is_not_deleted(mine):
+    folder = mine / ".openclaw/agents/main/sessions"
+    (folder / "open.jsonl").write_bytes(jsonl(header("open"), user("a", None, "hello")))
+    with own(folder / "open.jsonl", datetime.now(UTC)), pytest.raises(Locked, match=f"open in process {os.getpid()}"):
+        run(mine, "delete", "open")
+    assert (folder / "open.jsonl").exists()

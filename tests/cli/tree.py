@@ -6,8 +6,10 @@ import click
 
 from homarus.cli.main import cli
 
-# What prints no data: a conversation, a show, an editor, a script for a shell.
-WITHOUT_JSON = {("chat",), ("demo",), ("config", "edit"), ("completion",)}
+# What prints no data: a conversation, a show, a server, an editor, a script for a shell, a protocol.
+WITHOUT_JSON = {
+    ("chat",), ("demo",), ("gateway", "run"), ("gateway", "call"), ("config", "edit"), ("completion",), ("acp",), ("mcp", "serve")
+}  # fmt: skip
 
 
 def every_command(

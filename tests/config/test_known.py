@@ -106,6 +106,7 @@ def test_every_block_that_can_be_switched_off_counts_as_restrictive() -> None:
     [
         ('{ modles: { mode: "merge" } }', "modles", "models"),
         ('{ agents: { default: { model: "a/b" } } }', "agents.default", "defaults"),
+        ('{ agents: { defaults: {}, default: { model: "a/b" } } }', "agents.default", "defaults"),
         ("{ messages: { queue: { debounceMS: 5 } } }", "messages.queue.debounceMS", "debounceMs"),
         ("{ agents: { defaults: { skip_bootstrap: true } } }", "agents.defaults.skip_bootstrap", "skipBootstrap"),
         ("{ agents: { list: [ { id: 'a', workspce: '~' } ] } }", "agents.list[0].workspce", "workspace"),
@@ -142,11 +143,11 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
     "key",
     [
         "channels.telegram.botToken",
-        "cron.enabled",
-        "mcp.servers.x",
-        "plugins.entries.x",
+        "cron.webhook",
+        "mcp.servers.x.codex",
+        "plugins.slots.memory",
         "gateway.tailscale",
-        "hooks.token",
+        "hooks.gmail",
         "agents.defaults.sandbox.prune",
         "skills.load.watchDebounceMs",
         "tools.exec.safeBins",

@@ -10,7 +10,7 @@ from homarus.config.reload import Change, plan_reload
     [
         ({"a": 1}, {"a": 1}, []),
         ({"session": {"x": 1}}, {"session": {"x": 2}}, [Change(("session", "x"), "hot")]),
-        ({}, {"gateway": {"port": 1}}, [Change(("gateway",), "restart")]),
+        ({}, {"gateway": {"port": 1}}, [Change(("gateway", "port"), "restart")]),
         ({"gateway": {"port": 1}}, {"gateway": {"port": 2}}, [Change(("gateway", "port"), "restart")]),
         (
             {"gateway": {"auth": {"rateLimit": 1}}},

@@ -248,3 +248,12 @@ def test_a_wrong_value_without_a_strictest_reading_stops_the_program(home, text:
     home.write(text)
     with pytest.raises(ConfigError, match=r"openclaw.json:1: .*nothing runs until it is corrected"):
         load_config(home.paths, home.env)
+
+
+def test_a_list_of_skills_from_a_variable_that_is_not_set_gives_no_other_skill(home) -> None:
+    home.write('{ agents: { entries: { main: { skills: "${NOT_SET_ANYWHERE}" } } } }')
+    try:
+        config = load_config(home.paths, home.env)
+    except ConfigError:
+        return
+    assert "other" not in (allowlist_of(config.agent("main").get("skills")) or {"other"})

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 from homarus.core.clock import SystemClock
 from homarus.gateway import wire
 from homarus.gateway.live import Given
-from homarus.gateway.server import Gateway
+from homarus.gateway.server import SOCKET, Gateway
 
 TOKEN = "a-token-that-is-long-enough-for-everybody"
 ADMIN = ("operator.admin",)
@@ -154,13 +154,14 @@ def _text(data: bytes) -> str:
 
 
 @contextlib.asynccontextmanager
-async def served(house: House, *, token: str | None = TOKEN) -> AsyncIterator[Served]:
+async def served(house: House, *, token: str | None = TOKEN, unix: bool = False) -> AsyncIterator[Served]:
     """Serve a home on a free port of this machine."""
     runtime = house.agent(clock=SystemClock()).client.runtime
     gateway = Gateway(runtime, Given(token=token))
     port = socket.create_server(("127.0.0.1", 0))
     port.setblocking(False)
-    server = wire.server(gateway, gateway.live.settings, None)
+    own = wire.open_unix(runtime.home.config.paths.own_dir / SOCKET) if unix else None
+    server = wire.server(gateway, gateway.live.settings, own)
     serving = asyncio.ensure_future(server.serve(sockets=[port]))
     await server.up.wait()
     await gateway.start()

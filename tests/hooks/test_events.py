@@ -41,7 +41,7 @@ def test_the_log_form_leaves_the_context_behind():
         ("comm", "nothing ever emits 'comm'"),
         ("command:newer", "nothing ever emits 'command:newer'"),
         ("", "nothing ever emits ''"),
-        ("gateway:startup", "'gateway:startup' belongs to the gateway, and nothing emits it without that"),
+        ("gateway:shutdown", "'gateway:shutdown' belongs to the gateway, and nothing emits it without that"),
         ("message", "'message' belongs to the channels, and nothing emits it without that"),
     ],
 )

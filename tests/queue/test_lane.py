@@ -47,7 +47,7 @@ class Turns:
         given = Given(*given_)
         self.texts.append(given.batch.text)
         self.batches.append(given.batch)
-        given.settle(*(item.key for item in given.batch.items))
+        given.settle(*given.batch.keys)
         self.active += 1
         self.most = max(self.most, self.active)
         try:
@@ -322,3 +322,80 @@ async def test_a_fifth_session_waits_for_a_place(tmp_path: Path, turns: Turns) -
     await asyncio.gather(*(lane.idle() for lane in lanes))
     assert turns.most == 4
     assert len(turns.texts) == 5
+
+
+async def test_what_was_dropped_and_not_told_of_is_told_after_a_crash(tmp_path: Path, turns: Turns) -> None:
+    path, rules = tmp_path / "inbox.jsonl", Rules(mode=Mode.FOLLOWUP, cap=2)
+    lane = make_lane(path, turns)
+    await busy(lane, turns)
+    for number in range(5):
+        lane.submit(queued(f"m{number}", rules=rules))
+    # The process is killed here: nobody has heard of m0, m1 and m2.
+    again = Turns()
+    revived = make_lane(path, again)
+    revived.recover(lambda key: key == "a/first", go_on=False)
+    await revived.idle()
+    assert again.texts[0].startswith("[Queue overflow] Dropped 3 message(s) due to cap.\n- m1\n- m2")
+    assert again.texts[1:] == ["m3", "m4"]
+    assert Inbox(path).pending == Inbox(path).dropped == ()
+    third = make_lane(path, turns)
+    assert third.recover() == 0
+    assert third.idle_now
+
+
+async def test_a_notice_alone_is_told_when_the_rest_was_answered_before_the_crash(tmp_path: Path, turns: Turns) -> None:
+    path = tmp_path / "inbox.jsonl"
+    inbox = Inbox(path)
+    inbox.accept(queued("gone"))
+    inbox.drop("a/gone")
+    inbox.close()
+    lane = make_lane(path, turns)
+    assert not inbox.accept(queued("gone"))  # it counts as known
+    lane.recover()
+    await lane.idle()
+    assert turns.texts == ["[Queue overflow] Dropped 1 message(s) due to cap.\n- gone"]
+    told = make_lane(path, Turns())
+    assert told.recover(lambda _key: True) == 0
+
+
+async def test_stop_forgets_what_was_dropped_too(tmp_path: Path, turns: Turns) -> None:
+    lane = make_lane(tmp_path / "inbox.jsonl", turns)
+    await busy(lane, turns)
+    for number in range(4):
+        lane.submit(queued(f"m{number}", rules=Rules(mode=Mode.FOLLOWUP, cap=1)))
+    assert lane.stop()
+    await lane.idle()
+    assert Inbox(tmp_path / "inbox.jsonl").dropped == ()
+    assert turns.texts == ["first"]
+
+
+async def test_steer_backlog_joins_the_turn_and_has_a_turn_of_its_own(lane: SessionLane, turns: Turns) -> None:
+    heard: list[str] = []
+
+    async def listen(given: Given) -> None:
+        while given.batch.text == "first" and not heard:
+            await asyncio.sleep(0)
+            for item in given.mailbox.take():
+                heard.append(item.text)
+                given.settle(item.key)
+
+    turns.during = listen
+    lane.submit(queued("first"))
+    while not turns.texts:
+        await asyncio.sleep(0)
+    assert lane.submit(queued("and this", rules=Rules(mode=Mode.STEER_BACKLOG))).action is Action.STEER
+    assert lane.submit(queued("and this", rules=Rules(mode=Mode.STEER_BACKLOG))).refused
+    await lane.idle()
+    assert heard == ["and this"]
+    assert turns.texts == ["first", "and this"]
+
+
+async def test_what_waits_to_steer_is_bounded(lane: SessionLane, turns: Turns) -> None:
+    gate = await busy(lane, turns)
+    rules = Rules(mode=Mode.STEER, cap=3, drop=Drop.NEW)
+    actions = [lane.submit(queued(f"m{number}", rules=rules)) for number in range(8)]
+    assert [one.action for one in actions[:3]] == [Action.STEER] * 3
+    assert [one.action for one in actions[3:6]] == [Action.ENQUEUE] * 3
+    assert all(one.refused for one in actions[6:])
+    gate.set()
+    await lane.idle()

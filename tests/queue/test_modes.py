@@ -46,7 +46,7 @@ def test_modes_in_every_spelling(word: str | None, mode: Mode | None) -> None:
 
 
 def test_the_old_backlog_mode_steers_only_when_asked() -> None:
-    assert parse_mode("steer-backlog", backlog=True) is Mode.STEER
+    assert parse_mode("steer-backlog", backlog=True) is Mode.STEER_BACKLOG
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_a_queue_never_outgrows_its_cap_and_nothing_vanishes_unseen(items: list[
 
 
 def test_twenty_one_messages_with_a_cap_of_twenty_leave_one_line() -> None:
-    overflow = Overflow().add("first \n message " + "x" * 300, 20)
+    overflow = Overflow().add(queued("first \n message " + "x" * 300), 20)
     head, line = overflow.text.split("\n")
     assert head == "[Queue overflow] Dropped 1 message(s) due to cap."
     assert line.startswith("- first message xxx")
@@ -34,8 +34,9 @@ def test_twenty_one_messages_with_a_cap_of_twenty_leave_one_line() -> None:
 def test_only_the_newest_lines_are_kept_but_all_are_counted() -> None:
     overflow = Overflow()
     for number in range(9):
-        overflow = overflow.add(f"m{number}", 3)
-    assert overflow == Overflow(9, ("m6", "m7", "m8"))
+        overflow = overflow.add(queued(f"m{number}"), 3)
+    assert (overflow.count, overflow.lines) == (9, ("m6", "m7", "m8"))
+    assert len(overflow.keys) == 9
 
 
 def test_one_route_is_collected_into_one_prompt() -> None:

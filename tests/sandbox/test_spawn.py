@@ -18,7 +18,7 @@ def refused(_: int) -> int:
 
 def by_descriptor(line: list[str]) -> Process:
     nothing = subprocess.DEVNULL
-    return spawn(line, stdin=nothing, sink=nothing, cwd="/", env=None, held=())
+    return spawn(line, (nothing, nothing, nothing), cwd="/", env=None, held=())
 
 
 def by_thread(line: list[str]) -> Process:

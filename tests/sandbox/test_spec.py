@@ -43,3 +43,12 @@ def test_asking_for_the_same_changes_nothing(spec: SandboxSpec) -> None:
 def test_zero_means_unlimited_and_is_the_widest() -> None:
     assert Limits(0, 5, 9).narrow(Limits(3, 0, 7)) == Limits(3, 5, 7)
     assert Limits(0, 0, 0).narrow(Limits(0, 0, 0)) == Limits(0, 0, 0)
+
+
+def test_what_the_owner_lends_to_a_run_reaches_its_children_and_nothing_more_does() -> None:
+    lent = Mount("/work/project", writable=True)
+    parent = SandboxSpec(Backend.BWRAP, "/ws", mounts=(Mount("/data"), lent), lent=(lent,))
+    child = parent.narrow(SandboxSpec(Backend.BWRAP, "/ws", mounts=(Mount("/data", writable=True), Mount("/else"))))
+    assert child.mounts == (Mount("/data"), lent)
+    assert child.narrow(SandboxSpec(Backend.BWRAP, "/ws")).mounts == (lent,)
+    assert parent.contains(child)

@@ -239,7 +239,7 @@ async def test_memory_is_saved_for_the_owner_alone(
     server = Talker(rule)
     async with serving(server=server):
         agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
-        key = agent.session if session == "main" else SessionKey.parse(session)
+        key = agent.key if session == "main" else SessionKey.parse(session)
         for turn in range(4):
             inbound = Inbound(f"m{turn}", "terminal", f"chapter {turn}", trust=trust, chat_type=chat)
             lane = agent.client.runtime.lane(key)
@@ -264,7 +264,7 @@ async def test_what_is_saved_after_strangers_were_read_says_so(tmp_path: Path) -
     server = Talker(rule)
     async with serving(server=server):
         agent = open_agent(make_home(tmp_path, server.url, window=WINDOW, compaction=SMALL))
-        with agent.client.runtime.home.opened(agent.session) as live:
+        with agent.client.runtime.home.opened(agent.key) as live:
             live.note_taint("web_fetch")
         for turn in range(4):
             assert (await agent.ask(f"chapter {turn}")).ok

@@ -205,6 +205,16 @@ async def test_the_same_message_of_a_platform_counts_once(tmp_path: Path) -> Non
     assert home.model.prompts == ["hello"]
 
 
+async def test_the_same_id_in_two_chats_of_one_session_is_two_messages(tmp_path: Path) -> None:
+    home = house(tmp_path, mode="followup")
+    async with home.agent() as agent:
+        for peer in ("100", "200"):
+            taken = await agent.client.router.handle(agent.key, owner(1, f"hello from {peer}", peer=peer))
+            assert taken.item is not None
+        await all_done(agent)
+    assert home.model.prompts == ["hello from 100", "hello from 200"]
+
+
 # 13.6 steering
 
 

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from homarus.agent.prepare import prepare
+from homarus.agent.prepare import Prepared, prepare
 from homarus.agent.turn import Turn
+from homarus.agent.window import can_save
 from homarus.config.paths import resolve_paths
 from homarus.core.clock import CountingIds, SystemClock
 from homarus.core.errors import Denied, HomarusError, ToolError
@@ -121,6 +122,12 @@ def home_of(folder: Path, wanted: dict[str, Any]) -> Runtime:
 
 
 async def context_of(runtime: Runtime, key: SessionKey, trust: Trust, taint: tuple[str, ...] = ()) -> ToolContext:
+    return (await prepared_for(runtime, key, trust, taint))[1].context
+
+
+async def prepared_for(
+    runtime: Runtime, key: SessionKey, trust: Trust, taint: tuple[str, ...] = ()
+) -> tuple[Turn, Prepared]:
     turn = Turn(
         run_id="r",
         agent_id=key.agent_id,
@@ -129,10 +136,10 @@ async def context_of(runtime: Runtime, key: SessionKey, trust: Trust, taint: tup
         text="",
         trust=trust,
         taint=taint,
+        chat_type="direct",
     )
     turn = replace(turn, bounds=runtime.children.bounds(key), generations=runtime.turn_for(key).generations)
-    prepared = await prepare(runtime.home, turn, SessionEntry(session_id="s"))
-    return prepared.context
+    return turn, await prepare(runtime.home, turn, SessionEntry(session_id="s"))
 
 
 def check(runtime: Runtime, parent: ToolContext, child: ToolContext) -> None:
@@ -382,5 +389,18 @@ async def test_a_strangers_child_is_a_stranger_in_the_other_workspace(tmp_path: 
     ):
         result = await refused
         assert result.is_error and "the words" not in result.text
+    runtime.children._at_work.clear()
+    await runtime.aclose()
+
+
+@pytest.mark.parametrize(("agent", "saves"), [("a", True), ("b", False)])
+async def test_a_child_saves_nothing_in_the_memory_of_another_agent(tmp_path: Path, agent: str, saves: bool) -> None:
+    runtime = two_agents(tmp_path, {}, {})
+    parent = await context_of(runtime, main_session("a"), Trust.OWNER)
+    wish = runtime.children.planner.plan(parent, {"task": "x", "agentId": agent}, "builtin/notebook", 0)
+    runtime.children._at_work[wish.key] = RunningChild(wish.run, ())
+    assert can_save(*await prepared_for(runtime, wish.key, Trust.OWNER)) is saves
+    assert can_save(*await prepared_for(runtime, main_session("a"), Trust.OWNER))
+    assert not can_save(*await prepared_for(runtime, main_session("a"), Trust.PAIRED))
     runtime.children._at_work.clear()
     await runtime.aclose()

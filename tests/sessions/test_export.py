@@ -52,6 +52,15 @@ def test_markdown():
     assert "\x1b" not in text
 
 
+def test_people_are_not_shown_what_the_program_told_the_model():
+    old = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nsecret facts\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>\nand my question"
+    entries = [*ENTRIES, to_entry(user("v", "z", old))]
+    for form in ("md", "html"):
+        text = "".join(render(HEADER, entries, form, title="main"))
+        assert "it is friday" not in text and "secret" not in text and "and my question" in text
+        assert "it is friday" in "".join(render(HEADER, entries, form, title="main", full=True))
+
+
 def test_json_keeps_everything():
     document = json.loads("".join(render(HEADER, ENTRIES, "json", title="main")))
     assert document["session"]["id"] == "s1"

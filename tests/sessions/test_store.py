@@ -10,13 +10,13 @@ from tests.sessions.lines import header, jsonl, says, user
 
 from homarus.config.load import load_config
 from homarus.config.paths import resolve_paths
-from homarus.core.clock import CountingIds, ManualClock, epoch_ms
-from homarus.core.errors import ConfigError, Locked, StorageError
+from homarus.core.clock import CountingIds, ManualClock, SystemIds, epoch_ms
+from homarus.core.errors import ConfigError, Locked, StorageError, Unknown
 from homarus.core.messages import Assistant, Text, User
 from homarus.core.routes import SessionKey
 from homarus.sessions.home import SessionHome
-from homarus.sessions.log import Form, identify
-from homarus.sessions.places import Kind, Place, visit
+from homarus.sessions.log import Form, identify, load_branch
+from homarus.sessions.places import Kind, Place, archived_label, visit
 from homarus.sessions.settings import ResetPolicy, SessionSettings
 from homarus.sessions.store import SessionStore
 
@@ -354,3 +354,81 @@ def test_a_session_that_somebody_else_writes_can_be_waited_for(folder):
     with sessions.open_writer(MAIN, wait=30) as second:
         second.append_message(User((Text("two"),)))
     assert texts(sessions, MAIN) == ["onetwo"]
+
+
+def ids_home(tmp_path, *keys: str) -> SessionHome:
+    home = SessionHome(
+        tmp_path / "agents", clock=ManualClock(NOW), ids=SystemIds(), roster=["main", "work"], main_key="main"
+    )
+    for key in keys:
+        talk(home.store(SessionKey.parse(key).agent_id), SessionKey.parse(key), "x")
+    return home
+
+
+def test_what_speaks_into_a_session_resolves_like_what_shows_it_and_is_stricter(tmp_path):
+    home = ids_home(tmp_path, "agent:main:garden", "agent:work:explicit:notes", "agent:main:explicit:user-12")
+    garden = SessionKey.parse("agent:main:garden")
+    ident = home.resolve("garden").entry.session_id
+    home.store("main").rename(garden, "The Garden")
+    assert home.key("the garden") == home.key(ident) == home.key(ident[:8]) == garden
+    assert home.key("notes") == SessionKey.parse("agent:work:explicit:notes")
+    assert home.key("notes", "main") == SessionKey.parse("agent:main:notes")  # a new one: this agent has none
+    # A program's name is never taken for the beginning of another, and four characters only look.
+    assert home.key("user-1") == SessionKey.parse("agent:main:user-1")
+    assert home.key(ident[:4]) == SessionKey.parse(f"agent:main:{ident[:4]}")
+    assert home.resolve(ident[:4]).key == garden
+    # A whole key is what it says, and main is main, whatever somebody called a session.
+    home.store("work").rename(SessionKey.parse("agent:work:explicit:notes"), "main")
+    assert home.key("main").is_main and home.key("agent:main:new") == SessionKey.parse("agent:main:new")
+
+
+def test_the_name_of_a_sub_agent_is_not_spoken_to(tmp_path):
+    home = ids_home(tmp_path, "agent:main:subagent:1234")
+    home.store("main").rename(SessionKey.parse("agent:main:subagent:1234"), "research")
+    assert home.resolve("research").key.is_subagent
+    assert home.key("research") == SessionKey.parse("agent:main:research")
+
+
+def test_several_that_are_meant_are_an_error_that_lists_them(tmp_path):
+    home = ids_home(tmp_path, "agent:main:one", "agent:work:two")
+    for name in ("agent:main:one", "agent:work:two"):
+        home.store(name.split(":")[1]).rename(SessionKey.parse(name), "Tea")
+    for ask in (home.resolve, home.key, home.place):
+        with pytest.raises(Unknown, match=r"could be any of 2: agent:.*agent:"):
+            ask("tea")
+    assert home.key("tea", "work") == SessionKey.parse("agent:work:two")
+    with pytest.raises(Unknown, match="did you mean agent:main:one"):
+        home.resolve("onee")
+
+
+def test_a_name_belongs_to_one_session_and_stays_with_its_conversation(tmp_path):
+    home = ids_home(tmp_path, "agent:main:main", "agent:main:other")
+    store = home.store("main")
+    before = store.find(MAIN)
+    store.rename(MAIN, "  Tea   talk ")
+    assert store.find(MAIN).title == "Tea talk" and store.find(MAIN).entry.updated_at == before.entry.updated_at
+    with pytest.raises(Unknown, match="agent:main:main is called"):
+        store.rename(SessionKey.parse("agent:main:other"), "tea TALK")
+    store.reset(MAIN, by="new")
+    assert store.find(MAIN).title == ""
+    (archive,) = store.archives()
+    assert archived_label(archive) == "Tea talk"
+    assert home.place("tea talk") == home.place(archive.session_id[:6]) == archive
+    with visit(archive) as source:  # the name hides nothing of what was said
+        assert [entry.type for entry in load_branch(source)][-2:] == ["message", "session_info"]
+    store.rename(SessionKey.parse("agent:main:other"), "Tea talk")
+    assert store.delete(SessionKey.parse("agent:main:other")) in store.archives()
+    with pytest.raises(Unknown, match="could be any of 2"):
+        home.place("tea talk")
+
+
+def test_a_transcript_without_a_row_can_be_deleted_and_one_in_a_database_cannot(folder, tmp_path):
+    old = unpack("openclaw-2026.9.6", tmp_path)
+    kept = next(info for info in home_of(old).list() if info.place.kind is Kind.DATABASE and not info.key.is_main)
+    with pytest.raises(Unknown, match="only read"):
+        home_of(old).store("main").delete(kept.key)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lost.jsonl").write_bytes(jsonl(header("lost"), user("a", None, "hello")))
+    sessions = store(folder)
+    assert sessions.delete(SessionKey.parse("agent:main:explicit:lost")) in sessions.archives()
+    assert not (folder / "lost.jsonl").exists()

@@ -143,15 +143,20 @@ async def test_leaving_the_sandbox_asks(tmp_path: Path, arguments: dict[str, Any
         "cp f HEARTBEAT.md",
         "mv f AGENTS.md",
         "ln -s f USER.md",
+        # A line in a note says whose words it holds; a command would leave that out.
+        "echo evil >> memory/2026-01-01.md; echo evil > memory/new.md; mkdir bank; echo evil > bank/x.md",
     ],
 )
 async def test_a_tainted_turn_cannot_change_the_agent_by_a_command(tmp_path: Path, command: str) -> None:
     place = Place(tmp_path, sandbox=SandboxSpec(Backend.BWRAP, str(tmp_path / "ws")), taint=Taint(("web_fetch",)))
+    (tmp_path / "ws" / "memory").mkdir()
+    (tmp_path / "ws" / "memory" / "2026-01-01.md").write_text("ours")
     (tmp_path / "ws" / "SOUL.md").write_text("me")
     before = {path.name: path.read_text() for path in (tmp_path / "ws").iterdir() if path.is_file()}
     await place.call("exec", command=command)
     assert {path.name: path.read_text() for path in (tmp_path / "ws").iterdir() if path.is_file()} == before
-    assert not (tmp_path / "ws" / "skills").exists()
+    assert not (tmp_path / "ws" / "skills").exists() and not (tmp_path / "ws" / "bank").exists()
+    assert [path.read_text() for path in (tmp_path / "ws" / "memory").iterdir()] == ["ours"]
 
 
 @pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
-from homarus.config.view import Config
+from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock
 from homarus.models.access import Models
 from homarus.models.discover import discover
+from homarus.models.gguf import find_models
+from homarus.models.ref import ModelRef, split_ref
 from homarus.models.select import AUTO
 
 NOTEBOOK = "builtin/notebook"
 MAX_CHOICES = 9
+
+
+# Shown to somebody who has no key yet: who they could ask for one, in this order.
+WITHOUT_KEY = ("anthropic", "openai", "google", "openrouter")
+_CHEAP, _DEAR = 2.0, 20.0  # dollars for a million tokens of answers
 
 
 class Choice(Struct, frozen=True):
@@ -24,7 +32,7 @@ class Choice(Struct, frozen=True):
 
 
 async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, current: str = "") -> list[Choice]:
-    """Return what is set now, `auto` and what it would take, every provider with a key, servers on this machine, the notebook."""
+    """Return what is set now, `auto`, every provider with a key, servers and files on this machine, the notebook, and who sells keys."""
     models = Models(config, env, clock=clock)
     agent = config.default_agent
     found: dict[str, str] = {current: "set now"} if current else {}
@@ -38,9 +46,51 @@ async def model_choices(config: Config, env: Mapping[str, str], clock: Clock, cu
                 found.setdefault(f"{provider}/{known.default}", f"there is a key for {known.name}")
         for server in await discover(models.http, models.catalog):
             if server.chat_model is not None:
-                found.setdefault(f"{server.provider}/{server.chat_model.id}", f"runs at {server.base_url}")
+                found.setdefault(
+                    f"{server.provider}/{server.chat_model.id}", f"runs at {server.base_url}, costs nothing"
+                )
+        for path in find_models(config.paths.models_dir):
+            found.setdefault(f"local/{path.stem}", "a model file of yours, costs nothing")
+        sold = [f"{name}/{models.catalog.provider(name).default}" for name in WITHOUT_KEY]
+        prices = {ref: price_class(models, ref) for ref in [*found, *sold]}
     finally:
         await models.aclose()
     found.pop(NOTEBOOK, None)
-    offered = [Choice(ref, why) for ref, why in found.items()][: MAX_CHOICES - 1]
-    return [*offered, Choice(NOTEBOOK, "always there: an offline notebook, no language model")]
+    offered = [Choice(ref, _joined(why, prices[ref])) for ref, why in found.items()][: MAX_CHOICES - 1]
+    offered.append(Choice(NOTEBOOK, "always there: an offline notebook, no language model, costs nothing"))
+    asked = [
+        Choice(ref, _joined("with a key, which is asked for next", prices[ref])) for ref in sold if ref not in found
+    ]
+    return [*offered, *asked]
+
+
+def missing_key(models: Models, agent: AgentConfig, ref: ModelRef) -> str:
+    """Say that a model has no key, with the cure; nothing when it has one or needs none."""
+    if not lacks_key(models, agent, ref):
+        return ""
+    names = models.catalog.provider(ref.provider).env
+    return f"no key for {ref.provider}: run 'homarus configure keys'" + (f", or set {names[0]}" if names else "")
+
+
+def lacks_key(models: Models, agent: AgentConfig, ref: ModelRef) -> bool:
+    """Say whether a model waits for a key: its provider wants one, or the file names one that is not there."""
+    found = models.client(agent).credentials(ref)
+    own: Any = models.config.authored
+    for step in ("models", "providers", ref.provider):
+        own = own.get(step) if isinstance(own, dict) else None
+    named = isinstance(own, dict) and bool(own.get("apiKey"))
+    return not found or (named and found[0].kind == "none")
+
+
+def price_class(models: Models, text: str) -> str:
+    """Return what a model costs, in a word and in figures; nothing where nobody knows."""
+    ref = split_ref(text)
+    price = models.info(ref).price if ref else None
+    if price is None or not (price.input or price.output):
+        return ""
+    word = "cheap" if price.output <= _CHEAP else "dear" if price.output > _DEAR else "in between"
+    return f"{word}: ${price.input:g} in, ${price.output:g} out for a million tokens"
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

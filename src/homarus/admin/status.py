@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from homarus import __version__
+from homarus.admin.choices import missing_key
 from homarus.config.blocks import validate
 from homarus.config.view import AgentConfig, Config
 from homarus.core.clock import Clock, SystemIds
@@ -34,6 +35,8 @@ class AgentStatus(Struct, frozen=True, rename="camel"):
     workspace_exists: bool
     model: str
     model_why: str
+    # What keeps the model from answering, with the cure; empty when nothing is known to.
+    model_problem: str
     sandbox: str
     sessions: int
     last_activity_ms: int
@@ -79,7 +82,7 @@ async def _agent(
     workspace = Path(view.workspace)
     store = SessionStore.of(config, agent.id, clock=clock, ids=SystemIds())
     listed = store.list()
-    model, why = await _model(models, agent)
+    model, why, problem = await _model(models, agent)
     return AgentStatus(
         id=agent.id,
         name=view.name,
@@ -88,6 +91,7 @@ async def _agent(
         workspace_exists=view.exists,
         model=model,
         model_why=why,
+        model_problem=problem,
         sandbox=_sandbox(config, agent, workspace),
         sessions=len(listed),
         last_activity_ms=max((info.entry.updated_at for info in listed), default=0),
@@ -96,15 +100,15 @@ async def _agent(
     )
 
 
-async def _model(models: Models, agent: AgentConfig) -> tuple[str, str]:
+async def _model(models: Models, agent: AgentConfig) -> tuple[str, str, str]:
     try:
         chain = await models.chain(agent)
         if chain.source == "auto":
             picked = await models.auto(agent)
-            return picked.ref.key, picked.why
+            return picked.ref.key, picked.why, ""
     except HomarusError as problem:
-        return "-", problem.message
-    return chain.primary.key, "configured"
+        return "-", problem.message, str(problem)
+    return chain.primary.key, "configured", missing_key(models, agent, chain.primary)
 
 
 def _sandbox(config: Config, agent: AgentConfig, workspace: Path) -> str:

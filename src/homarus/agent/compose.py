@@ -352,12 +352,10 @@ def _model_name(setting: Any) -> str:
 
 
 def _heartbeat_prompt(agent: AgentConfig) -> str:
-    """Return what a poll says, where polls are switched on: an empty block is no order, and an interval of 0 ends them."""
+    """Return what a poll says, where polls are switched on."""
     heartbeat = agent.block("heartbeat", HeartbeatSettings)
-    every = "30m" if heartbeat.every == "" and heartbeat.prompt else heartbeat.every
-    if not agent.default or not str(every).strip("0 mhsd"):
-        return ""
-    return heartbeat.prompt.strip() or HEARTBEAT_PROMPT
+    on = heartbeat.seconds or (heartbeat.every == "" and set(agent.get("heartbeat") or ()) - {"every"})
+    return (heartbeat.prompt.strip() or HEARTBEAT_PROMPT) if agent.default and on else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:

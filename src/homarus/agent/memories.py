@@ -39,13 +39,7 @@ def settings_of(config: Config, agent_id: str, *, provider: str = "") -> MemoryS
 
 
 def open_memory(
-    config: Config,
-    env: Mapping[str, str],
-    agent_id: str,
-    *,
-    clock: Clock,
-    tz: tzinfo | None = None,
-    provider: str = "",
+    config: Config, env: Mapping[str, str], agent_id: str, *, clock: Clock, tz: tzinfo | None = None, provider: str = ""
 ) -> Memory:
     """Open an agent's memory as the configuration says; nothing is read before its first use."""
     from homarus.memory.memory import Memory

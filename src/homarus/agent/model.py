@@ -51,7 +51,7 @@ class ChainModel:
     ) -> AsyncIterator[StreamEvent | ModelCalled | Notice]:
         """Ask once, with retries and fallbacks inside."""
         # The tools stay in the request: taking them out would change the prefix that the provider has cached.
-        request = replace(self._request, messages=messages, tool_choice=None if tools else "none")
+        request = replace(self._request, messages=messages, tool_choice=self._request.tool_choice if tools else "none")
         events = self._client.stream(request, self._chain, cancel=cancel, pin=self._pin, deadline=self._deadline)
         return told_apart(events) if self._tagged else events
 

@@ -96,6 +96,11 @@ class OpenSession:
     def now_said(self, said: dict[str, str]) -> None:
         self._said = said
 
+    def go_back(self, entry: str) -> None:
+        """Continue from an earlier entry; what came after it is not seen any more."""
+        self.writer.move_leaf(entry)
+        self._said = None
+
     @property
     def completed(self) -> bool:
         """Say whether the model has read the workspace files since the last boundary."""

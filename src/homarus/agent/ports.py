@@ -25,7 +25,6 @@ class Model(Protocol):
 
         `tools=False` asks for words only, to close a turn whose tools are done.
         """
-        ...
 
 
 class Window(Protocol):
@@ -33,42 +32,25 @@ class Window(Protocol):
 
     async def assemble(self, cancel: Cancel) -> tuple[Message, ...]:
         """Return the history for the next call: repaired, pruned and within the budget, compacted first if it must be."""
-        ...
 
     async def overflowed(self, error: ModelError, cancel: Cancel) -> bool:
         """The provider said that the history is too long. Make it shorter and return whether to try again."""
-        ...
 
 
 class Steer(Protocol):
-    """A message that waits to join the running turn."""
+    """A message that waits to join the running turn. `key` makes it count once; `facts` hold its provenance and whose words
+    it brings; of those that are `kept`, which are reports, a turn takes all that wait at once.
+    """
 
     @property
-    def key(self) -> str:
-        """Return what makes it count once."""
-        ...
-
+    def key(self) -> str: ...
     @property
-    def text(self) -> str:
-        """Return what was written."""
-        ...
-
+    def text(self) -> str: ...
     @property
-    def images(self) -> tuple[Image, ...]:
-        """Return what came with it."""
-        ...
-
+    def images(self) -> tuple[Image, ...]: ...
     @property
-    def trust(self) -> Trust:
-        """Return who wrote it."""
-        ...
-
+    def trust(self) -> Trust: ...
     @property
-    def facts(self) -> Mapping[str, Any]:
-        """Return what the program knows about it besides: its provenance, and whose words it holds."""
-        ...
-
+    def facts(self) -> Mapping[str, Any]: ...
     @property
-    def kept(self) -> bool:
-        """Say whether it is a report; a turn takes all that wait at once, and does not answer each of them alone."""
-        ...
+    def kept(self) -> bool: ...

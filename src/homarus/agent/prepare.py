@@ -23,7 +23,7 @@ from homarus.config.view import Config
 from homarus.context.pins import pinned
 from homarus.core.errors import HomarusError
 from homarus.core.messages import Trust, least_trusted
-from homarus.core.tools import ToolSpec
+from homarus.core.tools import Risk, ToolSpec
 from homarus.models.client import ModelClient
 from homarus.models.levels import speed
 from homarus.models.ref import NOTEBOOK, ModelRef
@@ -31,10 +31,10 @@ from homarus.models.rotation import Pin
 from homarus.models.select import Chain
 from homarus.prompt.facts import SessionFacts, TurnFacts
 from homarus.prompt.section import Section, Tier
-from homarus.prompt.sections.conversation import output_form, standing_instructions
+from homarus.prompt.sections.conversation import lent_folders, output_form, standing_instructions
 from homarus.prompt.sections.tooling import told_to
-from homarus.sandbox.resolve import clean_environment, is_dangerous_variable
-from homarus.sandbox.spec import SandboxSpec
+from homarus.sandbox.resolve import clean_environment, is_dangerous_variable, may_lend
+from homarus.sandbox.spec import Mount, SandboxSpec
 from homarus.sessions.row import SessionEntry
 from homarus.skills.library import settings_of
 from homarus.skills.snapshot import RunEnv, Snapshot, env_for_run
@@ -42,7 +42,7 @@ from homarus.tools.execute import Toolbox
 from homarus.tools.loopguard import LoopGuard, LoopSettings
 from homarus.tools.paths import FsSettings
 from homarus.tools.policy import PatchSwitch, Who
-from homarus.tools.tool import Taint, ToolContext
+from homarus.tools.tool import Taint, Tool, ToolContext, ToolOutput, said
 
 if TYPE_CHECKING:
     from homarus.agent.home import Home
@@ -72,6 +72,8 @@ class Prepared(Struct, frozen=True, kw_only=True):
     retries: int = 32
     # What memory says about the newest message, if it is asked before each reply: (citation, text).
     recalled: tuple[tuple[str, str], ...] = ()
+    # What the caller's functions ask of the model: "required", or the name of one.
+    tool_choice: str = ""
 
 
 async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
@@ -90,7 +92,8 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
     thinking = home.models.level(agent, ref, inline=turn.thinking, session=entry.thinking_level or "")
     bounds = _bounds(home, turn)
     layers = channel_layers(home.config.document.get("channels"), turn.route, turn.senders)
-    box = home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers)
+    await home.toolkit.refresh()
+    box = _with_caller(turn, home.toolkit.box(turn.agent_id, _who(bounds, ref.key), bounds.tools, layers))
     limit = Deadline(_seconds(home, turn), turn.cancel, home.clock)
     skills = home.composer.skills_for(turn.agent_id, entry.skills_snapshot)
     context = replace(
@@ -119,7 +122,33 @@ async def prepare(home: Home, turn: Turn, entry: SessionEntry) -> Prepared:
         pin=_pin(entry),
         limit=limit,
         retries=retry_limit(len(home.models.client(agent).credentials(ref))),
+        tool_choice=turn.tool_choice if turn.caller_tools and turn.tool_choice != "none" else "",
     )
+
+
+HANDED_OVER = "Handed to the program that asked. Its result comes with the next message."
+
+
+def _with_caller(turn: Turn, box: Toolbox) -> Toolbox:
+    """Add the functions of whoever sent the message; one of ours with the same name steps aside."""
+    if not turn.caller_tools or turn.tool_choice == "none":
+        return box
+
+    async def hand_over(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        return said(HANDED_OVER)
+
+    theirs = {
+        spec.name: Tool(
+            spec=spec,
+            risk=Risk.READ,
+            run=hand_over,
+            group="caller",
+            ends_turn=True,
+            schema={"additionalProperties": True},
+        )
+        for spec in turn.caller_tools
+    }
+    return replace(box, tools=theirs if turn.tool_choice else {**box.tools, **theirs})
 
 
 def _context(home: Home, turn: Turn, entry: SessionEntry, bounds: Bounds, skills: Snapshot) -> ToolContext:
@@ -195,14 +224,16 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
         workspace = sandbox.folder(home.workspace(turn.agent_id))
         # A child whose parent nobody knows any more has no children of its own.
         depth, most = (1, 1) if turn.session.is_subagent else (0, turn.generations)
+        sandbox, cwd = _lent(home, turn, sandbox, workspace)
         return Bounds(
             trust=turn.trust,
             taint=Taint(turn.taint),
             workspace=workspace,
-            cwd=workspace,
+            cwd=cwd,
             sandbox=sandbox,
             depth=depth,
             max_depth=most,
+            tools=turn.tools,
         )
     given = turn.bounds
     for source in turn.taint:
@@ -213,16 +244,33 @@ def _bounds(home: Home, turn: Turn) -> Bounds:
     return replace(given, trust=trust, sandbox=held.narrow(sandbox))
 
 
+def _lent(home: Home, turn: Turn, sandbox: SandboxSpec, workspace: Path) -> tuple[SandboxSpec, Path]:
+    """Return the sandbox with the folders that the owner lends to this turn, and where it works."""
+    if not (turn.folders or turn.cwd) or turn.trust is not Trust.OWNER or sandbox.refused:
+        return sandbox, workspace
+    lent, own = dict[str, Mount](), workspace.resolve()
+    for folder in filter(None, (*turn.folders, turn.cwd)):
+        real = Path(folder).resolve()
+        if not real.is_dir():
+            raise HomarusError(f"{folder} is no folder", cure="name one that exists")
+        if real.is_relative_to(own):
+            continue
+        if not may_lend(real, home.config.paths.home, home.config.paths.state_dir):
+            raise HomarusError(
+                f"{folder} holds keys, a whole home, or what controls this machine",
+                cure="name the one folder inside it that is needed",
+            )
+        lent[str(real)] = Mount(str(real), writable=True)
+    mounts = tuple(lent.values())
+    opened = replace(sandbox, mounts=sandbox.with_lent(mounts), lent=mounts)
+    return opened, Path(turn.cwd).resolve() if turn.cwd else workspace
+
+
 def _who(bounds: Bounds, model: str) -> Who:
     """Return whose turn it is, in the words of policy."""
     provider, _, name = model.partition("/")
     return Who(
-        bounds.trust,
-        provider,
-        name,
-        sandboxed=bounds.sandbox.enforced,
-        depth=bounds.depth,
-        max_depth=bounds.max_depth,
+        bounds.trust, provider, name, sandboxed=bounds.sandbox.enforced, depth=bounds.depth, max_depth=bounds.max_depth
     )
 
 
@@ -247,6 +295,8 @@ def compose_turn(
 ) -> ComposedPrompt:
     """Make the prompt of a turn, as its session stands now."""
     extras = tuple(Section(name, text, Tier.VOLATILE, once=True) for name, text in turn.notes)
+    if turn.folders or turn.cwd:
+        extras += (lent_folders(prepared.context.cwd if turn.cwd else None, turn.folders),)
     lead = ""
     if prepared.recalled:
         from homarus.memory.toolset import LEAD
@@ -283,6 +333,7 @@ def compose_turn(
             trust=prepared.context.trust,
             chat_type=turn.chat_type,
             heartbeat=turn.heartbeat,
+            light=turn.light,
             interactive=turn.interactive,
             after_compaction=after_compaction,
             session_id=live.writer.session_id,

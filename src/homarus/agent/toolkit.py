@@ -36,7 +36,7 @@ from homarus.tools.paths import FsSettings, Reach
 from homarus.tools.policy import Layer, PatchSwitch, PolicySettings, Who, allowed_tools, layers_for
 from homarus.tools.processes import ProcessManager, ProcessSettings
 from homarus.tools.registry import ToolSettings, build_tools
-from homarus.tools.services import ToolServices
+from homarus.tools.services import ToolServices, ToolSource
 from homarus.tools.tool import Tool
 from homarus.tools.web import WebSettings
 
@@ -168,6 +168,7 @@ class Toolkit:
         )
         self._backends = ToolServices()
         self._added: dict[str, Tool] = {}
+        self._sources: dict[ToolSource, Sequence[Tool]] = {}
         self._before: tuple[BeforeCall, ...] = ()
         # What policy left, by agent, whose turn it is and what a parent had; as long as the configuration is the same.
         self._left: BoundedCache[tuple[object, ...], dict[str, Tool]] = BoundedCache(64)
@@ -215,6 +216,18 @@ class Toolkit:
         self._added.update({tool.name: tool for tool in tools})
         self._left.clear()
 
+    def join(self, source: ToolSource) -> None:
+        """Add a source of tools that come and go; it is closed with this."""
+        self._sources[source] = ()
+
+    async def refresh(self) -> None:
+        """Ask the sources what they offer now. Called before each turn's tools are chosen."""
+        for source, before in self._sources.items():
+            now = await source.tools()
+            if now is not before:
+                self._sources[source] = now
+                self._left.clear()
+
     def before_call(self, check: BeforeCall) -> None:
         """Let a program see every call before the gate does: it may change the arguments, or refuse the call."""
         self._before += (check,)
@@ -238,7 +251,8 @@ class Toolkit:
         key = (agent, who or Who(), None if within is None else tuple(within), more)
         left = self._left.get(key)
         if left is None:
-            known = {**self._tools, **self._added}
+            outside = {tool.name: tool for tools in self._sources.values() for tool in tools}
+            known = {**outside, **self._tools, **self._added}  # nothing from outside takes the name of a tool of ours
             tools = {name: tool for name, tool in known.items() if within is None or name in within}
             allowed = _allowed(self._config, agent, key[1], tools, more)
             left = {spec.name: allowed[spec.name] for spec in in_order(tool.spec for tool in allowed.values())}
@@ -260,6 +274,8 @@ class Toolkit:
 
     async def aclose(self) -> None:
         await self.processes.aclose()
+        for source in self._sources:
+            await source.aclose()
         self.orphans.clear()
 
     def exec_rules(self, agent_id: str, kind: type[T]) -> T:
@@ -294,7 +310,7 @@ def tool_settings(config: Config) -> ToolSettings:
     )
 
 
-def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSpec, ...]:
+def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Tool, ...] = ()) -> tuple[ToolSpec, ...]:
     """Return what an agent's model is told about its tools, without opening anything that they use."""
     from homarus.tools.gate import Granted
 
@@ -308,10 +324,12 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0) -> tuple[ToolSp
         sessions_send=nothing,
         spawner=nothing,
         status=nothing,
+        scheduler=nothing,
         gateway=nothing,
         vision=Vision(config, Models(config, {}, clock=SystemClock())),
         processes=ProcessManager(SystemClock(), SystemIds()),
         grants=Granted(),
+        more=more,
     )
     tools = {tool.name: tool for tool in build_tools(services, tool_settings(config))}
     return tuple(tool.spec for tool in _allowed(config, agent_id, Who(depth=depth), tools).values())

@@ -28,6 +28,7 @@ from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Image, Part, Text, Trust, User
 from homarus.core.routes import Route, SessionKey
+from homarus.core.tools import ToolSpec
 from homarus.models.provider import ModelRequest
 from homarus.models.select import Override
 from homarus.sandbox.spec import SandboxSpec
@@ -113,6 +114,12 @@ class Turn(Struct, frozen=True, kw_only=True):
     levels: dict[str, str] = {}
     # How long it may take, where the caller says so; 0 is for ever.
     seconds: float | None = None
+    # The tools that it may use at most, where the caller says so.
+    tools: tuple[str, ...] | None = None
+    # Of the workspace the model sees what the caller works on, and nothing else.
+    light: bool = False
+    # Keys of what rides along with its message besides: stored with it, so that it is told once.
+    heard: tuple[str, ...] = ()
     # Facts of this turn alone that the model should know, under a heading each.
     notes: tuple[tuple[str, str], ...] = ()
     # What the program that sends it wants the model to know, for as long as it says so.
@@ -120,6 +127,12 @@ class Turn(Struct, frozen=True, kw_only=True):
     # The JSON Schema that the answer must fit, and what else the model must be able to do.
     output_schema: str = ""
     needs: tuple[str, ...] = ()
+    # Functions of whoever sent the message: see `RunOptions.tools`.
+    caller_tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = ""
+    # Folders that the owner lends to this turn, to read and to change, and the one in which it works.
+    folders: tuple[str, ...] = ()
+    cwd: str = ""
     # How many generations of sub-agents it may start.
     generations: int = 1
     # Whether what is said to it is heard before the next call of a tool, or only before the next call of the model.
@@ -200,13 +213,15 @@ class TurnRunner:
         if not known:
             context, said = prompt.carrier(live.said) if prompt else ("", live.said)
             parts: tuple[Part, ...] = (Text(turn.text), *turn.images)
-            key, more = (turn.keys[0], list(turn.keys[1:])) if turn.keys else ("", [])
+            heard = turn.heard if prompt else ()
+            key, more = turn.keys[0] if turn.keys else "", [*turn.keys[1:], *heard]
             provenance = signed(turn.provenance, turn.trust)
             provenance = {**(provenance or {}), COLLECTED: more} if more else provenance
             message = User(parts, epoch_ms(self._home.clock.now()), context, key, provenance)
             session.append_message(message)
             live.now_said(said)
             turn.emit(UserAccepted(message))
+            turn.settle(*heard)
         turn.settle(*turn.keys)
 
     async def _loop(self, turn: Turn, live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -> Outcome:
@@ -268,6 +283,7 @@ class TurnRunner:
             "output_tokens": entry.output_tokens + usage.output,
             "cache_read": entry.cache_read + usage.cache_read,
             "cache_write": entry.cache_write + usage.cache_write,
+            "estimated_cost_usd": round(entry.estimated_cost_usd + usage.cost.total, 8),
             "context_tokens": prepared.window_tokens,
             "model_provider": ref.provider,
             "model": ref.model,
@@ -275,8 +291,9 @@ class TurnRunner:
         }
         if size := live.context_size:
             fields |= {"total_tokens": size, "total_tokens_fresh": True}
-        if not turn.heartbeat:
+        if turn.interactive:
             fields["last_interaction_at"] = epoch_ms(now)
+        if not turn.heartbeat:
             fields["system_prompt_report"] = self._home.composer.kept_report(prompt, entry.system_prompt_report)
         keep = live.note if outcome.ok else live.update  # how it failed is known at once, also after a crash
         keep(**fields)
@@ -303,6 +320,7 @@ def chain_model(live: OpenSession, prepared: Prepared, prompt: ComposedPrompt) -
         thinking=prepared.thinking,
         session_id=live.writer.session_id,
         params=prepared.params or None,
+        tool_choice=prepared.tool_choice or None,
     )
     return ChainModel(
         prepared.client,

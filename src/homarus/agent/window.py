@@ -132,7 +132,7 @@ def open_window(
         call=_engine_call(turn, live, prepared),
         fixed_tokens=prompt_tokens(prompt.prompt.system.text, prepared.specs),
         heartbeat=turn.heartbeat,
-        writable=_can_save(turn, prepared),
+        writable=can_save(turn, prepared),
         verbose=(turn.levels.get("verbose") or live.entry.verbose_level or "off") != "off",
     )
     ports = Ports(
@@ -166,11 +166,12 @@ def _rules(home: Home, prepared: Prepared, settings: CompactionSettings) -> str:
     return read_sections(context.workspace, names, home.today(context.agent_id)) if names else ""
 
 
-def _can_save(turn: Turn, prepared: Prepared) -> bool:
-    """Say whether a turn can write down what is worth keeping: what others say is not for the owner's memory."""
+def can_save(turn: Turn, prepared: Prepared) -> bool:
+    """Say whether a turn can write down what is worth keeping: what others say is not for the owner's memory, and what one
+    agent hands to another is not for that one's."""
     context = prepared.context
     heard = Audience(session=turn.session, trust=context.trust, chat_type=turn.chat_type)
-    if context.shared or not heard.owner_alone:
+    if context.shared or not heard.owner_alone or set(context.lineage) - {context.agent_id}:
         return False
     can_write = context.sandbox.can_write(str(context.workspace / "memory"))
     return can_write and bool(prepared.box.tools.keys() & {"write", "memory_retain"})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import Self, TextIO
 
 import click
 import msgspec
@@ -28,17 +28,22 @@ from homarus.core.errors import HomarusError
 from homarus.core.events import MessageEnded, ModelCalled, Notice, RunEnded, RunEvent, TextDelta, ToolStarted
 from homarus.core.messages import Image
 from homarus.core.text import human_bytes, printable
-from homarus.runtime.client import RunOptions
+from homarus.runtime.client import Client, RunOptions
+from homarus.runtime.client import newest as newest_session
 from homarus.runtime.library import Agent
 from homarus.runtime.local import LocalClient
-from homarus.runtime.reply import ReplyFold, footer
+from homarus.runtime.reply import Reply, ReplyFold, footer
 from homarus.runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from homarus.sessions.row import SessionEntry
-
+from homarus.sessions.row import SessionEntry
 
 INTERRUPTED = 130
+
+
+_folder = click.Path(exists=True, file_okay=False, resolve_path=True)
+add_dir = click.option(
+    "--add-dir", "folders", multiple=True, type=_folder, help="A folder that this run may read and change, too."
+)
+workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this folder for this run, for example '.'.")
 
 
 @click.command("agent")
@@ -49,6 +54,9 @@ INTERRUPTED = 130
 )
 @click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
 @click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
+@click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
+@add_dir
+@workspace
 @click.option("--model", default="", help="A model for this message alone.")
 @click.option("--thinking", metavar="LEVEL", default="", help="How hard to think about this message: off … max.")
 @click.option("--stream", is_flag=True, help="Print the answer while it is made; with --json, every event as a line.")
@@ -62,6 +70,9 @@ def command(
     files: tuple[Path, ...],
     agent_id: str,
     session: str,
+    newest: bool,
+    folders: tuple[str, ...],
+    cwd: str | None,
     model: str,
     thinking: str,
     stream: bool,
@@ -74,40 +85,51 @@ def command(
     What comes through a pipe goes along: cat notes.txt | homarus agent "summarise this". Commands such as /status work
     here as in a chat. Ctrl-C stops the turn and keeps what was said so far.
     """
-    del local  # a turn always runs in this process as long as nothing else serves this home
-
     if text and message:
         raise click.UsageError("say it once: TEXT or -m TEXT")
     said = attach("" if message == "-" else text or message or "", files, piped_text())
-    if not said.text.strip() and not said.images:
+    if not (said.words.strip() or said.files or said.images):
         raise click.UsageError("there is nothing to say: give TEXT, or text on standard input")
-    options = RunOptions(images=said.images, model=model, thinking=_level(thinking), seconds=timeout, children="all")
+    options = RunOptions(
+        images=said.images,
+        attached=said.files,
+        folders=folders,
+        cwd=cwd or "",
+        model=model,
+        thinking=_level(thinking),
+        seconds=timeout,
+        children="all",
+    )
 
     async def turn() -> int:
-        async with open_agent(app, agent_id, session) as agent:
+        async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
             row = await agent.client.row(agent.key)
             # A program that reads JSON gets the figures as figures.
             fold = ReplyFold(None if as_json else row.response_usage)
             with _shown(app, agent, row, as_json=as_json, stream=stream) as show, interrupts.stopping(agent):
-                async for event in agent.client.run(agent.key, said.text, options):
+                async for event in agent.client.run(agent.key, said.words, options):
                     fold.take(event)
                     show(event)
             reply = fold.reply()
         if as_json and not stream:
             app.out.json(reply.to_json(str(agent.key)))
-        elif not (as_json or stream or _watched(app)):
+        elif not (as_json or stream or (_watched(app) and app.out.err.isatty())):
             for each in reply.texts:
                 app.out.line(each)
-        if interrupts.heard:
-            say("stopped")
-            return INTERRUPTED
-        if not reply.ok:
-            app.out.problem(reply.error or reply.status)
-            return 1
-        return 0
+        return _code(app, reply, stopped=interrupts.heard)
 
     with _Interrupts() as interrupts:
         return asyncio.run(turn())
+
+
+def _code(app: App, reply: Reply[None], *, stopped: bool) -> int:
+    if stopped:
+        say("stopped")
+        return INTERRUPTED
+    if not reply.ok:
+        app.out.problem(reply.error or reply.status)
+        return 1
+    return 0
 
 
 def _level(word: str) -> str:
@@ -131,17 +153,24 @@ def _shown(
     app: App, agent: Agent, row: SessionEntry, *, as_json: bool, stream: bool
 ) -> Iterator[Callable[[RunEvent], None]]:
     """Yield what shows events while they come: lines for a program, text for a pipe, everything for a person."""
-    if as_json and stream:
-        yield partial(_as_line, app)
-    elif stream:
-        yield TextStream(app.out.out, row.response_usage, row.verbose_level).take
-    elif as_json or not _watched(app):
-        yield _show_nothing
-    else:
-        from homarus.cli.one_shot import LiveAnswer
+    writing = _show_nothing
+    if stream:
+        writing = (
+            partial(_as_line, app) if as_json else TextStream(app.out.out, row.response_usage, row.verbose_level).take
+        )
+    if not app.out.err.isatty() or (stream and _watched(app)):
+        yield writing
+        return
+    from homarus.cli.one_shot import LiveAnswer
 
-        with LiveAnswer(app, agent, row) as live:
-            yield live.take
+    with LiveAnswer(app, agent, row, answer=_watched(app) and not as_json) as live:
+
+        def both(event: RunEvent) -> None:
+            live.take(event)
+            if stream:
+                writing(event)
+
+        yield both
 
 
 def _show_nothing(event: RunEvent) -> None:
@@ -154,10 +183,25 @@ def _as_line(app: App, event: RunEvent) -> None:
     app.out.out.flush()
 
 
-def open_agent(app: App, agent_id: str, session: str) -> Agent:
-    """Open an agent of this home in one of its sessions."""
-    client = LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
-    return Agent(client, client.resolve(agent_id, session))
+async def open_agent(app: App, agent_id: str, session: str, *, local: bool = False, newest: bool = False) -> Agent:
+    """Return an agent of this home in one of its sessions, or in the one in which a person talked last.
+
+    Where a gateway serves the home it is the gateway's agent, else one in this process.
+    """
+    if newest and session != "main":
+        raise click.UsageError("say which session: --session KEY or --continue")
+    client: Client | None = None
+    if not local and (app.paths.own_dir / "gateway.sock").exists():
+        from homarus.gateway.remote import running
+
+        client = await running(app.paths)
+    client = client or LocalClient(Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds())))
+    if newest:
+        session = str(await newest_session(client, agent_id))
+    key = client.resolve(agent_id, session)
+    if not key.is_main and await client.row(key) == SessionEntry():
+        say(f"new session {key}")
+    return Agent(client, key)
 
 
 class _Interrupts:
@@ -249,24 +293,31 @@ class TextStream:
 MAX_TEXT = 1 << 20
 PATIENCE_SECONDS = 2.0  # after which a person is told what the program waits for
 MAX_IMAGE = 10 << 20
+MAX_NAMES = 300  # of a folder
 _PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
 class Attached(Struct, frozen=True):
-    """The words of a message with the texts that belong to it, and its pictures."""
+    """The words of a message, the texts that go with them, and the pictures. Only the words can be orders to the program."""
 
-    text: str
+    words: str
+    files: str = ""
     images: tuple[Image, ...] = ()
 
 
 def attach(words: str, files: tuple[Path, ...], piped: str = "") -> Attached:
     """Put a message together. Text alone is the message itself; beside words it is named."""
-    blocks, images = [words] if words.strip() else [], []
+    blocks, images = list[str](), list[Image]()
+    if piped.strip() and not (words.strip() or files):
+        words, piped = piped.rstrip("\n"), ""
     if piped.strip():
-        blocks.append(_block("standard input", piped) if blocks or files else piped.rstrip("\n"))
+        blocks.append(_block("standard input", piped))
     for path in files:
+        if path.is_dir():
+            blocks.append(_block(f"{path}/", _listing(path)))
+            continue
         data = _read(path)
-        kind = _picture(data)
+        kind = picture(data)
         if kind:
             images.append(Image(base64.b64encode(data).decode("ascii"), kind))
             continue
@@ -276,7 +327,7 @@ def attach(words: str, files: tuple[Path, ...], piped: str = "") -> Attached:
             raise HomarusError(
                 f"{path} is neither text nor a picture", cure="name a text file, PNG, JPEG, GIF or WebP"
             ) from None
-    return Attached("\n\n".join(blocks), tuple(images))
+    return Attached(words, "\n\n".join(blocks), tuple(images))
 
 
 def piped_text() -> str:
@@ -306,12 +357,22 @@ def _read(path: Path) -> bytes:
         data = path.read_bytes()
     except OSError as problem:
         raise HomarusError(f"cannot read {path}: {problem.strerror}", cure="check the name") from None
-    if len(data) > MAX_TEXT and not _picture(data):
+    if len(data) > MAX_TEXT and not picture(data):
         raise HomarusError(f"{path} is larger than {human_bytes(MAX_TEXT)}", cure="send a part of it")
     return data
 
 
-def _picture(data: bytes) -> str:
+def _listing(folder: Path) -> str:
+    try:
+        names = sorted(f"{each.name}/" if each.is_dir() else each.name for each in folder.iterdir())
+    except OSError as problem:
+        raise HomarusError(f"cannot read {folder}: {problem.strerror}", cure="check the name") from None
+    more = [f"… {len(names) - MAX_NAMES:,} more"] if len(names) > MAX_NAMES else []
+    return "\n".join([*names[:MAX_NAMES], *more])
+
+
+def picture(data: bytes) -> str:
+    """Return the kind of picture that a file is by how it begins, or nothing."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _PICTURES.items() if data.startswith(magic)), "")

@@ -14,6 +14,7 @@ from homarus.agent.open_session import seed_agent
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
+from homarus.config.known import NO_EFFECT
 from homarus.config.load import AgentConfig, Config, load_config
 from homarus.config.write import Operation, change
 from homarus.core.errors import ConfigError
@@ -153,11 +154,11 @@ def bind(app: App, agent: str, channel: str, account: str | None, peer: str | No
     operations = bound(config.authored, known.id, match)
     if operations:
         _change(app, config, operations)
-    app.out.answer(
-        {"agentId": known.id, "match": match, "changed": bool(operations)},
-        f"{known.id} {'answers' if operations else 'answered already'} on {describe_match(match)}",
-        as_json=as_json,
-    )
+    why = NO_EFFECT.get(f"channels.{channel}") or NO_EFFECT.get("channels", "")
+    verb = "is to answer" if why else "answers" if operations else "answered already"
+    said = f"{known.id} {verb} on {describe_match(match)}" + (f"; it is written down, but {why}" if why else "")
+    facts = {"agentId": known.id, "match": match, "changed": bool(operations), "inEffect": not why}
+    app.out.answer(facts, said, as_json=as_json)
 
 
 @command.command()

@@ -3,133 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
-from homarus.cli.agent import TextStream, open_agent
+from homarus.cli.agent import TextStream, add_dir, open_agent, workspace
 from homarus.cli.app import App
+from homarus.cli.chat_input import ChatHistory, Words
 from homarus.cli.options import pass_app
 from homarus.cli.output import problem_line
-from homarus.core.errors import HomarusError, StorageError
+from homarus.core.errors import HomarusError
 from homarus.core.events import RunEnded
+from homarus.queue.modes import Overrides
 from homarus.runtime.client import RunOptions
-from homarus.storage.atomic import ensure_dir, write_atomic
-from homarus.storage.jsonl import JsonlWriter, read_lines
+from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
-
-
-MAX_FILES = 60
-MAX_SCANNED = 2_000
-
-
-class Suggestion(Struct, frozen=True):
-    """One completion: `text` replaces the last `length` characters; `note` says what it is."""
-
-    text: str
-    length: int
-    note: str = ""
-
-
-class Words(Struct, frozen=True):
-    """What is known by name in one home. `arguments` are the words that may follow a command."""
-
-    commands: Mapping[str, str] = {}
-    arguments: Mapping[str, Sequence[str]] = {}
-    skills: Mapping[str, str] = {}
-    folder: str = "."
-    home: str = ""
-
-
-def suggest(before: str, words: Words) -> list[Suggestion]:
-    """Return the completions for the text before the cursor, best first."""
-    if before.startswith("/") and " " not in before and "\n" not in before:
-        return _named(before, {f"/{name}": note for name, note in words.commands.items()})
-    word = before.rpartition(" ")[2].rpartition("\n")[2]
-    command = before[1:].partition(" ")[0] if before.startswith("/") else ""
-    if command in words.arguments and before.count(" ") == 1:
-        return _named(word, dict.fromkeys(words.arguments[command], ""))
-    if word.startswith("$"):
-        return _named(word, {f"${name}": note for name, note in words.skills.items()})
-    if word.startswith("@"):
-        return [Suggestion(found, len(word) - 1) for found in _files(word[1:], words)]
-    if word.startswith(("./", "../", "~/")) or (word.startswith("/") and len(before) > len(word)):
-        return [Suggestion(found, len(word)) for found in _files(word, words)]
-    return []
-
-
-def _named(word: str, names: Mapping[str, str]) -> list[Suggestion]:
-    folded = word.lower()
-    starts = [name for name in names if name.lower().startswith(folded)]
-    holds = [name for name in names if folded[1:] and folded[1:] in name.lower() and name not in starts]
-    return [Suggestion(name, len(word), names[name]) for name in [*starts, *holds]]
-
-
-def _files(typed: str, words: Words) -> Iterator[str]:
-    """Yield paths that begin as typed, folders first; hidden ones only when asked for."""
-    folder, slash, name = typed.rpartition("/")
-    spelled = f"{folder}{slash}"
-    place = Path(spelled.replace("~", words.home, 1) if spelled.startswith("~/") else spelled or ".")
-    base = place if place.is_absolute() else Path(words.folder) / place
-    try:
-        with os.scandir(base) as entries:
-            found = [(not entry.is_dir(), entry.name) for entry, _ in zip(entries, range(MAX_SCANNED), strict=False)]
-    except OSError:
-        return
-    fitting = [
-        (plain, each)
-        for plain, each in sorted(found)
-        if each.lower().startswith(name.lower()) and (name.startswith(".") or not each.startswith("."))
-    ]
-    for plain, each in fitting[:MAX_FILES]:
-        yield f"{spelled}{each}{'' if plain else '/'}"
-
-
-MAX_LINES = 2_000
-MAX_CHARS = 20_000
-
-
-class ChatHistory:
-    """The lines of earlier chats, oldest first. A line that begins with a space is not kept, as in a shell."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def load(self) -> list[str]:
-        """Return what is kept; a file that has grown too long is cut on the way."""
-        if not self.path.exists():
-            return []
-        try:
-            values = [line.value for line in read_lines(self.path)]
-        except OSError:
-            return []
-        lines = [value["text"] for value in values if isinstance(value, dict) and isinstance(value.get("text"), str)]
-        if len(lines) > 2 * MAX_LINES:
-            kept = lines[-MAX_LINES:]
-            try:
-                write_atomic(self.path, b"".join(msgspec.json.encode({"text": text}) + b"\n" for text in kept))
-            except StorageError:
-                return kept
-        return lines[-MAX_LINES:]
-
-    def add(self, text: str) -> None:
-        """Keep one line; a disk that is full must not end a conversation."""
-        if not text.strip() or text.startswith(" ") or len(text) > MAX_CHARS:
-            return
-        try:
-            ensure_dir(self.path.parent)
-            with JsonlWriter.open(self.path) as file:
-                file.append({"text": text}, durable=False)
-        except StorageError:
-            return
 
 
 HISTORY = "chat-history"
@@ -138,57 +31,101 @@ HISTORY = "chat-history"
 @click.command("chat")
 @click.option("--agent", "agent_id", metavar="ID", default="", help="Which agent; the default one otherwise.")
 @click.option("--session", metavar="KEY", default="main", show_default=True, help="A session's key or name.")
+@click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
+@click.option("-r", "--resume", is_flag=True, help="Choose the session from a list.")
+@add_dir
+@workspace
 @click.option("--plain", is_flag=True, help="Line by line, as through a pipe: one message in, one answer out.")
+@click.option("--local", is_flag=True, help="Run in this process, also where a gateway is running.")
 @pass_app
-def command(app: App, agent_id: str, session: str, plain: bool) -> int:
+def command(
+    app: App,
+    agent_id: str,
+    session: str,
+    newest: bool,
+    resume: bool,
+    folders: tuple[str, ...],
+    cwd: str | None,
+    plain: bool,
+    local: bool,
+) -> int:
     """Talk with an agent.
 
     Type while it works to steer it; Esc stops it. Ctrl-O opens the last tool call, Ctrl-J makes a new line, Tab completes
-    commands, $skills and @files, Ctrl-D leaves. /help says more.
+    commands, $skills and @files, which are sent along. /sessions goes on elsewhere, Ctrl-D leaves. /help says more.
     """
+    on_screen = not plain and sys.stdin.isatty() and sys.stdout.isatty()
+    if resume and not on_screen:
+        raise click.UsageError("--resume needs a terminal; --session KEY names a session, --continue takes the newest")
 
-    async def talk() -> int:
-        async with open_agent(app, agent_id, session) as agent:
-            if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-                return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err)
-            return await _on_screen(app, agent)
-
-    return asyncio.run(talk())
+    options = RunOptions(folders=folders, cwd=cwd or "", queue=Overrides())
+    talk = talk_with(app, agent_id, session, options, plain=not on_screen, local=local, newest=newest, resume=resume)
+    return asyncio.run(talk)
 
 
-async def _on_screen(app: App, agent: Agent) -> int:
+async def talk_with(
+    app: App,
+    agent_id: str,
+    session: str,
+    options: RunOptions | None = None,
+    *,
+    plain: bool = False,
+    local: bool = False,
+    newest: bool = False,
+    resume: bool = False,
+) -> int:
+    """Talk with an agent in a session until the person leaves."""
+    # Every message has the same rights, so what is typed while a turn runs can join it.
+    options = options or RunOptions(queue=Overrides())
+    async with await open_agent(app, agent_id, session, local=local, newest=newest) as agent:
+        if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return await talk_in_lines(agent, sys.stdin, app.out.out, app.out.err, options)
+        return await _on_screen(app, agent, options, resume=resume)
+
+
+async def _on_screen(app: App, agent: Agent, options: RunOptions, *, resume: bool) -> int:
+    from homarus.cli.chat_paint import Painter, ask_background, is_light, keys_as_typed
+    from homarus.cli.chat_picker import Picker, choices_of
     from homarus.cli.chat_screen import Screen
     from homarus.cli.chat_view import ChatView
 
-    view = ChatView(asyncio.get_running_loop().time)
-    history = ChatHistory(app.paths.own_dir / HISTORY)
-    # The session is opened at once: better to hear now that another program has it than after the first long message.
-    status = await agent.client.status(agent.key)
-    view.model, view.window, view.used = status.model, status.window, status.used
-    begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
-    screen = Screen(agent, view, await words_of(app, agent), history, color=app.out.color)
-    await screen.run(f"🦞 {agent.key.agent_id} · {begun} · /help · Ctrl-D leaves")
+    if resume:
+        chosen = await Picker(await choices_of(agent, app.clock.now().timestamp()), color=app.out.color).run()
+        if chosen is None:
+            return 0
+        agent = agent.session(chosen.key)
+    with keys_as_typed(sys.stdin.fileno()):
+        answer, typed = ask_background(sys.stdin.fileno()) if app.out.color else ("", "")
+        view = ChatView(asyncio.get_running_loop().time)
+        history = ChatHistory(app.paths.own_dir / HISTORY)
+        painter = Painter(color=app.out.color, light=is_light(app.env, answer))
+        screen = Screen(agent, view, await words_of(app, agent), history, painter, options)
+        await screen.run(typed)
     return 0
 
 
 async def words_of(app: App, agent: Agent) -> Words:
     """Return everything that can be completed in this home."""
     known = await agent.client.vocabulary(agent.key)
+    own = {"exit": "leave the chat", "sessions": "go on with another session"}
     return Words(
-        commands={**known.commands, "exit": "leave the chat"},
+        commands={**known.commands, **own},
         arguments=known.arguments,
         skills=known.skills,
         folder=str(Path.cwd()),
         home=str(app.paths.home),
+        workspace=str(resolve_workspace(app.config, agent.key.agent_id, app.env)),
     )
 
 
 LEAVING = frozenset({"/exit", "/quit", "/bye"})
 
 
-async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -> int:
+async def talk_in_lines(
+    agent: Agent, lines: TextIO, out: TextIO, err: TextIO, options: RunOptions | None = None
+) -> int:
     """Answer line after line until there are no more; 1 when a turn failed."""
-    failed = False
+    failed, options = False, replace(options or RunOptions(), children="all")
     while True:
         # A thread reads, so that a slow writer at the other end of the pipe does not hold up the loop.
         line = await asyncio.to_thread(lines.readline)
@@ -199,7 +136,9 @@ async def talk_in_lines(agent: Agent, lines: TextIO, out: TextIO, err: TextIO) -
         try:
             row = await agent.client.row(agent.key)
             shown = TextStream(out, row.response_usage, row.verbose_level)
-            async for event in agent.run(line.rstrip("\n"), options=RunOptions(children="all")):
+            if err.isatty():
+                print("…", file=err)  # whoever waits at a terminal sees that it was heard
+            async for event in agent.run(line.rstrip("\n"), options=options):
                 shown.take(event)
                 if isinstance(event, RunEnded) and event.status != "ok":
                     failed = True

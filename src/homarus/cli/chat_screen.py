@@ -7,31 +7,43 @@ it; Esc stops it.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
-from homarus.cli.chat import ChatHistory, Words, suggest
-from homarus.cli.chat_view import Block, ChatView, Painter
+from homarus.cli.agent import attach
+from homarus.cli.chat_input import ChatHistory, Words, clipboard_picture, dropped, keep_picture, referenced, suggest
+from homarus.cli.chat_paint import Painter, wrapped
+from homarus.cli.chat_picker import MAX_READ, Picker, choices_of
+from homarus.cli.chat_view import Block, ChatView, past
 from homarus.core.errors import HomarusError
-from homarus.core.events import RunEnded, RunEvent, RunStarted
-from homarus.core.text import printable, single_line
+from homarus.core.events import RunEnded, RunEvent, RunStarted, UserAccepted
+from homarus.core.text import human_bytes, printable, single_line
+from homarus.runtime.client import RunOptions
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-LEAVE = "/exit"
+LEAVE, SESSIONS = "/exit", frozenset({"/sessions", "/resume"})
+PATIENCE_SECONDS = 0.7  # after which something that was sent counts as going on
+KEPT_BLOCKS = 200  # for drawing the screen anew
 LEAVING = frozenset({LEAVE, "/quit", "/bye"})
 _ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
 _STYLE = {
@@ -83,19 +95,38 @@ class Remembered(History):
 class Screen:
     """One chat. `run` returns when the person leaves."""
 
-    def __init__(self, agent: Agent, view: ChatView, words: Words, history: ChatHistory, *, color: bool) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        view: ChatView,
+        words: Words,
+        history: ChatHistory,
+        painter: Painter,
+        options: RunOptions | None = None,
+    ) -> None:
         self._agent = agent
+        self._options = options or RunOptions()
         self._view = view
-        self._painter = Painter(color=color)
-        self._printing: asyncio.Queue[Block] = asyncio.Queue()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._words = words
+        self._painter = painter
+        self._printing: asyncio.Queue[Block | None] = asyncio.Queue()
+        self._printed: deque[Block] = deque(maxlen=KEPT_BLOCKS)
+        self._size: object = None
+        self._pasted = history.path.parent / "pasted"
+        self._sending: dict[asyncio.Task[None], float] = {}  # and since when
+        self._typed: dict[str, str] = {}  # by the key of a message, what was typed for it
+        self._following: asyncio.Task[None] | None = None
+        self._leave: Callable[[], None] | None = None
+        self._unlisten: Callable[[], None] | None = None
         self._warned = False
+        color = painter.color
         self.session: PromptSession[str] = PromptSession(
             message=self._message,
             bottom_toolbar=self._toolbar,
             completer=Completions(words),
             complete_while_typing=True,
             history=Remembered(history),
+            search_ignore_case=True,
             key_bindings=self._keys(),
             style=Style.from_dict(_STYLE if color else {"bottom-toolbar": "noreverse"}),
             erase_when_done=True,
@@ -106,39 +137,97 @@ class Screen:
         # An Esc must not wait to see whether it begins a longer sequence.
         self.session.app.ttimeoutlen = 0.05
 
-    async def run(self, greeting: str) -> None:
-        """Talk until the person leaves."""
-        unlisten = self._agent.listen(self._heard)
-        leave = self._agent.client.attend(self._agent.key)
+    async def run(self, typed: str = "") -> None:
+        """Talk until the person leaves. `typed` stands on the line already."""
         printer = asyncio.ensure_future(self._print_all())
-        self._say(Block("note", greeting))
         try:
             with patch_stdout(raw=True):
+                await self._enter(self._agent)
                 while True:
                     try:
-                        text = await self.session.prompt_async()
+                        text = await self.session.prompt_async(default=typed)
                     except EOFError:
                         text = LEAVE
                     except KeyboardInterrupt:
                         text = "" if self._interrupted() else LEAVE
-                    if text.strip().lower() in LEAVING:
+                    typed, word = "", text.strip().lower()
+                    if word in LEAVING:
                         if await self._may_leave():
                             break
-                        continue
-                    self._warned = False
-                    if text.strip():
+                    elif word in SESSIONS:
+                        await self._choose()
+                    elif text.strip():
+                        self._warned = False
                         self._submit(text)
         finally:
-            leave()
-            unlisten()
-            for task in self._sending:
+            self._exit()
+            for task in list(self._sending):
                 task.cancel()
             printer.cancel()
+
+    async def _enter(self, agent: Agent) -> None:
+        """Take a seat in a session: hear what happens, show what was said last, and go on from there."""
+        self._agent, view, client = agent, self._view, agent.client
+        view.own, view.running = set(), False
+        self._unlisten = agent.listen(self._heard)
+        self._leave = client.attend(agent.key)
+        status = await client.status(agent.key)
+        view.model, view.window, view.used, view.cost = status.model, status.window, status.used, status.cost
+        for block in past(await client.history(agent.key, MAX_READ)):
+            self._say(block)
+        begun = f"{status.messages} messages so far, /new starts over" if status.messages else "a new session"
+        self._say(Block("note", f"🦞 {agent.key.agent_id} · {begun} · /help · /sessions · Ctrl-D leaves"))
+        self._follow()
+        await self._printing.join()  # before the line is there: it need not be drawn over
+
+    def _exit(self) -> None:
+        for leave in (self._leave, self._unlisten):
+            if leave is not None:
+                leave()
+        if self._following is not None:
+            self._following.cancel()
+        self._leave = self._unlisten = self._following = None
+
+    def _follow(self) -> None:
+        """Follow a session that another process has open; it is told once. A session that is free becomes ours."""
+        if self._following is None or self._following.done():
+            if self._agent.client.is_elsewhere(self._agent.key):
+                say = "another terminal has this session open: what is said there shows here, what you write is answered there"
+                self._say(Block("note", say))
+            self._following = asyncio.ensure_future(self._followed())
+
+    async def _followed(self) -> None:
+        try:
+            await self._agent.client.follow(self._agent.key)
+        except HomarusError as problem:
+            self._say(Block("error", f"✗ {problem}"))
+
+    @property
+    def _elsewhere(self) -> bool:
+        return self._following is not None and not self._following.done()
+
+    async def _choose(self) -> None:
+        """Go on with another session."""
+        choices = await choices_of(self._agent, time.time(), here=True)
+        if not choices:
+            self._say(Block("note", "there is no other session yet; homarus chat --session NAME starts one"))
+            return
+        chosen = await Picker(choices, color=self._painter.color).run()
+        if chosen is None:
+            return
+        if self._view.running:
+            self._say(Block("note", f"what runs in {self._agent.key} goes on; its answer will be there"))
+        self._exit()
+        try:
+            await self._enter(self._agent.session(chosen.key))
+        except HomarusError as problem:
+            self._say(Block("error", f"✗ {problem}"))
+            await self._enter(self._agent)
 
     async def _may_leave(self) -> bool:
         """Say whether nothing is lost by leaving now; what would be cut off is named once, and then it is the person's choice."""
         working = (await self._agent.client.status(self._agent.key)).children
-        if not working or self._warned:
+        if not working or self._warned or self._elsewhere:
             return True
         self._warned = True
         who = "1 sub-agent is" if working == 1 else f"{working} sub-agents are"
@@ -147,10 +236,27 @@ class Screen:
 
     def _interrupted(self) -> bool:
         """Handle Ctrl-C on an empty line: stop what runs, else leave. Returns whether the chat goes on."""
-        if not self._view.running:
+        if not self._busy:
             return False
-        self._agent.stop()
+        self._stop()
         return True
+
+    def _stop(self) -> None:
+        """End the turn. What was said to it and not heard goes back into the line, to be changed or sent again."""
+        if self._elsewhere or not self._view.running:
+            self._do(self._send("/stop"))
+            return
+        unheard = [
+            self._typed[each.key] for each in self._agent.client.unheard(self._agent.key) if each.key in self._typed
+        ]
+        self._agent.stop()
+        self._give_back("\n".join(unheard))
+
+    def _give_back(self, text: str) -> None:
+        buffer = self.session.default_buffer
+        if text:
+            buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
+            buffer.cursor_position = len(buffer.text)
 
     def _submit(self, text: str) -> None:
         self._say(Block("user", text))
@@ -158,24 +264,40 @@ class Screen:
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self._sending[task] = asyncio.get_running_loop().time()
+        task.add_done_callback(lambda done: self._sending.pop(done, None))
 
     async def _send(self, text: str) -> None:
+        agent = self._agent
         try:
-            handled = await self._agent.send(text)
+            files = referenced(text, self._words)
+            said = attach(text, files)
+            for path in files:
+                self._say(Block("note", f"↑ {path} ({_size_of(path)})"))
+            options = replace(self._options, images=said.images, attached=said.files)
+            handled = await agent.send(said.words, options=options)
         except HomarusError as problem:
             self._say(Block("error", f"✗ {problem}"))
+            self._give_back("" if text.startswith("/") else text)
             return
+        if handled.item is not None:
+            self._typed[handled.item.key] = text
+            if self._view.own is not None:
+                self._view.own.add(handled.item.key)
+            if agent.client.is_elsewhere(agent.key):
+                self._follow()
         for reply in handled.replies:
             self._say(Block("detail", reply))
         await self._refresh()
         if handled.refused:
             self._say(Block("error", f"✗ {handled.refused}"))
+            self._give_back(text)
 
     def _heard(self, event: RunEvent) -> None:
         if isinstance(event, RunStarted | RunEnded):
             self._do(self._refresh())
+        if isinstance(event, UserAccepted):
+            self._typed.pop(event.message.idempotency_key, None)
         for block in self._view.take(event):
             self._say(block)
         self.session.app.invalidate()
@@ -184,6 +306,7 @@ class Screen:
         """Take up what a command or another program may have changed in the session: model, levels, what waits."""
         status, view = await self._agent.client.status(self._agent.key), self._view
         view.model, view.window, view.waiting = status.model or view.model, status.window, status.waiting
+        view.used, view.cost = (status.used or view.used, view.cost) if status.messages else (0, 0.0)
         view.reasoning, view.verbose = status.row.reasoning_level or "off", status.row.verbose_level or "off"
         view.usage = status.row.response_usage
 
@@ -191,60 +314,98 @@ class Screen:
         self._printing.put_nowait(block)
 
     async def _print_all(self) -> None:
-        """Print blocks above the line, in order, in as few redraws as they come."""
+        """Print blocks above the line, in order, in as few redraws as they come; None draws everything anew."""
         while True:
             blocks = [await self._printing.get()]
             while not self._printing.empty():
                 blocks.append(self._printing.get_nowait())
-            width = self.session.app.output.get_size().columns
-            text = "".join(self._painter.paint(block, width) for block in blocks)
+            size = self.session.app.output.get_size()
+            new = [block for block in blocks if block is not None]
+            self._printed.extend(new)
+            if None in blocks:
+                text = f"\x1b[2J\x1b[H{self._last(size.rows - 4, size.columns)}"
+            else:
+                text = "".join(self._painter.paint(block, size.columns) for block in new)
 
             def show(text: str = text) -> None:
                 print_formatted_text(ANSI(text), end="")
 
-            await run_in_terminal(show)
+            def anew(text: str = text) -> None:
+                self.session.app.output.write_raw(text.replace("\n", "\r\n"))
+                self.session.app.output.flush()
+
+            await run_in_terminal(anew if None in blocks else show)
+            for _ in blocks:
+                self._printing.task_done()
+
+    def _last(self, rows: int, columns: int) -> str:
+        """Return the newest blocks that fit on the screen, in its present width."""
+        lines: list[str] = []
+        for block in reversed(self._printed):
+            lines[:0] = self._painter.paint(block, columns).split("\n")[:-1]
+            if len(lines) >= rows:
+                break
+        return "".join(f"{line}\n" for line in lines[-max(1, rows) :])
 
     def _message(self) -> StyleAndTextTuples:
         """Return the live tail, what is going on, and the place to type at."""
         size = self.session.app.output.get_size()
+        if self._size not in (None, size):
+            # A terminal moves lines about when its width changes: nobody knows what stands where.
+            self._printing.put_nowait(None)
+        self._size = size
         parts: StyleAndTextTuples = []
         room = max(1, min(12, size.rows // 2 - 2))
-        if live := printable(self._view.live):
-            lines = [line for text in live.split("\n") for line in _folded(text, size.columns - 1)]
+        if live := printable(self._view.live[-(room + 1) * size.columns :]):
+            lines = [line for text in live.split("\n") for line in wrapped(text, size.columns - 1)]
             parts.append(("class:live", "\n".join(lines[-room:]) + "\n"))
         asked = next(iter(self._view.approvals.values()), None)
         if asked is not None:
             parts.append(("class:ask", f"allow “{single_line(asked.title, 60)}”?  y once · a always · n no\n"))
-        elif self._view.running:
-            elapsed = asyncio.get_running_loop().time() - self._view.started
+        elif self._busy:
+            running = self._view.running
+            elapsed = asyncio.get_running_loop().time() - (self._view.started if running else self._waiting_since)
             mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
-            doing = single_line(self._view.doing, max(10, size.columns - 30))
+            doing = single_line(self._view.doing if running else "working", max(10, size.columns - 30))
             parts.append(("class:doing", f"{mark} {doing} · {elapsed:.0f} s · esc stops\n"))
         return [*parts, ("class:prompt", "› ")]
 
+    @property
+    def _waiting_since(self) -> float:
+        """Return when the oldest thing was sent that has not come back, such as a compaction."""
+        return min(self._sending.values(), default=asyncio.get_running_loop().time())
+
+    @property
+    def _busy(self) -> bool:
+        return self._view.running or asyncio.get_running_loop().time() - self._waiting_since > PATIENCE_SECONDS
+
     def _toolbar(self) -> str:
-        """Return the status line: model, window, session."""
+        """Return the status line: model, window, cost, session."""
         view = self._view
         parts = [view.model or "auto"]
         if view.used:
             share = f"/{view.window:,} tok ({100 * view.used / view.window:.0f} %)" if view.window else " tok"
             parts.append(f"{view.used:,}{share}")
+        if view.cost:
+            parts.append(f"${view.cost:.4f}" if view.cost < 1 else f"${view.cost:.2f}")
         parts.append(str(self._agent.key))
         if view.waiting:
             parts.append(f"{view.waiting} waiting")
-        return " " + " · ".join(parts)
+        if self._elsewhere:
+            parts.append("following another terminal")
+        return " " + single_line(" · ".join(parts), max(20, self.session.app.output.get_size().columns - 2))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        running = Condition(lambda: self._view.running)
+        running = Condition(lambda: self._busy)
         empty = Condition(lambda: not self.session.default_buffer.text)
         asked = Condition(lambda: self._view.answerable)
 
-        @keys.add("escape", filter=running & ~has_completions, eager=True)
+        @keys.add("escape", filter=running & ~has_completions & ~is_searching, eager=True)
         def _stop(_event: KeyPressEvent) -> None:
-            self._agent.stop()
+            self._stop()
 
-        @keys.add("c-c")
+        @keys.add("c-c", filter=~is_searching)
         def _interrupt(event: KeyPressEvent) -> None:
             if event.app.current_buffer.text:
                 event.app.current_buffer.reset()
@@ -255,6 +416,18 @@ class Screen:
         def _expand(_event: KeyPressEvent) -> None:
             self._say(self._view.expand() or Block("note", "no tool has run yet"))
 
+        @keys.add("c-l")
+        def _anew(_event: KeyPressEvent) -> None:
+            self._printing.put_nowait(None)
+
+        @keys.add(Keys.BracketedPaste)
+        def _paste(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text(dropped(event.data, self._words))
+
+        @keys.add("c-v")
+        def _picture(event: KeyPressEvent) -> None:
+            self._do(self._paste_picture(event.current_buffer))
+
         @keys.add("c-j")
         @keys.add("escape", "enter")
         def _newline(event: KeyPressEvent) -> None:
@@ -263,6 +436,20 @@ class Screen:
         for letter, decision in _ANSWERS.items():
             keys.add(letter, filter=asked & empty)(self._answerer(decision))
         return keys
+
+    async def _paste_picture(self, buffer: Buffer) -> None:
+        data = await clipboard_picture()
+        if not data:
+            self._say(
+                Block("note", "there is no picture on the clipboard, or no wl-paste, xclip or pngpaste to ask for it")
+            )
+            return
+        try:
+            path = keep_picture(self._pasted, time.strftime("%Y%m%d-%H%M%S"), data)
+        except HomarusError as problem:
+            self._say(Block("error", f"✗ {problem}"))
+            return
+        buffer.insert_text(dropped(f"'{path}'", self._words))
 
     def _answerer(self, decision: str) -> Callable[[KeyPressEvent], None]:
         def answer(_event: KeyPressEvent) -> None:
@@ -279,7 +466,5 @@ class Screen:
             self._say(Block("error", f"✗ {problem}"))
 
 
-def _folded(line: str, width: int) -> list[str]:
-    """Cut a line to the width of the terminal; good enough for a tail that is printed properly a moment later."""
-    width = max(10, width)
-    return [line[at : at + width] for at in range(0, len(line), width)] or [""]
+def _size_of(path: Path) -> str:
+    return "folder" if path.is_dir() else human_bytes(path.stat().st_size)

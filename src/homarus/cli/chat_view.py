@@ -6,12 +6,11 @@ is the live tail. So what was printed is final, survives a resize, and can be sc
 
 from __future__ import annotations
 
-import io
 import json
+import re
 from collections import deque
-from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -34,23 +33,24 @@ from homarus.core.events import (
     ToolStarted,
     UserAccepted,
 )
+from homarus.core.messages import Assistant, Message, ToolResult, User
 from homarus.core.patterns import late
 from homarus.core.redact import redacted
-from homarus.core.text import human_bytes, printable, single_line
+from homarus.core.text import human_bytes, single_line
+from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
-from homarus.runtime.reply import footer
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.markdown import Markdown as RichMarkdown
-
+from homarus.runtime.reply import REPLY, footer
 
 MAX_TOOLS = 100
+DIFF_LINES = 12  # of a change that are shown before somebody asks for more
+PAST_TURNS = 3  # that are shown when a conversation goes on
 HESITATION_SECONDS = 0.7  # what somebody types on with before they see that they were asked
 SHOWN_OUTPUT = 6_000
+PAST_LINES = 12
+_ATTACHED = late(r'<file name="([^"\n]*)">\n.*?\n</file>', re.DOTALL)
 _FENCE = late(r"^ {0,3}(`{3,}|~{3,})")
 
-Kind = Literal["markdown", "tool", "failed", "thinking", "note", "warning", "error", "user", "detail"]
+Kind = Literal["markdown", "tool", "failed", "thinking", "note", "warning", "error", "user", "detail", "diff"]
 
 
 class Block(Struct, frozen=True):
@@ -70,16 +70,30 @@ class ToolRun(Struct):
     output: str = ""
     failed: bool = False
     seconds: float = 0.0
+    # What it changed in a file, as a diff.
+    diff: str = ""
 
     @property
     def line(self) -> str:
         """Return the call on one line."""
         size = f" · {human_bytes(len(self.output))}" if self.output else ""
+        if self.diff:
+            lines = self.diff.split("\n")
+            size = f" · +{sum(line[:1] == '+' for line in lines)} −{sum(line[:1] == '-' for line in lines)}"
         return f"{self.name} {summary(self.arguments)}".rstrip() + f" · {_time(self.seconds)}{size}"
+
+    @property
+    def folded(self) -> str:
+        """Return the beginning of the change."""
+        lines = self.diff.split("\n")
+        more = len(lines) - DIFF_LINES
+        return "\n".join([*lines[:DIFF_LINES], f"… {more} more lines (Ctrl-O)"] if more > 1 else lines)
 
     @property
     def detail(self) -> str:
         """Return the call with everything, within bounds."""
+        if self.diff:
+            return f"{self.name} {summary(self.arguments)}\n{self.diff}"
         arguments = json.dumps(self.arguments, ensure_ascii=False, indent=2)
         output = (
             self.output
@@ -157,7 +171,11 @@ class ChatView:
         self._filter = StreamFilter()
         self._markdown = Markdown()
         self._thinking = ""
+        self._streamed = False  # something of the message that is being written was shown
         self._opened = 0
+        self.cost = 0.0
+        # The messages that were typed here; those of others are shown as they are heard. None shows nobody's.
+        self.own: set[str] | None = None
 
     @property
     def live(self) -> str:
@@ -190,11 +208,12 @@ class ChatView:
             case RunStarted():
                 self.running, self.started, self.model = True, self._clock(), event.model
                 self.progress = ""
-            case UserAccepted(steered=True):
-                return [Block("note", "↳ steered")]
+            case UserAccepted():
+                return self._user(event)
             case ModelCalled():
                 self._begin()
             case TextDelta():
+                self._streamed = True
                 return self._text(self._filter.feed(event.text))
             case ThinkingDelta():
                 self._thinking += event.text
@@ -228,7 +247,8 @@ class ChatView:
             case ChildEnded():
                 return [Block("note", f"⤶ sub-agent {event.status}: {event.name}")]
             case Notice():
-                return [Block("warning" if event.kind == "warning" else "note", event.text)]
+                kinds: dict[str, Kind] = {"warning": "warning", REPLY: "detail"}
+                return [Block(kinds.get(event.kind, "note"), event.text)]
             case RunEnded():
                 return self._ended(event)
         return []
@@ -238,17 +258,27 @@ class ChatView:
         if not self.tools:
             return None
         self._opened = self._opened % len(self.tools) + 1
-        return Block("detail", self.tools[-self._opened].detail)
+        run = self.tools[-self._opened]
+        return Block("diff" if run.diff else "detail", run.detail)
+
+    def _user(self, event: UserAccepted) -> list[Block]:
+        """Show what somebody else said here, as another terminal does; a report of a sub-agent is told already."""
+        message = event.message
+        other = self.own is not None and message.idempotency_key not in self.own and not message.provenance
+        blocks = [Block("user", without_files(message.text))] if other else []
+        return [*blocks, Block("note", "↳ steered")] if event.steered else blocks
 
     def _begin(self) -> None:
         """A new attempt begins: what an earlier one left unprinted is void."""
         self._filter, self._markdown, self._thinking = StreamFilter(), Markdown(), ""
+        self._streamed = False
 
     def _text(self, text: str) -> list[Block]:
         return [Block("markdown", block) for block in self._markdown.feed(text)]
 
     def _message(self, event: MessageEnded) -> list[Block]:
-        rest, _ = self._filter.finish()
+        # What another process wrote comes whole.
+        rest = self._filter.finish()[0] if self._streamed else shape(event.message.text).text
         blocks = (
             [Block("thinking", self._thinking.strip())] if self._thinking.strip() and self.reasoning == "on" else []
         )
@@ -262,11 +292,14 @@ class ChatView:
         result = event.result
         run = self.active.pop(result.call_id, None) or ToolRun(result.call_id, result.tool_name, {}, self._clock())
         run.output, run.failed, run.seconds = result.text, result.is_error, event.seconds
+        run.diff = "" if run.failed else difference(run.arguments, result)
         self.tools.append(run)
         self._opened = 0
         self.progress = ""
         blocks = [Block("failed" if run.failed else "tool", run.line)]
-        if self.verbose == "full" and run.output:
+        if run.diff:
+            blocks.append(Block("diff", run.folded))
+        elif self.verbose == "full" and run.output:
             blocks.append(Block("detail", run.output[:800]))
         elif run.failed:
             blocks.append(Block("detail", single_line(run.output, 200)))
@@ -274,6 +307,7 @@ class ChatView:
 
     def _ended(self, event: RunEnded) -> list[Block]:
         self.running = False
+        self.cost += event.usage.cost.total
         self.active.clear()
         self.approvals.clear()
         left = [Block("markdown", block) for block in self._markdown.finish()]
@@ -284,6 +318,45 @@ class ChatView:
             left.append(Block("error", f"✗ {redacted(event.error or event.status)}"))
         line = footer(self.usage, event)
         return [*left, Block("note", line)] if line else left
+
+
+def difference(arguments: dict[str, Any], result: ToolResult) -> str:
+    """Return what a call changed in files, as a diff; nothing for one that changed none."""
+    if result.tool_name == "edit":
+        return result.text.partition("\n")[2].strip("\n").removesuffix("\n ")
+    if result.tool_name == "apply_patch":
+        lines = str(arguments.get("input") or arguments.get("patch") or "").strip().split("\n")
+        return "\n".join(line for line in lines if not line.startswith(("*** Begin", "*** End")))
+    if result.tool_name != "write":
+        return ""
+    details = result.details or {}
+    if details.get("created"):
+        return "\n".join(f"+{line}" for line in str(arguments.get("content", "")).rstrip("\n").split("\n"))
+    return str(details.get("diff") or "")
+
+
+def without_files(text: str) -> str:
+    """Return a message as it was typed: of what was sent along with it, only the names."""
+    return _ATTACHED.sub(lambda found: f"[{found[1]}]", text).strip()
+
+
+def past(messages: Sequence[Message]) -> list[Block]:
+    """Return the last turns of a conversation, each call on a line."""
+    said = [at for at, each in enumerate(messages) if isinstance(each, User) and not each.provenance]
+    blocks = []
+    for message in messages[said[-PAST_TURNS] if len(said) > PAST_TURNS else 0 :] if said else ():
+        match message:
+            case User() if not message.provenance:
+                lines = without_files(message.text).split("\n")
+                cut = [*lines[:PAST_LINES], "…"] if len(lines) > PAST_LINES else lines
+                blocks.append(Block("user", "\n".join(cut)))
+            case Assistant():
+                text = shape(message.text).text
+                blocks += [Block("markdown", text)] if text else []
+                blocks += [Block("tool", f"{call.name} {summary(call.arguments)}".rstrip()) for call in message.calls]
+                if message.error:
+                    blocks.append(Block("note", f"✗ {redacted(single_line(message.error, 200))}"))
+    return blocks
 
 
 def summary(arguments: dict[str, Any]) -> str:
@@ -297,66 +370,3 @@ def summary(arguments: dict[str, Any]) -> str:
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-_STYLES: dict[Kind, tuple[str, str]] = {
-    "tool": ("⏺ ", "dim cyan"),
-    "failed": ("⏺ ", "red"),
-    "thinking": ("", "dim italic"),
-    "note": ("", "dim"),
-    "warning": ("", "yellow"),
-    "error": ("", "bold red"),
-    "user": ("› ", "bold"),
-    "detail": ("  ", "dim"),
-}
-
-
-class Painter:
-    """Turns blocks into text for one terminal. Without colours it is plain text of the same shape."""
-
-    def __init__(self, *, color: bool) -> None:
-        self.color = color
-
-    def paint(self, block: Block, width: int) -> str:
-        """Return a block ready to print, ending with a line break."""
-        from rich.console import Console
-        from rich.text import Text
-
-        out = io.StringIO()
-        console = Console(
-            file=out,
-            width=max(20, min(width, 120)),
-            force_terminal=self.color,
-            color_system="standard" if self.color else None,
-            highlight=False,
-            emoji=False,
-            markup=False,
-        )
-        text = printable(block.text)
-        if block.kind == "markdown":
-            console.print(_markdown()(text, code_theme="ansi_dark", hyperlinks=False))
-            return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").split("\n")) + "\n\n"
-        lead, style = _STYLES[block.kind]
-        lines = [f"{lead if number == 0 else ' ' * len(lead)}{line}" for number, line in enumerate(text.split("\n"))]
-        console.print(Text("\n".join(lines), style=style if self.color else "", overflow="fold"))
-        return out.getvalue()
-
-
-@cache
-def _markdown() -> type[RichMarkdown]:
-    """Return rich's Markdown with headings at the left, where a chat's text stands."""
-    from rich.markdown import Heading
-    from rich.markdown import Markdown as RichMarkdown
-    from rich.text import Text
-
-    class LeftHeading(Heading):
-        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-            del console, options
-            text: Text = self.text
-            text.stylize("bold underline" if self.tag == "h1" else "bold")
-            yield text
-
-    class ChatMarkdown(RichMarkdown):
-        elements: ClassVar = {**RichMarkdown.elements, "heading_open": LeftHeading}
-
-    return ChatMarkdown

@@ -1,17 +1,29 @@
-"""`homarus gateway`: put this home on the network, for the clients of OpenClaw and our own."""
+"""`homarus gateway|health|logs`: put this home on the network, and look after what serves it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from homarus.cli.app import App
 from homarus.cli.group import Group
-from homarus.cli.options import pass_app
+from homarus.cli.options import pass_app, with_json
+from homarus.core.errors import HomarusError, Locked
 
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
+
+SERVED_ALREADY = 78  # what tells a supervisor that starting again is of no use
+STOP_SECONDS, POLL_SECONDS = 330.0, 0.2
 
 
 @click.group("gateway", cls=Group)
@@ -23,41 +35,54 @@ def command() -> None:
 
 
 @command.command("run")
-@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; gateway.port, or 18789.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; gateway.port, or 18789. 0 is any.")
 @click.option("--bind", type=click.Choice(["loopback", "lan", "tailnet", "auto", "custom"]), help="On which addresses.")
 @click.option("--token", metavar="SECRET", help="Take this secret instead of the one in openclaw.json.")
 @pass_app
 def run(app: App, port: int | None, bind: str | None, token: str | None) -> int:
     """Serve this home here, until Ctrl-C.
 
-    Clients of OpenClaw connect with the token: openclaw tui, its page in a browser, openclaw agent.
+    Clients of OpenClaw connect with the token: openclaw tui, its page in a browser, openclaw agent. A changed
+    openclaw.json is taken over by itself. The first Ctrl-C waits for running turns, a second one ends them.
     """
-    import asyncio
-
     from homarus.agent.home import Home
     from homarus.core.clock import SystemIds
     from homarus.gateway.live import Given
     from homarus.gateway.server import serve
     from homarus.runtime.runtime import Runtime
 
-    if not token:
-        _make_token(app)
+    if not token and (made := _make_token(app)):
+        app.out.line(made)
+    if port == 0:
+        import socket
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
 
     def ready(gateway: Gateway) -> None:
         settings = gateway.live.settings
-        app.out.line(f"serving {app.paths.state_dir} on port {settings.port} ({settings.bind})")
+        app.out.line(f"serving {app.paths.state_dir} on port {gateway.port} ({settings.bind})")
         app.out.out.flush()
 
-    async def main() -> None:
+    async def main() -> bool:
         runtime = Runtime(Home(app.config, app.env, clock=app.clock, ids=SystemIds()))
-        await serve(runtime, Given(port=port, bind=bind, token=token), ready=ready)
+        given = Given(port=port, bind=bind, token=token)
+        return await serve(runtime, given, ready=ready, tell=app.out.warn)
 
-    asyncio.run(main())
+    try:
+        again = asyncio.run(main())
+    except Locked as held:
+        app.out.problem(str(held))
+        return SERVED_ALREADY if os.environ.get("INVOCATION_ID") else 1
+    if again:
+        # The same process goes on as a fresh program: a supervisor sees no end, and nothing that was read stays.
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "homarus", *sys.argv[1:]])  # noqa: S606 - ourselves
     return 0
 
 
-def _make_token(app: App) -> None:
-    """Write a token into the configuration where there is no secret; nobody has to think of one."""
+def _make_token(app: App) -> str:
+    """Write a token into the configuration where there is no secret, and say so; nobody has to think of one."""
     import secrets
 
     from homarus.config.write import Operation, change
@@ -65,8 +90,203 @@ def _make_token(app: App) -> None:
 
     auth = app.config.block("gateway", GatewaySettings).auth
     if auth.mode == "trusted-proxy" or (auth.password if auth.mode == "password" else auth.token) not in (None, ""):
-        return
+        return ""
     name = "password" if auth.mode == "password" else "token"
     change(app.config, app.env, [Operation("set", ("gateway", "auth", name), secrets.token_urlsafe(32))])
     del app.config
-    app.out.line(f"made a {name} and wrote it to {app.paths.config_path} (gateway.auth.{name})")
+    return f"made a {name} and wrote it to {app.paths.config_path} (gateway.auth.{name})"
+
+
+def _holder(app: App) -> dict[str, Any]:
+    """Return who serves this home: pid, port, since when; empty where nobody does."""
+    from homarus.storage.locks import holder
+
+    return holder(app.paths.own_dir / "gateway.lock") or {}
+
+
+async def _ask(app: App, method: str, params: dict[str, Any]) -> Any:
+    client = None
+    if (app.paths.own_dir / "gateway.sock").exists():
+        from homarus.gateway.remote import running
+
+        client = await running(app.paths)
+    if client is None:
+        raise HomarusError("no gateway serves this home", cure="start it: homarus gateway run")
+    try:
+        return await client.request(method, **params)
+    finally:
+        await client.aclose()
+
+
+@command.command("status")
+@with_json
+def status(app: App, as_json: bool) -> int:
+    """Say whether this home is served, where, and by what. Exit code 1 when it is not."""
+    from homarus.admin.service import service_for
+
+    held, service = _holder(app), service_for(app.paths, app.env)
+    facts: dict[str, Any] = {"running": bool(held), "pid": held.get("pid"), "port": held.get("port")}
+    facts |= {"since": held.get("startedAt"), "installed": service.path.exists(), "service": str(service.path)}
+    if held:
+        try:
+            found = asyncio.run(_ask(app, "status", {}))
+            facts |= {"version": found["runtimeVersion"], "sessions": found["sessions"]["count"], "answers": True}
+        except HomarusError as problem:
+            facts |= {"answers": False, "problem": problem.message}
+    if as_json:
+        app.out.json(facts)
+    elif not held:
+        app.out.line("no gateway serves this home; homarus gateway run starts one")
+    else:
+        app.out.line(f"pid {facts['pid']} serves {app.paths.state_dir} on port {facts['port']} since {facts['since']}")
+        app.out.line(
+            f"version {facts['version']}, {facts['sessions']} sessions" if facts["answers"] else facts["problem"]
+        )
+    return 0 if held else 1
+
+
+def _signal(app: App, number: signal.Signals) -> int:
+    pid = _holder(app).get("pid")
+    if not isinstance(pid, int) or pid <= 1:
+        raise HomarusError("no gateway serves this home", cure="see 'homarus gateway status'")
+    os.kill(pid, number)
+    return pid
+
+
+def _wait(app: App, done: Callable[[], bool], pid: int, what: str, *, as_json: bool) -> int:
+    """Wait until something holds; running turns are finished first, so this says that it waits."""
+    began, told = time.monotonic(), False
+    while not done():
+        if time.monotonic() - began > STOP_SECONDS:
+            app.out.problem(f"it did not come to that within {STOP_SECONDS:.0f} seconds")
+            return 1
+        if not told and time.monotonic() - began > 2:
+            told = True
+            app.out.warn("waiting for running turns; Ctrl-C leaves them to it")
+        time.sleep(POLL_SECONDS)
+    app.out.answer({"pid": pid, "done": what}, f"pid {pid} {what}", as_json=as_json)
+    return 0
+
+
+@command.command("stop")
+@with_json
+def stop(app: App, as_json: bool) -> int:
+    """End the gateway that serves this home; running turns are finished first."""
+    pid = _signal(app, signal.SIGTERM)
+    return _wait(app, lambda: _holder(app).get("pid") != pid, pid, "has ended", as_json=as_json)
+
+
+@command.command("restart")
+@with_json
+def restart(app: App, as_json: bool) -> int:
+    """Start the gateway anew that serves this home, when nothing runs."""
+    before = _holder(app).get("startedAt")
+    pid = _signal(app, signal.SIGHUP)
+
+    def fresh() -> bool:
+        return _holder(app).get("startedAt") not in (None, before)
+
+    return _wait(app, fresh, pid, "started anew", as_json=as_json)
+
+
+@command.command("call")
+@click.argument("method")
+@click.argument("params", default="{}")
+@pass_app
+def call(app: App, method: str, params: str) -> None:
+    """Call a METHOD of the running gateway with PARAMS (JSON), and print what it answers."""
+    try:
+        given = json.loads(params)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise click.UsageError("PARAMS must be a JSON object")
+    app.out.json(asyncio.run(_ask(app, method, given)))
+
+
+@command.command("install")
+@click.option("--no-start", is_flag=True, help="Write the file and start nothing.")
+@with_json
+def install(app: App, no_start: bool, as_json: bool) -> int:
+    """Let systemd or launchd start the gateway with this user's session, and keep it running."""
+    from homarus.admin import service
+
+    made = _make_token(app)
+    found = service.service_for(app.paths, app.env)
+    taken = service.install(found, start=not no_start)
+    app.out.answer({"path": str(found.path), "taken": taken}, f"{made}\nwrote {found.path}".strip(), as_json=as_json)
+    if not taken:
+        app.out.problem(f"the supervisor did not take it: {' '.join(found.state)} says more")
+    return 0 if taken else 1
+
+
+@command.command("uninstall")
+@with_json
+def uninstall(app: App, as_json: bool) -> int:
+    """Take the service away; the home stays as it is."""
+    from homarus.admin import service
+
+    found = service.service_for(app.paths, app.env)
+    gone = service.uninstall(found)
+    text = f"removed {found.path}" if gone else "no service is installed"
+    app.out.answer({"path": str(found.path), "removed": gone}, text, as_json=as_json)
+    return 0
+
+
+@click.command("health")
+@with_json
+def health(app: App, as_json: bool) -> int:
+    """Ask the running gateway how it is. Exit code 1 when nobody answers."""
+    found = asyncio.run(_ask(app, "health", {}))
+    if as_json:
+        app.out.json(found)
+    else:
+        app.out.line(f"well, answered in {found['durationMs']} ms")
+        app.out.table(
+            [(each["agentId"], each["sessions"]["count"]) for each in found["agents"]], headers=("agent", "sessions")
+        )
+    return 0 if found["ok"] else 1
+
+
+@click.command("logs")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
+@click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=200, show_default=True, help="How many lines.")
+@click.option("--audit", is_flag=True, help="Show who did what instead: connections, calls, runs, tools.")
+@with_json
+def logs(app: App, follow: bool, limit: int, audit: bool, as_json: bool) -> None:
+    """Show the gateway's log. It needs no running gateway."""
+    from homarus.gateway.logs import LEDGER, LOG, read_ledger, read_log
+
+    folder, path = app.paths.own_dir / LEDGER, app.paths.logs_dir / LOG
+    rows, place = (read_ledger(folder, limit), 0) if audit else read_log(path, limit)
+    if as_json and not follow:
+        app.out.json(rows)
+        return
+    _show(app, rows, as_json=as_json)
+    seen = len(read_ledger(folder, 1_000_000)) if audit and follow else 0
+    while follow:
+        app.out.out.flush()
+        time.sleep(1.0)
+        if audit:
+            everything = read_ledger(folder, 1_000_000)
+            rows, seen = everything[seen:], len(everything)
+        else:
+            rows, place = read_log(path, 100_000, place)
+        _show(app, rows, as_json=as_json)
+
+
+def _show(app: App, rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        app.out.json_lines(rows)
+        return
+    for row in rows:
+        try:
+            moment = f"{datetime.fromisoformat(str(row.get('time'))).astimezone():%m-%d %H:%M:%S}"
+        except ValueError:
+            moment = ""
+        if "what" in row:
+            rest = " ".join(f"{key}={value}" for key, value in row.items() if key not in {"time", "what"})
+            app.out.line(f"{moment} {app.out.style(str(row['what']), 'cyan')} {rest}")
+        else:
+            color = {"error": "red", "warning": "yellow"}.get(str(row.get("level")), "dim")
+            app.out.line(f"{moment} {app.out.style(str(row.get('level', '')), color)} {row.get('message', '')}")

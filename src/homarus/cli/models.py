@@ -12,6 +12,7 @@ from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
 from homarus.cli.output import Bar, Output
+from homarus.config.known import near
 from homarus.config.write import Operation, change
 from homarus.core.cancel import Cancel
 from homarus.core.clock import epoch_ms
@@ -123,13 +124,23 @@ def _key_cure(models: Models, provider: str) -> str:
     return f"set {names[0]}" if names else f"set models.providers.{provider}.apiKey"
 
 
+def _doubt(models: Models, ref: Any) -> None:
+    """Refuse a model that looks like another one with a slip in it; one that is only newer than the list is taken."""
+    listed = {info.id for info in models.catalog.models(ref.provider)}
+    meant = near(ref.model, listed) if ref.model not in listed and not any(c.isdigit() for c in ref.model) else ""
+    if meant:
+        raise Unknown(f"{ref.provider} has no model '{ref.model}'", cure=f"did you mean {ref.provider}/{meant}?")
+
+
 def _usable(models: Models, ref: Any) -> str:
     known = models.catalog.provider(ref.provider)
     if ref.provider not in models.catalog.providers() and not known.base_url and ref.provider not in {BUILTIN, LOCAL}:
+        meant = near(ref.provider, models.catalog.providers())
         raise ConfigError(
             f"there is no provider '{ref.provider}'",
-            cure=f"add models.providers.{ref.provider} with a baseUrl first, or see `homarus models list --all`",
+            cure=f"{f'did you mean {meant}/{ref.model}? ' if meant else ''}add models.providers.{ref.provider} with a baseUrl first, or see `homarus models list --all`",
         )
+    _doubt(models, ref)
     return f'{ref.key}@"{ref.profile}"' if ref.profile else str(ref.key)
 
 

@@ -1,6 +1,7 @@
-"""One answer on a terminal, as it is made: Markdown on standard output, everything else on standard error.
+"""One answer as it is made, for a person at a terminal: Markdown on standard output, everything else on standard error.
 
-What is going on is a line that is drawn over; questions are asked where a person can answer them.
+What is going on is a line that is drawn over; questions are asked where a person can answer them. Where the answer goes into
+a file or to a program, only the rest is shown.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from homarus.cli.app import App
-from homarus.cli.chat_view import ChatView, Painter
+from homarus.cli.chat_paint import Painter
+from homarus.cli.chat_view import ChatView
 from homarus.core.errors import HomarusError
-from homarus.core.events import ApprovalAsked, RunEnded, RunEvent
+from homarus.core.events import ApprovalAsked, Notice, RunEnded, RunEvent
 from homarus.core.text import printable, single_line
+from homarus.runtime.reply import REPLY
 
 if TYPE_CHECKING:
     from homarus.runtime.library import Agent
@@ -30,8 +33,10 @@ _ANSWERS = {"y": "allow-once", "a": "allow-always", "n": "deny"}
 class LiveAnswer:
     """Shows one message's events to a person. The line about what is going on is gone when this ends."""
 
-    def __init__(self, app: App, agent: Agent, row: SessionEntry) -> None:
+    def __init__(self, app: App, agent: Agent, row: SessionEntry, *, answer: bool = True) -> None:
         self._app = app
+        self._answer = answer
+        self._begun = time.monotonic()
         self._agent = agent
         self._view = ChatView(
             time.monotonic, reasoning=row.reasoning_level or "off", verbose=row.verbose_level or "off"
@@ -59,9 +64,15 @@ class LiveAnswer:
 
     def take(self, event: RunEvent) -> None:
         self._wipe()
+        if isinstance(event, Notice) and event.kind == REPLY:
+            if self._answer:
+                self._app.out.line(event.text)
+            return
         for block in self._view.take(event):
             if isinstance(event, RunEnded) and block.kind == "error":
                 continue  # said once more, without colours, where scripts look for it
+            if block.kind == "markdown" and not self._answer:
+                continue
             out = self._app.out.out if block.kind == "markdown" else self._app.out.err
             out.write(self._painter.paint(block, self._width))
             out.flush()
@@ -77,10 +88,11 @@ class LiveAnswer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            if self._view.running and not self._asking:
-                elapsed = time.monotonic() - self._view.started
+            if not self._asking:
+                view = self._view
+                elapsed = time.monotonic() - (view.started if view.running else self._begun)
                 mark = SPINNER[int(elapsed * 8) % len(SPINNER)]
-                doing = single_line(printable(self._view.doing), max(10, self._width - 30))
+                doing = single_line(printable(view.doing if view.running else "working"), max(10, self._width - 30))
                 self._app.out.err.write(f"\r\x1b[K{mark} {doing} · {elapsed:.0f} s · Ctrl-C stops")
                 self._app.out.err.flush()
                 self._drawn = True

@@ -153,6 +153,14 @@ def clean(text: str, limit: int = 500) -> str:
     return single_line(text, limit)
 
 
+def age(seconds: float) -> str:
+    """Return how long ago something was, in its largest unit."""
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {name} ago"
+    return "now"
+
+
 def problem_line(text: str) -> str:
     """Return what went wrong as one line for a person. Servers repeat keys in what they say, so it is redacted."""
     from homarus.core.redact import redacted

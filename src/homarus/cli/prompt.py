@@ -26,6 +26,7 @@ from homarus.prompt.report import About, last_run
 from homarus.prompt.section import Mode
 from homarus.prompt.sections.tooling import in_order, told_to
 from homarus.prompt.show import detail_lines, list_lines, map_lines
+from homarus.sessions.home import SessionHome
 from homarus.sessions.store import SessionStore
 from homarus.subagents.book import ChildBooks
 from homarus.subagents.child import ChildRun, child_rules
@@ -33,6 +34,7 @@ from homarus.workspace.agents import resolve_workspace
 
 if TYPE_CHECKING:
     from homarus.config.view import Config
+    from homarus.tools.tool import Tool
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,7 +85,8 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
         app.out.warn(str(problem))
     window = window_of(config.agent(session.agent_id), past.turn.model or composer.agent(session.agent_id).model)
     child = _child(config, app.clock, session)
-    specs = in_order(tool_specs(config, session.agent_id, depth=child.depth if child else int(session.is_subagent)))
+    depth = child.depth if child else int(session.is_subagent)
+    specs = in_order(tool_specs(config, session.agent_id, depth=depth, more=_of_servers(config)))
     if child is not None:
         specs = tuple(spec for spec in specs if spec.name in child.tools)
         sandbox = child.sandbox.narrow(sandbox) if sandbox is not None else child.sandbox
@@ -105,6 +108,14 @@ def prompt_of(app: App, *, mode: str | None, session_key: str | None, agent_id: 
     return Shown(composer, composer.prompt_for(request), past)
 
 
+def _of_servers(config: Config) -> tuple[Tool, ...]:
+    if not config.get("mcp.servers"):
+        return ()
+    from homarus.plugins.mcp.servers import known_tools
+
+    return known_tools(config)
+
+
 def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None:
     """Return how a sub-agent's session was ordered; None for any other session, and where nobody knows it any more."""
     info = None
@@ -118,7 +129,8 @@ def _child(config: Config, clock: Clock, session: SessionKey) -> ChildRun | None
 
 def _session(app: App, session_key: str | None, agent_id: str | None) -> SessionKey:
     named = app.config.agent_named(agent_id).id
-    session = SessionKey.parse(session_key, default_agent=named) if session_key else main_session(named)
+    home = SessionHome.of(app.config, clock=app.clock, ids=SystemIds())
+    session = home.key(session_key, agent_id or "") if session_key else main_session(named)
     if agent_id and session.agent_id != named:
         raise click.UsageError(f"session '{session}' belongs to agent '{session.agent_id}', not to '{named}'")
     app.config.agent_named(session.agent_id)

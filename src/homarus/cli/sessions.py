@@ -11,16 +11,19 @@ import msgspec
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
+from homarus.cli.output import age
+from homarus.cli.sessions_keep import delete, rename, resume
 from homarus.cli.sessions_show import export, home_of, show, tail
 from homarus.core.clock import SystemIds
 from homarus.core.errors import StorageError
+from homarus.core.patterns import late
 from homarus.core.text import human_bytes
 from homarus.sessions.check import check_place, check_store, mend, report
 from homarus.sessions.export import moment
-from homarus.sessions.home import Candidate, bring_in, candidates
+from homarus.sessions.home import Candidate, bring_in, candidates, short_id
 from homarus.sessions.log import read_entries
 from homarus.sessions.maintenance import CRON_RUN_SECONDS, carry_out, plan_for
-from homarus.sessions.places import Kind, Visits
+from homarus.sessions.places import Kind, Place, Visits, archived_label
 from homarus.sessions.search import SessionSearch
 from homarus.sessions.settings import SessionSettings, seconds
 from homarus.sessions.usage import Ledger, Total, bars
@@ -40,12 +43,14 @@ def command() -> None:
       homarus sessions list
       homarus sessions show main --last 20
       homarus sessions search "the plumber"
+      homarus sessions rename main "the garden"
+      homarus sessions resume
       homarus sessions usage --days 7
       homarus sessions cleanup --dry-run
     """
 
 
-for _each in (show, tail, export):
+for _each in (show, tail, export, rename, delete, resume):
     command.add_command(_each)
 
 _agent = click.option("--agent", metavar="ID", default="", help="Only this agent's sessions.")
@@ -74,7 +79,14 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         found: dict[str, Any] = {"count": len(infos), "sessions": [_facts(info) for info in infos[:limit]]}
         if everything:
             found["archives"] = [
-                {"agentId": p.agent_id, "sessionId": p.session_id, "path": str(p.path)} for p in archives
+                {
+                    "agentId": p.agent_id,
+                    "sessionId": p.session_id,
+                    "shortId": short_id(p.session_id),
+                    "label": archived_label(p) or None,
+                    "path": str(p.path),
+                }
+                for p in archives
             ]
         app.out.json(found)
         return
@@ -82,14 +94,25 @@ def list_(app: App, agent: str, everything: bool, active: int | None, limit: int
         app.out.line("No sessions yet. 'homarus agent -m hello' starts one.")
         return
     rows = [
-        (info.name, info.title, _model(info), info.entry.total_tokens or None, _age(app, info), _where(info))
+        (
+            info.name,
+            _short(info),
+            info.title,
+            _model(info),
+            info.entry.total_tokens or None,
+            _age(app, info),
+            _where(info),
+        )
         for info in infos[:limit]
     ]
-    app.out.table(rows, ("session", "label", "model", "tokens", "used", "kept in"))
+    rows += [
+        (place.agent_id, short_id(place.session_id), archived_label(place), *_put_away(place)) for place in archives
+    ]
+    app.out.table(rows, ("session", "id", "label", "model", "tokens", "used", "kept in"))
     if len(infos) > limit:
         app.out.line(app.out.style(f"and {len(infos) - limit} more: --limit {len(infos)} shows all", "dim"))
-    for place in archives:
-        app.out.line(app.out.style(f"archive  {place.label}", "dim"))
+    if archives:
+        app.out.line(app.out.style("'homarus sessions resume ID' continues what was put away", "dim"))
 
 
 def _facts(info: SessionInfo) -> dict[str, Any]:
@@ -97,6 +120,7 @@ def _facts(info: SessionInfo) -> dict[str, Any]:
     return {
         "key": info.name,
         "sessionId": entry.session_id,
+        "shortId": _short(info),
         "agentId": info.agent_id,
         "label": info.title or None,
         "updatedAt": entry.updated_at,
@@ -106,11 +130,25 @@ def _facts(info: SessionInfo) -> dict[str, Any]:
         "modelProvider": entry.model_provider,
         "totalTokens": entry.total_tokens,
         "contextTokens": entry.context_tokens,
+        "estimatedCostUsd": entry.estimated_cost_usd,
         "compactionCount": entry.compaction_count,
         "keptIn": info.place.kind.value,
         "path": str(info.place.path),
         "indexed": info.indexed,
     }
+
+
+def _short(info: SessionInfo) -> str:
+    return short_id(info.entry.session_id)
+
+
+def _put_away(place: Place) -> tuple[None, None, str, str]:
+    """Return how an archive's row of the list ends: model, tokens, when it was put away, where it is."""
+    found = _MOMENT.search(place.path.name)
+    return None, None, f"until {found[1]}" if found else "", "archive" if found else place.kind.value
+
+
+_MOMENT = late(r"\.(?:reset|deleted)\.(\d{4}-\d\d-\d\d)")
 
 
 def _model(info: SessionInfo) -> str | None:
@@ -126,11 +164,7 @@ def _where(info: SessionInfo) -> str:
 def _age(app: App, info: SessionInfo) -> str | None:
     if not info.entry.updated_at:
         return None
-    seconds = max(0.0, app.clock.now().timestamp() - info.entry.updated_at / 1000)
-    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {name} ago"
-    return "now"
+    return age(app.clock.now().timestamp() - info.entry.updated_at / 1000)
 
 
 @command.command()
@@ -176,7 +210,7 @@ def search(app: App, query: tuple[str, ...], agent: str, tools: bool, limit: int
 def fork(app: App, session: str, name: str, at: str | None, label: str, agent: str, as_json: bool) -> None:
     """Copy a conversation into a new one that goes its own way."""
     home = home_of(app)
-    place = home.archive(session) or home.resolve(session, agent).place
+    place = home.place(session, agent)
     made = home.store(place.agent_id or home.default_agent).fork(place, name, at=at, label=label)
     app.out.answer(
         _facts(made), f"{made.name} begins where {session} {'was at ' + at if at else 'ends'}.", as_json=as_json
@@ -260,7 +294,7 @@ def check(app: App, session: str, agent: str, as_json: bool) -> None:
     """Look for trouble: torn lines, unpaired calls, lost transcripts, old and unknown forms. Changes nothing."""
     home = home_of(app)
     if session:
-        found = list(check_place(home.archive(session) or home.resolve(session, agent).place))
+        found = list(check_place(home.place(session, agent)))
     else:
         found = [finding for each in ([agent] if agent else home.agents()) for finding in check_store(home.store(each))]
     if as_json:
@@ -338,7 +372,7 @@ def usage(app: App, session: str, agent: str, days: int | None, by: str, as_json
 def _fill(app: App, ledger: Ledger, session: str, agent: str) -> None:
     home = home_of(app)
     if session:
-        found = [(session, home.archive(session) or home.resolve(session, agent).place)]
+        found = [(session, home.place(session, agent))]
     else:
         agents = [agent] if agent else home.agents()
         found = [(info.name, info.place) for each in agents for info in home.store(each).list(orphans=True)]

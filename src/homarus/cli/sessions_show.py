@@ -44,8 +44,7 @@ def home_of(app: App) -> SessionHome:
 
 
 def _place(app: App, session: str, agent: str) -> Place:
-    home = home_of(app)
-    return home.archive(session) or home.resolve(session, agent).place
+    return home_of(app).place(session, agent)
 
 
 def _session(function: F) -> F:
@@ -109,6 +108,17 @@ def _print_block(app: App, block: Block, zone: tzinfo, *, full: bool, ids: bool)
             out.line(f"  {line}")
 
 
+RESUMED = 6  # messages that are shown again
+
+
+def last_words(app: App, place: Place) -> None:
+    """Show how a conversation ended."""
+    with visit(place) as source:
+        shown = [entry for entry in load_tail(source).entries if _is_shown(entry)]
+    _print(app, shown[-RESUMED:], full=False, ids=False)
+    app.out.line()
+
+
 @click.command()
 @_session
 @click.option("-n", "count", type=int, default=10, show_default=True, help="How many messages to begin with.")
@@ -161,9 +171,10 @@ def new_entries(path: Path, start: int, sleep: Callable[[float], None]) -> Itera
 )
 @click.option("--out", "target", type=click.Path(path_type=Path, dir_okay=False), help="Write here, not to the screen.")
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@click.option("--full", is_flag=True, help="Also what the program told the model besides; JSON always holds it.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @pass_app
-def export(app: App, session: str, agent: str, form: str | None, target: Path | None, force: bool) -> None:
+def export(app: App, session: str, agent: str, form: str | None, target: Path | None, full: bool, force: bool) -> None:
     """Write a conversation as Markdown, JSON or a page of HTML."""
     suffix = target.suffix.lstrip(".").lower() if target else ""
     chosen = form or ({"htm": "html", "markdown": "md"}.get(suffix, suffix) if suffix else "md")
@@ -172,7 +183,7 @@ def export(app: App, session: str, agent: str, form: str | None, target: Path | 
     zone = app.clock.now().astimezone().tzinfo
     assert zone is not None
     with visit(_place(app, session, agent)) as source:
-        pieces = render(source.header, load_branch(source), chosen, title=session, zone=zone)  # type: ignore[arg-type]  # checked above
+        pieces = render(source.header, load_branch(source), chosen, title=session, zone=zone, full=full)  # type: ignore[arg-type]  # checked above
         content = (piece.encode("utf-8", "replace") for piece in pieces)
         if target is None:
             app.out.pieces(pieces, as_json=chosen == "json")

@@ -18,8 +18,8 @@ from homarus.commands.groups.model import named_model
 from homarus.commands.settings import Caller, CommandSettings, caller_of
 from homarus.commands.skills import mentioned_skills, skill_commands, use_skill
 from homarus.commands.table import active, reserved, switched_off
-from homarus.commands.words import is_stop
-from homarus.core.errors import HomarusError
+from homarus.commands.words import ATTACHED, is_stop
+from homarus.core.errors import HomarusError, Locked
 from homarus.core.messages import Inbound
 from homarus.core.routes import SessionKey
 from homarus.queue.collect import Queued
@@ -129,6 +129,8 @@ class CommandRouter:
     async def _run(self, command: Command, context: CommandContext) -> CommandReply:
         try:
             return await command.run(context)
+        except Locked:
+            raise
         except HomarusError as problem:
             return CommandReply(text=str(problem))
 
@@ -159,6 +161,7 @@ class CommandRouter:
         """Apply the directives of a message, and put what is left into the lane."""
         parsed = parse(inbound.text, self._reader(key)) if caller.authorised else Parsed(inbound.text)
         wishes = parsed.wishes
+        attached = str((inbound.facts or {}).get(ATTACHED, ""))
         replies: list[str] = []
         if not wishes.empty:
             context = self._context(key, caller, "", "")
@@ -171,7 +174,7 @@ class CommandRouter:
             replies += self._persist_queue(context, wishes.queue)
             for name in wishes.shortcuts:
                 replies.append((await self._run(self.commands[name], self._context(key, caller, name, ""))).text)
-            if parsed.only_directives and not inbound.images:
+            if parsed.only_directives and not inbound.images and not attached:
                 replies += await persist(context, wishes)
                 return IntakeResult(tuple(replies))
             overrides = overrides or wishes.queue
@@ -179,7 +182,9 @@ class CommandRouter:
         text, notes = (
             mentioned_skills(self._home, key.agent_id, parsed.text) if caller.authorised else (parsed.text, ())
         )
+        text = "\n\n".join(part for part in (text, attached) if part)
         facts = {**(inbound.facts or {}), **_facts(wishes, notes)}
+        facts.pop(ATTACHED, None)
         item = self._client.submit(key, replace(inbound, text=text, facts=facts or None), overrides=overrides)
         return IntakeResult(tuple(replies), item, "" if item else REFUSED)
 

@@ -20,6 +20,10 @@ STOP_WORDS = frozenset(
 )  # fmt: skip
 
 
+# Among the facts of a message: texts that go along with it and are never read for commands.
+ATTACHED = "attached"
+
+
 def is_stop(text: str) -> bool:
     """Say whether a whole message is a word that stops the run."""
     word = " ".join(text.split()).rstrip(_TRAILING).casefold().replace("’", "'").replace(",", "")

@@ -25,7 +25,10 @@ _CHATS = ("channels", "direct", "dms", "groups")
 BLOCKS: dict[str, str] = {
     "env": "homarus.config.settings:EnvSettings",
     "secrets": "homarus.config.settings:SecretsSettings",
+    "mcp": "homarus.plugins.mcp.settings:McpSettings",
+    "plugins": "homarus.plugins.manifest:PluginSettings",
     "gateway": "homarus.gateway.settings:GatewaySettings",
+    "logging": "homarus.gateway.settings:LogSettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",
@@ -56,7 +59,10 @@ BLOCKS: dict[str, str] = {
     "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
     "messages.inbound": "homarus.queue.settings:InboundSettings",
     "agents.defaults.memorySearch": "homarus.memory.settings:MemorySettings",
-    "agents.defaults.heartbeat": "homarus.config.settings:HeartbeatSettings",
+    "agents.defaults.heartbeat": "homarus.automation.settings:HeartbeatSettings",
+    "cron": "homarus.automation.settings:CronSettings",
+    "memory.reflect": "homarus.automation.settings:ReflectSettings",
+    "hooks": "homarus.automation.webhooks:HookSettings",
     **{
         f"channels.*{account}{chat}": "homarus.tools.policy:Rules"
         for account in ("", ".accounts.*")

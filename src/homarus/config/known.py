@@ -96,7 +96,7 @@ def without_effect(document: Any, node: Node, path: KeyPath = (), *, named: bool
     for key, value in document.items():
         child, where = node.child(key), (*path, key)
         if child is None:
-            meant = near(key, node.children.keys() - document.keys())
+            meant = near(key, node.children.keys() - document.keys()) or near(key, node.children)
             if meant or not named:
                 yield Finding(where, near=meant)
             continue

@@ -60,6 +60,11 @@ def _depth(path: KeyPath) -> int:
 
 
 def _differences(old: Any, new: Any, path: KeyPath) -> list[KeyPath]:
+    # A block that comes or goes is as many changes as it has keys: each may ask for something else.
+    if old is _MISSING and isinstance(new, dict) and new:
+        old = {}
+    elif new is _MISSING and isinstance(old, dict) and old:
+        new = {}
     if not isinstance(old, dict) or not isinstance(new, dict):
         return [] if same(old, new) else [path]
     return [

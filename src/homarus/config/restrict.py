@@ -52,6 +52,8 @@ RESTRICTIVE = (
     "commands",
     "skills",
     "hooks.internal",
+    "mcp",
+    "plugins",
     "agents.defaults.sandbox",
     "agents.defaults.modelPolicy",
 )
@@ -75,7 +77,8 @@ def restricts(path: KeyPath) -> bool:
     names = [step for step in path if isinstance(step, str)]
     if path in _WHOLE or path[:-1] in _TABLES:
         return True
-    return bool(_WORDS.intersection(names)) and "env" not in names and not is_secret_key(names[-1])
+    rules = bool(_WORDS.intersection(names)) or (path[0] == "agents" and "skills" in names)  # an agent's list of skills
+    return rules and "env" not in names and not is_secret_key(names[-1])
 
 
 def faults(config: Config) -> Iterator[Fault]:

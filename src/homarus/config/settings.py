@@ -6,6 +6,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from homarus.core.patterns import late
+
+_PIECE = late(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
 Millis = Annotated[int, Meta(ge=1, le=120_000)]
 Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 
@@ -26,6 +31,14 @@ class HeartbeatSettings(Struct, frozen=True, rename="camel"):
         | int
     ) = ""
     prompt: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Return how often an agent is polled, 0 for never: an empty block is no order, one that says anything else is."""
+        every = self.every
+        if every == "":
+            return 0.0 if self == type(self)() else 1_800.0
+        return sum(float(count) * _SECONDS[unit or "m"] for count, unit in _PIECE.findall(str(every)))
 
 
 class SecretProvider(Struct, frozen=True, rename="camel"):

@@ -105,6 +105,14 @@ class Config:
         self._blocks.clear()
         self._read(values)
 
+    def adopt(self, fresh: Config) -> None:
+        """Go on with another reading of the same file. It holds for what is read from now on, as with `overlay`."""
+        self.authored, self.raw, self.env = fresh.authored, fresh.raw, fresh.env
+        self.source, self.fallback = fresh.source, fresh.fallback
+        self.problems, self.unusable = list(fresh.problems), fresh.unusable
+        self._programs.clear()
+        self.overlay({})
+
     # Values
 
     def get(self, path: str, default: Any = None) -> Any:

@@ -46,14 +46,14 @@ class Visible(Struct, frozen=True):
         return not self.text and not self.directives.media
 
 
-def shape(text: str, *, heartbeat: bool = False) -> Visible:
+def shape(text: str, *, heartbeat: bool = False, ack_chars: int = ACK_CHARS) -> Visible:
     """Return what may be shown of a model's text.
 
-    `heartbeat`: the turn was a heartbeat, so a short rest beside its token is an acknowledgement and not a message.
+    `heartbeat`: the turn was a heartbeat, so a rest of at most `ack_chars` beside its token is an acknowledgement and not a message.
     """
     visible, directives = scan(text) if any(mark in text for mark in _MARKS) else (text, Directives())
     clean, acknowledged = without_tokens(visible)
-    if heartbeat and acknowledged and len(clean) <= ACK_CHARS:
+    if heartbeat and acknowledged and len(clean) <= ack_chars:
         clean = ""
     return Visible(clean, directives, acknowledged)
 

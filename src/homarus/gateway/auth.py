@@ -199,6 +199,10 @@ class Door:
         asked = self.devices.ask(wish) if implied(hello.scopes) - granted else None
         if device is not None:
             self.devices.seen(device)
+            if device.token is None and credential.method != "device-token":
+                device, token = self.devices.rotate(
+                    device.device_id, None, Principal(implied(device.scopes), "", proof.id)
+                )
         principal = Principal(granted, credential.method, proof.id, credential.user, credential.proof)
         return Admission(principal, token, asked)
 

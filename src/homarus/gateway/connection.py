@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from homarus.core.errors import HomarusError
 from homarus.core.text import single_line
 from homarus.gateway.auth import Challenge, ClientInfo, Hello
+from homarus.gateway.logs import who
 from homarus.gateway.methods import Call, dispatch
 from homarus.gateway.peer import Peer
 from homarus.gateway.protocol import (
@@ -32,6 +31,7 @@ from homarus.gateway.protocol import (
     read_params,
     read_request,
     response,
+    where,
 )
 from homarus.gateway.scopes import Principal
 
@@ -55,6 +55,9 @@ class Outgoing:
         self._writer: asyncio.Task[None] | None = None
         self.bytes = 0
         self.closed = False
+
+    async def accept(self) -> None:
+        await self._send({"type": "websocket.accept"})
 
     def put(self, frame: bytes) -> None:
         if self.closed:
@@ -115,6 +118,8 @@ class Connection:
         self._seq = 0
         self._working: set[asyncio.Task[None]] = set()
         self.leaving: list[Callable[[], None]] = []
+        # What our own clients listen to, by the name that they gave it.
+        self.streams: dict[str, Callable[[], None]] = {}
 
     # Out.
 
@@ -137,7 +142,7 @@ class Connection:
         """Serve the socket until it closes. `raise_limit` lets bigger frames in, once it is known whose they are."""
         if (await self._receive())["type"] != "websocket.connect":
             return
-        await self._out._send({"type": "websocket.accept"})  # noqa: SLF001 - before anything can be queued
+        await self._out.accept()
         if not await self._handshake():
             await self._out.done()
             return
@@ -149,7 +154,7 @@ class Connection:
         finally:
             for task in self._working:
                 task.cancel()
-            for leave in self.leaving:
+            for leave in (*self.leaving, *self.streams.values()):
                 leave()
             self.gateway.hub.leave(self)
             await self._out.done()
@@ -201,6 +206,7 @@ class Connection:
             raise Refused("protocol mismatch", details=details, close=Close.PROTOCOL)
         admission = await self.gateway.door.admit(self.peer, hello, challenge)
         self.principal, self.client, self.caps = admission.principal, hello.client, frozenset(hello.caps)
+        self.gateway.ledger.note("connected", address=self.peer.address, client=hello.client.id, **who(self.principal))
         self.answer(response(request.id, await self.gateway.hello(self, admission)))
         if admission.asked is not None:
             self.gateway.hub.tell("device.pair.requested", admission.asked)
@@ -225,18 +231,11 @@ class Connection:
             call = Call(self.gateway, self.principal, request.method, self, request.id)
             self.answer(response(request.id, await dispatch(call, request.params)))
         except Refused as refused:
+            if refused.code is Code.FORBIDDEN:
+                self.gateway.ledger.called(self.principal, request.method, refused.code, self.peer.address)
             self.answer(failure(request.id, refused))
         except HomarusError as problem:
             self.answer(failure(request.id, Refused(str(problem))))
-        except asyncio.CancelledError:
-            raise
         except Exception as problem:  # noqa: BLE001 - one request that goes wrong is that request's matter
             _log.error("%s failed: %s", single_line(request.method, 60), where(problem))
             self.answer(failure(request.id, Refused("internal error; the gateway's log says more", Code.UNAVAILABLE)))
-
-
-def where(problem: BaseException) -> str:
-    """Return what went wrong and where, on one line: a traceback would carry a stranger's text into the log."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
-    return f"{single_line(repr(problem), 200)} at {places}"

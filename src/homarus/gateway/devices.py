@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from homarus.core.text import single_line
 from homarus.gateway.protocol import Code, Refused
 from homarus.gateway.scopes import ADMIN, Principal, implied, narrowed
 from homarus.storage.atomic import ensure_dir, move_aside, write_atomic
+from homarus.storage.locks import PATIENCE, OwnerLock
 
 MAX_PENDING, MAX_PAIRED, PENDING_MS = 50, 500, 3_600_000
 SEEN_MS = 600_000  # how exactly the file knows when a device was last here
@@ -143,101 +146,92 @@ class Devices:
 
     def pair(self, wish: Pending, scopes: frozenset[str], via: str) -> tuple[Device, str]:
         """Let a device in with these scopes and return it with its token, which nobody sees a second time."""
-        book = self.read()
         token = secrets.token_urlsafe(32)
-        facts = {
-            name: getattr(wish, name)
-            for name in ("device_id", "public_key", "display_name", "platform", "client_id", "client_mode", "role")
-        }
-        given = tuple(sorted(scopes))
-        device = Device(
-            **facts,
-            scopes=given,
-            approved_via=via,
-            created_at_ms=self.now,
-            last_seen_at_ms=self.now,
-            token=Token(digest(token), given, self.now),
-        )
-        if len(book.paired) >= MAX_PAIRED and device.device_id not in book.paired:
+        with self._changing() as book:
+            given = tuple(sorted(scopes))
+            device = self._paired(book, wish, given, via)
+            return self._keep(book, replace(device, token=Token(digest(token), given, self.now))), token
+
+    def _paired(self, book: Book, wish: Pending, given: tuple[str, ...], via: str) -> Device:
+        if len(book.paired) >= MAX_PAIRED and wish.device_id not in book.paired:
             raise Refused(f"{MAX_PAIRED} devices are paired; remove one first", Code.UNAVAILABLE)
-        book.paired[device.device_id] = device
-        book.pending = {key: each for key, each in book.pending.items() if each.device_id != device.device_id}
-        self._write(book)
-        return device, token
+        book.pending = {key: each for key, each in book.pending.items() if each.device_id != wish.device_id}
+        same = ("device_id", "public_key", "display_name", "platform", "client_id", "client_mode", "role")
+        facts = {name: getattr(wish, name) for name in same}
+        return Device(**facts, scopes=given, approved_via=via, created_at_ms=self.now, last_seen_at_ms=self.now)
 
     def ask(self, wish: Pending) -> Pending:
         """Note that a device wants in; one request for each device, the oldest go when there are too many."""
-        book = self.read()
-        old = next((each for each in book.pending.values() if each.device_id == wish.device_id), None)
-        if old is not None and set(old.scopes) == set(wish.scopes):
-            return old
-        if old is not None:
-            del book.pending[old.request_id]
-        while len(book.pending) >= MAX_PENDING:
-            del book.pending[min(book.pending.values(), key=lambda each: each.ts).request_id]
-        wish = replace(wish, request_id=self._ids.uuid(), ts=self.now)
-        book.pending[wish.request_id] = wish
-        self._write(book)
-        return wish
+        with self._changing() as book:
+            old = next((each for each in book.pending.values() if each.device_id == wish.device_id), None)
+            if old is not None and set(old.scopes) == set(wish.scopes):
+                return old
+            if old is not None:
+                del book.pending[old.request_id]
+            while len(book.pending) >= MAX_PENDING:
+                del book.pending[min(book.pending.values(), key=lambda each: each.ts).request_id]
+            wish = replace(wish, request_id=self._ids.uuid(), ts=self.now)
+            book.pending[wish.request_id] = wish
+            self._write(book)
+            return wish
 
     def approve(self, request_id: str, by: Principal) -> Device:
-        """Let in whoever waits; nobody can grant what they do not hold."""
-        wish = self.read().pending.get(request_id)
-        if wish is None:
-            raise Refused(f"no pairing request {single_line(request_id, 80)} waits")
-        given = narrowed(wish.scopes, by.scopes)
-        if wanted := implied(wish.scopes) - given:
-            missing = sorted(wanted)
-            details = {"code": "MISSING_SCOPE", "missingScope": missing[0], "requiredScopes": missing}
-            raise Refused(f"missing scope: {missing[0]}", Code.FORBIDDEN, details=details)
-        return self.pair(wish, given, "owner")[0]
+        """Let in whoever waits; nobody can grant what they do not hold. A token that the device has goes on, with the new scopes."""
+        with self._changing() as book:
+            wish = _waiting(book, request_id)
+            given = narrowed(wish.scopes, by.scopes)
+            if missing := sorted(implied(wish.scopes) - given):
+                raise _missing(*missing)
+            old, scopes = book.paired.get(wish.device_id), tuple(sorted(given))
+            token = replace(old.token, scopes=scopes) if old and old.token else None
+            return self._keep(book, replace(self._paired(book, wish, scopes, "owner"), token=token))
 
     def reject(self, request_id: str) -> Pending:
-        book = self.read()
-        wish = book.pending.pop(request_id, None)
-        if wish is None:
-            raise Refused(f"no pairing request {single_line(request_id, 80)} waits")
-        self._write(book)
-        return wish
+        with self._changing() as book:
+            wish = _waiting(book, request_id)
+            del book.pending[request_id]
+            self._write(book)
+            return wish
 
     def remove(self, device_id: str, by: Principal) -> Device:
-        book, device = self._own(device_id, by)
-        del book.paired[device_id]
-        self._write(book)
-        return device
+        with self._changing() as book:
+            device = _own(book, device_id, by)
+            del book.paired[device_id]
+            self._write(book)
+            return device
 
     def rename(self, device_id: str, name: str, by: Principal) -> Device:
-        book, device = self._own(device_id, by)
-        return self._keep(book, replace(device, display_name=single_line(name, 80)))
+        with self._changing() as book:
+            return self._keep(book, replace(_own(book, device_id, by), display_name=single_line(name, 80)))
 
     def rotate(self, device_id: str, scopes: tuple[str, ...] | None, by: Principal) -> tuple[Device, str]:
         """Give a device a new token: no more than it was approved for, and no more than the caller holds."""
-        book, device = self._own(device_id, by)
-        given = narrowed(narrowed(device.scopes if scopes is None else scopes, device.scopes), by.scopes)
         token = secrets.token_urlsafe(32)
-        made = Token(digest(token), tuple(sorted(given)), self.now)
-        return self._keep(book, replace(device, token=made)), token
+        with self._changing() as book:
+            device = _own(book, device_id, by)
+            given = narrowed(narrowed(device.scopes if scopes is None else scopes, device.scopes), by.scopes)
+            made = Token(digest(token), tuple(sorted(given)), self.now)
+            return self._keep(book, replace(device, token=made)), token
 
     def revoke(self, device_id: str, by: Principal) -> Device:
-        book, device = self._own(device_id, by)
-        return self._keep(book, replace(device, token=None))
+        with self._changing() as book:
+            return self._keep(book, replace(_own(book, device_id, by), token=None))
 
     def seen(self, device: Device) -> None:
         if self.now - device.last_seen_at_ms > SEEN_MS:
-            book = self.read()
-            if device.device_id in book.paired:
-                self._keep(book, replace(book.paired[device.device_id], last_seen_at_ms=self.now))
+            with self._changing() as book:
+                if device.device_id in book.paired:
+                    self._keep(book, replace(book.paired[device.device_id], last_seen_at_ms=self.now))
 
-    def _own(self, device_id: str, by: Principal) -> tuple[Book, Device]:
-        """Return a device that the caller may change: any for an administrator, else the caller's own."""
-        book = self.read()
-        device = book.paired.get(device_id)
-        if device is None:
-            raise Refused(f"no device {single_line(device_id, 80)} is paired")
-        if not by.may(ADMIN) and device_id != by.device_id:
-            details = {"code": "MISSING_SCOPE", "missingScope": ADMIN, "requiredScopes": [ADMIN]}
-            raise Refused(f"missing scope: {ADMIN}", Code.FORBIDDEN, details=details)
-        return book, device
+    @contextmanager
+    def _changing(self) -> Iterator[Book]:
+        ensure_dir(self._path.parent)
+        lock = self._path.with_name(f"{self._path.name}.lock")
+        held = OwnerLock.acquire(lock, purpose="devices", now=self._clock.now(), wait=PATIENCE)
+        try:
+            yield self.read()
+        finally:
+            held.release()
 
     def _keep(self, book: Book, device: Device) -> Device:
         book.paired[device.device_id] = device
@@ -245,8 +239,29 @@ class Devices:
         return device
 
     def _write(self, book: Book) -> None:
-        ensure_dir(self._path.parent)
         write_atomic(self._path, msgspec.json.format(msgspec.json.encode(book)))
+
+
+def _waiting(book: Book, request_id: str) -> Pending:
+    wish = book.pending.get(request_id)
+    if wish is None:
+        raise Refused(f"no pairing request {single_line(request_id, 80)} waits")
+    return wish
+
+
+def _own(book: Book, device_id: str, by: Principal) -> Device:
+    """Return a device that the caller may change: any for an administrator, else the caller's own."""
+    device = book.paired.get(device_id)
+    if device is None:
+        raise Refused(f"no device {single_line(device_id, 80)} is paired")
+    if not by.may(ADMIN) and device_id != by.device_id:
+        raise _missing(ADMIN)
+    return device
+
+
+def _missing(*scopes: str) -> Refused:
+    details = {"code": "MISSING_SCOPE", "missingScope": scopes[0], "requiredScopes": list(scopes)}
+    return Refused(f"missing scope: {scopes[0]}", Code.FORBIDDEN, details=details)
 
 
 def digest(secret: str) -> str:

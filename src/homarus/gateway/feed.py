@@ -6,6 +6,7 @@ Text that arrives quickly is told in larger pieces; a client that misses one has
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.delivery.sanitize import shape
 from homarus.delivery.stream import StreamFilter
+from homarus.gateway.protocol import where
 from homarus.gateway.rows import displayed, row_of
 from homarus.gateway.runs import Run
 from homarus.gateway.scopes import APPROVALS
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from homarus.gateway.connection import Connection
     from homarus.gateway.server import Gateway
 
+_log = logging.getLogger(__name__)
 COALESCE_SECONDS = 0.075
 MAX_RESULT = 20_000
 
@@ -63,15 +66,32 @@ class Feed:
         self._gateway = gateway
         self._streams: dict[SessionKey, Stream] = {}
         self._attending: dict[SessionKey, Callable[[], None]] = {}
+        self._handlers: dict[type, Callable[[SessionKey, Any], None]] = {
+            RunStarted: self._started,
+            UserAccepted: self._accepted,
+            ModelCalled: self._asked,
+            TextDelta: self._text,
+            MessageEnded: self._ended_message,
+            ToolStarted: self._tool_started,
+            ToolProgress: self._tool_progress,
+            ToolEnded: self._tool_ended,
+            CompactionStarted: self._compaction,
+            CompactionEnded: self._compaction,
+            ApprovalAsked: self._question,
+            RunEnded: self._ended,
+        }
 
     def start(self) -> Callable[[], None]:
         return self._gateway.client.operations.watch(self.take)
 
     def take(self, session: SessionKey, event: RunEvent) -> None:
         """Tell what an event says. It is called in the middle of a turn, so it never raises and never waits."""
-        handler = _HANDLERS.get(type(event))
+        handler = self._handlers.get(type(event))
         if handler is not None:
-            handler(self, session, event)
+            try:
+                handler(session, event)
+            except Exception as problem:  # noqa: BLE001 - what cannot be told must not end the turn
+                _log.error("an event of a turn was not told: %s", where(problem))
 
     def attend(self, session: SessionKey) -> None:
         """Let a session's questions be asked while somebody is connected who may answer them."""
@@ -278,19 +298,3 @@ def _usage(event: RunEnded) -> dict[str, int] | None:
     if not usage.total:
         return None
     return {"input": usage.input, "output": usage.output, "cacheRead": usage.cache_read, "totalTokens": usage.total}
-
-
-_HANDLERS: dict[type, Callable[[Feed, SessionKey, Any], None]] = {
-    RunStarted: Feed._started,  # noqa: SLF001
-    UserAccepted: Feed._accepted,  # noqa: SLF001
-    ModelCalled: Feed._asked,  # noqa: SLF001
-    TextDelta: Feed._text,  # noqa: SLF001
-    MessageEnded: Feed._ended_message,  # noqa: SLF001
-    ToolStarted: Feed._tool_started,  # noqa: SLF001
-    ToolProgress: Feed._tool_progress,  # noqa: SLF001
-    ToolEnded: Feed._tool_ended,  # noqa: SLF001
-    CompactionStarted: Feed._compaction,  # noqa: SLF001
-    CompactionEnded: Feed._compaction,  # noqa: SLF001
-    ApprovalAsked: Feed._question,  # noqa: SLF001
-    RunEnded: Feed._ended,  # noqa: SLF001
-}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 _FETCHABLE = frozenset({"agent", "chat", "presence", "session.message", "session.tool", "sessions.changed", "health"})
 
 
+PRESENCE_SECONDS = 0.2
+MAX_PRESENT = 200  # clients in a list of who is here; the newest
+
+
 class Hub:
     """The connections that have shaken hands."""
 
@@ -24,6 +29,7 @@ class Hub:
         self._gateway = gateway
         self.connections: dict[str, Connection] = {}
         self.version = {"presence": 1, "health": 1}
+        self._timer: asyncio.TimerHandle | None = None
 
     def join(self, connection: Connection) -> None:
         self.connections[connection.id] = connection
@@ -35,7 +41,13 @@ class Hub:
             self._present()
 
     def _present(self) -> None:
+        """Tell soon who is here: once, however many come and go at the same time."""
         self.version["presence"] += 1
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self._tell_presence)
+
+    def _tell_presence(self) -> None:
+        self._timer = None
         listeners = [each for each in self.connections.values() if each.client.mode not in {"cli", "probe", "backend"}]
         if listeners:
             head = event_head("presence", {"presence": self.presence()})
@@ -48,7 +60,7 @@ class Hub:
         own = {"host": gateway.host, "mode": "gateway", "reason": "self", "version": gateway.version}
         return [
             own | {"ts": gateway.now_ms, "text": f"Gateway: {gateway.host}"},
-            *(_entry(each) for each in self.connections.values()),
+            *(_entry(each) for each in list(self.connections.values())[-MAX_PRESENT:]),
         ]
 
     def tell(self, name: str, payload: Any, *, to: Callable[[Connection], bool] | None = None) -> None:
@@ -76,6 +88,8 @@ class Hub:
     def close(self, reason: str, *, restart_ms: int | None = None) -> None:
         expected = {} if restart_ms is None else {"restartExpectedMs": restart_ms}
         self.tell("shutdown", {"reason": reason, **expected})
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in list(self.connections.values()):
             connection.close(Close.RESTART, "service restart")
 

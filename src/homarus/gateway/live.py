@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -26,14 +25,14 @@ class Given(Struct, frozen=True):
 class Live:
     """Reads the configuration again when its file changed; one that is broken leaves the old one in force."""
 
-    def __init__(self, config: Callable[[], Config], env: dict[str, str], given: Given) -> None:
-        self._running = config
+    def __init__(self, config: Config, env: dict[str, str], given: Given) -> None:
         self._env = env
         self._given = given
-        self._config = config()
-        self._stamp = self._look()
+        self._config = config
+        self._stamp = self.stamp()
 
-    def _look(self) -> tuple[int, int, int]:
+    def stamp(self) -> tuple[int, int, int]:
+        """Return what changes when the file does."""
         try:
             found = self._config.paths.config_path.stat()
         except OSError:
@@ -42,7 +41,7 @@ class Live:
 
     @property
     def config(self) -> Config:
-        stamp = self._look()
+        stamp = self.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
             try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from homarus.automation.heartbeat import beating, prompt_for
+from homarus.automation.settings import HeartbeatSettings
 from homarus.core.routes import main_session
 from homarus.gateway.methods import table
 from homarus.gateway.protocol import MAX_BUFFERED, MAX_PAYLOAD, PROTOCOL, TICK_SECONDS
@@ -62,9 +64,25 @@ async def _snapshot(gateway: Gateway, *, admin: bool) -> dict[str, Any]:
     return found
 
 
+_NO_BEAT: dict[str, Any] = {
+    "enabled": False,
+    "every": "disabled",
+    "everyMs": None,
+    "prompt": "",
+    "target": "none",
+    "ackMaxChars": 300,
+}
+
+
+def _beat(settings: HeartbeatSettings) -> dict[str, Any]:
+    told = {"enabled": True, "every": f"{settings.seconds / 60:g}m", "everyMs": round(settings.seconds * 1000)}
+    words = {"prompt": prompt_for(settings), "target": settings.target, "ackMaxChars": settings.ack_max_chars}
+    return {**told, **words}
+
+
 async def health(gateway: Gateway) -> dict[str, Any]:
     home, began = gateway.client.home, gateway.clock.monotonic()
-    agents = []
+    agents, beats = [], {agent_id: _beat(found) for agent_id, found in beating(home.config).items()}
     for agent in home.config.agents:
         listed = await gateway.client.sessions(agent.id)
         sessions = {
@@ -75,8 +93,11 @@ async def health(gateway: Gateway) -> dict[str, Any]:
                 for info in listed[:RECENT]
             ],
         }
-        heartbeat = {"enabled": False, "every": "disabled", "everyMs": None, "prompt": "", "target": "none"}
-        facts = {"agentId": agent.id, "isDefault": agent.default, "heartbeat": heartbeat | {"ackMaxChars": 300}}
+        facts: dict[str, Any] = {
+            "agentId": agent.id,
+            "isDefault": agent.default,
+            "heartbeat": beats.get(agent.id, _NO_BEAT),
+        }
         agents.append({**facts, "sessions": sessions})
     main = next(each for each in agents if each["isDefault"])
     return {
@@ -86,7 +107,7 @@ async def health(gateway: Gateway) -> dict[str, Any]:
         "channels": {},
         "channelOrder": [],
         "channelLabels": {},
-        "heartbeatSeconds": 0,
+        "heartbeatSeconds": round((main["heartbeat"]["everyMs"] or 0) / 1000),
         "defaultAgentId": main["agentId"],
         "agents": agents,
         "sessions": main["sessions"],

@@ -37,7 +37,7 @@ class Peer(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Return by what its failures are counted: a page in a local browser is known by its origin."""
-        return self.origin if self.origin and self.loopback else self.address or "local"
+        return self.origin[:200] if self.origin and self.loopback else self.address or "local"
 
 
 def peer_of(scope: Mapping[str, Any], settings: GatewaySettings) -> Peer:

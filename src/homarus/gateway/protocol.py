@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from enum import IntEnum, StrEnum
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -138,3 +140,10 @@ def _as_known(problem: str) -> str:
     if problem.startswith("Object contains unknown field"):
         return f"at root: unexpected property '{words[2].partition('`')[0]}'"
     return problem
+
+
+def where(problem: BaseException) -> str:
+    """Return what went wrong and where, on one line: a traceback would carry a stranger's text into the log."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
+    return f"{single_line(repr(problem), 200)} at {places}"

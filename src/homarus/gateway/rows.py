@@ -26,11 +26,13 @@ def session_row(gateway: Gateway, info: SessionInfo) -> dict[str, Any]:
     entry, key = info.entry, info.key
     active = [run.id for run in gateway.runs.open_in(key)]
     busy = gateway.client.operations.is_busy(key)
+    # What the next turn asks: the session's own choice, the agent's, or whatever was found last time.
+    provider, _, usual = str(gateway.client.home.config.agent(info.agent_id).get("model.primary") or "").partition("/")
     facts = {
         "label": entry.label,
         "displayName": entry.label or entry.display_name or entry.subject,
-        "model": entry.model_override or entry.model,
-        "modelProvider": entry.provider_override or entry.model_provider,
+        "model": entry.model_override or usual or entry.model,
+        "modelProvider": entry.provider_override or (provider if usual else entry.model_provider),
         "thinkingLevel": entry.thinking_level,
         "verboseLevel": entry.verbose_level,
         "reasoningLevel": entry.reasoning_level,
@@ -46,6 +48,7 @@ def session_row(gateway: Gateway, info: SessionInfo) -> dict[str, Any]:
         "inputTokens": entry.input_tokens or None,
         "outputTokens": entry.output_tokens or None,
         "totalTokens": entry.total_tokens or None,
+        "estimatedCostUsd": entry.estimated_cost_usd or None,
     }
     return {
         "key": str(key),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from typing import Any
 
 from homarus import __version__
+from homarus.config.paths import expand
+from homarus.config.view import Config
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Locked
 from homarus.core.routes import SessionKey
@@ -20,12 +23,16 @@ from homarus.gateway.connection import Connection, Receive, Send
 from homarus.gateway.devices import Devices
 from homarus.gateway.feed import Feed
 from homarus.gateway.hub import Hub
+from homarus.gateway.life import Life
 from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
+from homarus.gateway.logs import LEDGER, LOG, JsonLines, Ledger
+from homarus.gateway.metrics import Metrics
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
 from homarus.gateway.scopes import Principal
+from homarus.gateway.settings import LogSettings
 from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 from homarus.storage.atomic import ensure_dir
@@ -34,6 +41,8 @@ from homarus.storage.locks import OwnerLock
 _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
+_LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
+RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 
 
 class Gateway:
@@ -45,16 +54,22 @@ class Gateway:
         home = runtime.home
         self.clock, self.ids = home.clock, home.ids
         self.version, self.host = __version__, single_line(socket.gethostname(), 80)
-        self.live = Live(lambda: home.config, dict(home.env), given)
+        self.live = Live(home.config, dict(home.env), given)
         self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
         self.door = Door(self.live, self.devices, home.clock, home.ids)
         self.hub = Hub(self)
         self.runs = Runs()
         self.feed = Feed(self)
         self.writes = Writes(home.clock.monotonic)
-        self.stopping = ""
+        self.stopping, self.port = "", 0
+        self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
+        self.metrics = Metrics()
+        self.life = Life(self)
+        self.client.restarter = self.life.restart
         self._began = home.clock.monotonic()
+        self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
+        self._intake = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._http = self._routes()
 
@@ -74,7 +89,7 @@ class Gateway:
     async def _socket(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         peer = peer_of(scope, self.live.settings)
         waiting = self._strangers.get(peer.address, 0)
-        if waiting >= MAX_STRANGERS_EACH or sum(self._strangers.values()) >= MAX_STRANGERS or self.stopping:
+        if waiting >= self.max_strangers_each or sum(self._strangers.values()) >= MAX_STRANGERS or self.stopping:
             await send({"type": "websocket.http.response.start", "status": 503, "headers": [(b"retry-after", b"5")]})
             await send({"type": "websocket.http.response.body", "body": b""})
             return
@@ -149,8 +164,10 @@ class Gateway:
         return await hello(self, connection, admission)
 
     def note_refused(self, peer: Peer, refused: Refused) -> None:
-        """Write into the log that somebody was not let in: where they came from, never what they sent."""
+        """Write down that somebody was not let in: where they came from, never what they sent."""
         code = (refused.details or {}).get("code", refused.code)
+        self.ledger.note("refused", address=peer.address or "the socket", outcome=str(code))
+        self.metrics.refused += 1
         _log.info("refused a connection from %s: %s", single_line(peer.address, 60) or "the socket", code)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -160,13 +177,27 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    async def turnstile(self) -> None:
+        """Let one message in at a time, and everybody else speak between two: taking one in writes to the disk."""
+        async with self._intake:
+            await asyncio.sleep(0)
+
     # Its life.
 
     async def start(self) -> None:
-        """Listen to the sessions, take up what an earlier process left, and begin to tick."""
+        """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
         self.feed.start()
+        for watcher in (self.ledger.take, self.metrics.take):
+            self.client.operations.watch(watcher)
+        self.ledger.note("started", version=self.version)
         self.spawn(self._tick())
+        self.spawn(self.life.watch())
         self.runtime.recover()
+        automation = self.runtime.automation
+        automation.listen(self.hub.tell)
+        automation.start()
+        self.spawn(automation.boot())
+        self.spawn(asyncio.to_thread(_preload))
 
     async def _tick(self) -> None:
         while True:
@@ -176,14 +207,24 @@ class Gateway:
     async def stop(self, reason: str = "gateway stopping") -> None:
         """Tell everybody, close the sockets, end what is done beside requests."""
         self.stopping = reason
-        self.hub.close(reason)
+        self.ledger.note("stopped")
+        self.hub.close(reason, restart_ms=RESTART_MS if self.life.restarts else None)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def serve(runtime: Runtime, given: Given, *, ready: Callable[[Gateway], None] | None = None) -> None:
-    """Serve a home until SIGTERM or SIGINT. Raises ConfigError or Locked where it cannot be served."""
+async def serve(
+    runtime: Runtime,
+    given: Given,
+    *,
+    ready: Callable[[Gateway], None] | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> bool:
+    """Serve a home until SIGTERM or SIGINT; say whether it is to be started anew, as after SIGHUP.
+
+    Raises ConfigError or Locked where it cannot be served.
+    """
     from homarus.gateway import wire
 
     gateway = Gateway(runtime, given)
@@ -196,24 +237,55 @@ async def serve(runtime: Runtime, given: Given, *, ready: Callable[[Gateway], No
     with contextlib.ExitStack() as held:
         held.enter_context(contextlib.closing(_Held(own / LOCK, runtime, settings.port)))
         port = wire.open_port(settings)
+        gateway.port = port[0].getsockname()[1]
         unix = wire.open_unix(own / SOCKET)
         server = wire.server(gateway, settings, unix)
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        held.enter_context(_logging(runtime.home.config))
+        loop, life = asyncio.get_running_loop(), gateway.life
         for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, stop.set)
+            loop.add_signal_handler(name, life.stop)
+        loop.add_signal_handler(signal.SIGHUP, life.restart)
         serving = asyncio.ensure_future(server.serve(sockets=port))
         try:
             await asyncio.wait({serving, asyncio.ensure_future(server.up.wait())}, return_when=asyncio.FIRST_COMPLETED)
             await gateway.start()
             if ready is not None:
                 ready(gateway)
-            await asyncio.wait({serving, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({serving, asyncio.ensure_future(life.ended(tell))}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await gateway.stop()
             server.should_exit = True
             await serving
             (own / SOCKET).unlink(missing_ok=True)
             await runtime.aclose()
+    return life.restarts
+
+
+@contextlib.contextmanager
+def _logging(config: Config) -> Iterator[None]:
+    """Let everything that the program logs go to the gateway's own file while it serves."""
+    settings, root = config.block("logging", LogSettings), logging.getLogger()
+    level = logging.getLevelNamesMapping().get(_LEVELS.get(settings.level, settings.level).upper(), logging.INFO)
+    path = expand(settings.file, config.paths.home) if settings.file else config.paths.logs_dir / LOG
+    handler, before = JsonLines(path), root.level
+    handler.setLevel(level)
+    root.addHandler(handler)
+    root.setLevel(min(level, before))
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+        handler.close()
+
+
+def _preload() -> None:
+    """Import what the first turn and the first request would: it then waits for nothing, and memory tells the truth."""
+    from homarus.gateway.methods import table
+
+    table()
+    for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
+        importlib.import_module(f"homarus.{name}")
 
 
 class _Held:

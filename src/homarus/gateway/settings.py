@@ -63,6 +63,48 @@ class TlsSettings(Struct, frozen=True, rename="camel"):
     key_path: str = ""
 
 
+class Endpoint(Struct, frozen=True, rename="camel"):
+    enabled: bool = False
+
+
+class Endpoints(Struct, frozen=True, rename="camel"):
+    """Ways of other programs to the agent: as far as the secret goes, they are the owner. So each is off until asked for."""
+
+    chat_completions: Endpoint = Endpoint()
+    responses: Endpoint = Endpoint()
+
+
+class HttpSettings(Struct, frozen=True, rename="camel"):
+    endpoints: Endpoints = Endpoints()
+
+
+class InvokeSettings(Struct, frozen=True, rename="camel"):
+    """Which tools `/tools/invoke` runs beyond those that are harmless, and which it never runs."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class ReloadSettings(Struct, frozen=True, rename="camel"):
+    """Whether a changed file counts at once: `off` waits for the next start."""
+
+    mode: Literal["hybrid", "off", "hot", "restart"] = "hybrid"
+
+
+class RemoteSettings(Struct, frozen=True, rename="camel"):
+    """The gateway on another machine that commands talk to where `gateway.mode` is `remote`."""
+
+    url: str = ""
+    token: Any = None
+
+
+class LogSettings(Struct, frozen=True, rename="camel"):
+    """The gateway's own log: one line of JSON each, secrets taken out."""
+
+    level: Literal["silent", "fatal", "error", "warn", "warning", "info", "debug", "trace"] = "info"
+    file: str = ""
+
+
 class GatewaySettings(Struct, frozen=True, rename="camel"):
     port: int = DEFAULT_PORT
     bind: Literal["loopback", "lan", "tailnet", "auto", "custom"] = "loopback"
@@ -70,6 +112,11 @@ class GatewaySettings(Struct, frozen=True, rename="camel"):
     auth: AuthSettings = AuthSettings()
     control_ui: PageSettings = PageSettings()
     tls: TlsSettings = TlsSettings()
+    http: HttpSettings = HttpSettings()
+    mode: Literal["local", "remote"] = "local"
+    remote: RemoteSettings = RemoteSettings()
+    reload: ReloadSettings = ReloadSettings()
+    tools: InvokeSettings = InvokeSettings()
     # Addresses and networks of proxies whose forwarding headers count; from anybody else they are refused.
     trusted_proxies: tuple[str, ...] = ()
     # Listen beyond this machine without TLS and without a proxy in front, as behind a tunnel that encrypts.

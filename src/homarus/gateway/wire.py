@@ -33,6 +33,19 @@ class Sockets(WebSocketsSansIOProtocol):
         self.app_state = {**self.app_state, "raise_limit": self._raise_limit, "local": _is_local(self.transport)}
         super().handle_connect(event)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated and self.conn.handshake_exc is not None:
+            self.transport.abort()  # a request that cannot be read gets no answer from below, and would stay open
+
+    def _give_up(self) -> None:
+        if not self.handshake_complete:
+            self.transport.abort()
+
     def _raise_limit(self) -> None:
         self.conn.max_message_size = MAX_PAYLOAD
 
@@ -46,7 +59,11 @@ class Http(H11Protocol):
             if not _is_local(transport):
                 transport.abort()
             self.app_state = {**self.app_state, "local": True}
-        self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+        self._patience = self.loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._patience.cancel()  # it would keep this object, which the socket needs no more
+        super().handle_websocket_upgrade(event)
 
     def _give_up(self) -> None:
         asked: Any = self.scope  # None until the first request
@@ -80,7 +97,8 @@ class Server(uvicorn.Server):
 
 def server(app: Callable[..., Any], settings: GatewaySettings, unix: socket.socket | None) -> Server:
     tls = settings.tls
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # below that it would log what strangers ask for
+    for name in ("uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # below that they log what strangers ask for
     config = uvicorn.Config(
         app,
         http=Http,
@@ -93,6 +111,7 @@ def server(app: Callable[..., Any], settings: GatewaySettings, unix: socket.sock
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # it would believe anybody on this machine; see `peer`
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=5,
         ssl_certfile=tls.cert_path if tls.enabled else None,
@@ -141,7 +160,8 @@ def _tailnet() -> str:
 
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends small frames at once instead of gathering them.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

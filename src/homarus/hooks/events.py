@@ -18,11 +18,11 @@ KEYS: tuple[str, ...] = (
     "session:compact:before",
     "session:compact:after",
     "session:auto-reset",
+    "gateway:startup",
 )
 # OpenClaw's other keys, by the part of the program whose moments they are. A program without that part emits none of
 # them; a hook that waits for one is told so.
 ELSEWHERE: dict[str, str] = {
-    "gateway:startup": "gateway",
     "gateway:shutdown": "gateway",
     "gateway:pre-restart": "gateway",
     "session:patch": "gateway",

@@ -19,7 +19,7 @@ from homarus.memory import read
 from homarus.memory.bank.facts import Knowledge, gather
 from homarus.memory.changes import Freshness, watched, way
 from homarus.memory.database import WAIT_INDEX_MS, WAIT_SEARCH_MS, IndexDatabase, empty_index
-from homarus.memory.embed.base import Embedder, Embedders
+from homarus.memory.embed.base import Embedder, Embedders, EmbedError
 from homarus.memory.engine import Engine, Request
 from homarus.memory.files import NoteSet
 from homarus.memory.results import Answer, Excerpt, Hit, Status
@@ -157,6 +157,14 @@ class Memory:
     def identity(self) -> tuple[str, str]:
         """Return provider and model of the vectors in use; `none` without any."""
         return self._engine.identity
+
+    def vectors(self, texts: Sequence[str]) -> tuple[str, list[list[float]]]:
+        """Return what the embedder makes of texts, and its name. Raises EmbedError, also where there is none."""
+        choice = self._engine.embedders.choice
+        if choice.embedder is None:
+            raise EmbedError(choice.degraded or "there is no embedder here", cure="install homarus[memory]")
+        rows = choice.embedder.encode(texts, query=False)
+        return f"{choice.embedder.provider}/{choice.embedder.model}", [[float(x) for x in row] for row in rows]
 
     def get(self, path: str, from_: int | None = None, lines: int | None = None) -> Excerpt:
         """Return lines of a note, by the path that a hit cites. Nothing outside the notes can be read."""

@@ -74,7 +74,9 @@ class Models:
         models = agent.get("models")
         primary = split_ref(str(agent.get("model.primary") or ""))
         provider = primary.provider if primary else ""
-        return build_names(models if isinstance(models, dict) else {}, self.catalog.configured(), provider)
+        return build_names(
+            models if isinstance(models, dict) else {}, self.catalog.configured(), provider, self.catalog.known()
+        )
 
     def store(self, agent: AgentConfig) -> AuthStore:
         """Return an agent's credentials; those of the main agent are visible to others only with `auth.inherit`."""

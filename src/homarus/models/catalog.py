@@ -153,6 +153,12 @@ class Catalog:
             for model in dict.fromkeys([*own, *self._known(name)]):
                 yield self.model(ModelRef(name, model))
 
+    def known(self) -> tuple[str, ...]:
+        """Return `provider/model` of everything in the built-in list, by preference, without reading any of it further."""
+        if self._replace:
+            return ()
+        return tuple(f"{name}/{model}" for name in _built_in()["providers"] for model in self._known(name))
+
     def configured(self) -> tuple[str, ...]:
         """Return `provider/model` of what the user's own configuration lists."""
         return tuple(f"{name}/{item.id}" for name, value in self._own.items() for item in value.models)

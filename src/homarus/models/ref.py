@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 from homarus.core.patterns import late
 
 DEFAULT_PROVIDER = "anthropic"
@@ -20,6 +20,7 @@ _SYNONYMS = {
     "lm-studio": "lmstudio", "llama.cpp": "llamacpp", "llama-cpp": "llamacpp",
 }  # fmt: skip
 _QUOTED = late(r"""\A(.+)@(?:"([^"]+)"|'([^']+)')\Z""")
+_NUMBER = late(r"\d+")
 _PART_OF_NAME = late(
     r"v?\d+(?:\.\d+)*(?:-[\w.]+)?(?:\+[\w.]+)?|latest|(?:i|t)?q\d+(?:_[a-z0-9]+)*|(?:int|bf|fp|f|nf|mxfp|nvfp)\d+|\d+[-_]?bits?",
     re.IGNORECASE,
@@ -70,7 +71,7 @@ def split_ref(text: str) -> ModelRef | None:
 
 
 class Resolved(Struct, frozen=True):
-    """A reference and how it was found: ref, alias, unique or default (a guess, with a warning)."""
+    """A reference and how it was found: ref, alias, unique, catalog, or default (a guess, with a warning)."""
 
     ref: ModelRef
     how: str
@@ -85,6 +86,8 @@ class Names(Struct, frozen=True):
     # provider/model of everything that is configured or in the catalogue of a configured provider
     configured: tuple[str, ...] = ()
     default_provider: str = DEFAULT_PROVIDER
+    # provider/model of everything that the built-in list knows, the preferred providers first
+    known: tuple[str, ...] = ()
 
     def resolve(self, text: str) -> Resolved:
         """Return the model that a text means; ConfigError names the text when it can mean none."""
@@ -95,9 +98,10 @@ class Names(Struct, frozen=True):
         name, profile = split_profile(text)
         inner = self._exact(name) or self._guess(name)
         if inner is None:
-            raise ConfigError(
-                f"'{text}' is no model", cure="write provider/model, or an alias; `homarus models list` shows both"
-            )
+            near = ", ".join(self.near(name))
+            hint = f"did you mean {near}? " if near else ""
+            cure = f"{hint}write provider/model, or an alias; `homarus models list --all` shows both"
+            raise Unknown(f"'{text}' is no model that is known here", cure=cure)
         return Resolved(ModelRef(inner.ref.provider, inner.ref.model, profile), inner.how, inner.warning)
 
     def _exact(self, text: str) -> Resolved | None:
@@ -129,8 +133,36 @@ class Names(Struct, frozen=True):
             return Resolved(ref, "ref")
         if not text or "/" in text or text.startswith("@"):
             return None
-        guess = ModelRef(self.default_provider, text)
+        ours = sorted(self.known, key=lambda key: not key.startswith(f"{self.default_provider}/"))
+        same = next((key for key in ours if key.partition("/")[2].lower() == text.lower()), "")
+        if text.lower() in _FAMILIES:
+            members = [key for key in self.known if _FAMILIES[text.lower()].match(key)]
+            same = max(members, key=_version, default=same)
+        if same and (listed := split_ref(same)):
+            return Resolved(listed, "catalog")
+        # A model that is newer than the list belongs to the maker of those that are called like it.
+        family = text.lower().partition("-")[0] + "-"
+        kin = next((key for key in ours if key.partition("/")[2].lower().startswith(family)), "")
+        if not kin and any(key.startswith(f"{self.default_provider}/") for key in self.known):
+            return None
+        guess = ModelRef(kin.partition("/")[0] or self.default_provider, text)
         return Resolved(guess, "default", f"'{text}' names no provider; taken as {guess.key}. Write it out to be sure.")
+
+    def near(self, text: str) -> list[str]:
+        """Return what a mistyped name may mean, the likeliest first."""
+        import difflib
+
+        everything = {key.lower(): key for key in (*self.known, *self.configured)}
+        words = {key.partition("/")[2]: whole for key, whole in reversed(everything.items())}
+        words |= everything | {alias: alias for alias in self.aliases}
+        found = difflib.get_close_matches(text.strip().lower(), words, n=3, cutoff=0.7)
+        return list(dict.fromkeys(words[word] for word in found))
+
+
+def _version(key: str) -> tuple[int, ...]:
+    """Return the numbers in a model's name, to compare: dates do not count, and a preview comes before what it previews."""
+    numbers = [int(part) for part in _NUMBER.findall(key) if len(part) < 4]
+    return (*numbers, 0 if "preview" in key else 1)
 
 
 def split_profile(text: str) -> tuple[str, str]:
@@ -151,7 +183,9 @@ def split_profile(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def build_names(models: Mapping[str, Any], configured: tuple[str, ...], default_provider: str = "") -> Names:
+def build_names(
+    models: Mapping[str, Any], configured: tuple[str, ...], default_provider: str = "", known: tuple[str, ...] = ()
+) -> Names:
     """Return the names of a configuration from its `agents.defaults.models` map and its configured models."""
     aliases: dict[str, str] = {}
     keys: list[str] = []
@@ -171,7 +205,7 @@ def build_names(models: Mapping[str, Any], configured: tuple[str, ...], default_
         if member and short not in aliases:
             aliases[short] = member
     everything = tuple(dict.fromkeys([*keys, *configured]))
-    return Names(aliases, everything, normalize_provider(default_provider) or DEFAULT_PROVIDER)
+    return Names(aliases, everything, normalize_provider(default_provider) or DEFAULT_PROVIDER, known)
 
 
 def allows(raw: Mapping[str, Any], resolve: Callable[[str], Resolved]) -> Callable[[ModelRef], bool]:

@@ -17,6 +17,12 @@ from homarus.queue.settings import Mode
 COLLECTED = "[Queued messages while agent was busy]"
 
 
+def message_key(inbound: Inbound) -> str:
+    """Return the key under which a message counts once. An id is unique in its chat, and several chats may share a session."""
+    chat = "".join(f":{part}" for part in (inbound.peer, inbound.thread) if part)
+    return f"{inbound.channel}:{inbound.account}{chat}:{inbound.id}"
+
+
 class Queued(Struct, frozen=True):
     """One accepted message: durable in the inbox until its turn is in the transcript. `key` makes it count once."""
 
@@ -53,7 +59,7 @@ class Queued(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """What one turn answers: its text, and the messages that it settles. An overflow notice alone settles none."""
+    """What one turn answers: its text, and the messages that it settles. An overflow notice settles what was dropped."""
 
     text: str
     items: tuple[Queued, ...]
@@ -70,6 +76,11 @@ class Batch(Struct, frozen=True):
     def taint(self) -> tuple[str, ...]:
         """Return whose untrusted words are in it."""
         return tuple(dict.fromkeys((*self.overflow.taint, *(source for item in self.items for source in item.taint))))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of what it answers, and of what it says was dropped."""
+        return (*(item.key for item in self.items), *self.overflow.keys)
 
     @property
     def newest(self) -> Queued | None:

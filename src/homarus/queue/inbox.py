@@ -34,6 +34,7 @@ class Inbox:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pending: dict[str, Queued] = {}
+        self._dropped: dict[str, Queued] = {}
         self._settled: dict[str, None] = {}
         self._resumed: set[str] = set()
         self._writer: JsonlWriter | None = None
@@ -48,7 +49,7 @@ class Inbox:
         return tuple(self._pending.values())
 
     def knows(self, key: str) -> bool:
-        return key in self._pending or key in self._settled
+        return key in self._pending or key in self._settled or key in self._dropped
 
     def accept(self, item: Queued) -> bool:
         """Make a message durable and return True, or return False when it was accepted before."""
@@ -58,17 +59,29 @@ class Inbox:
         self._pending[item.key] = item
         return True
 
+    @property
+    def dropped(self) -> tuple[Queued, ...]:
+        """Return what gave way to later messages and of which nobody was told yet, oldest first."""
+        return tuple(self._dropped.values())
+
+    def drop(self, *keys: str) -> None:
+        """Note that messages gave way; they stay until somebody is told. A lost note only means that they are answered."""
+        for key in keys:
+            if (item := self._pending.pop(key, None)) is not None:
+                self._dropped[key] = item
+                self._append({"dropped": key}, durable=False)
+
     def settle(self, *keys: str) -> None:
         """Note that the turn of these messages is over (or that they were dropped, and that was said).
 
         The note need not be durable: losing it costs one look into the transcript, never a second answer.
         """
         for key in keys:
-            if self._pending.pop(key, None) is not None:
+            if self._pending.pop(key, None) is not None or self._dropped.pop(key, None) is not None:
                 self._remember(key)
                 self._append({"settled": key}, durable=False)
         size = self._writer.size if self._writer is not None else 0
-        if not (self._pending or self._foreign) and size > max(MAX_BYTES, 2 * self._least):
+        if not (self._pending or self._dropped or self._foreign) and size > max(MAX_BYTES, 2 * self._least):
             self._shrink()
 
     def resume(self, *keys: str) -> bool:
@@ -101,6 +114,7 @@ class Inbox:
     def _replay(self) -> None:
         # By key, as it stands there: what was settled later, nearly all of it, need not be understood.
         accepted: dict[object, Any] = {}
+        dropped: set[str] = set()
         for line in read_lines(self._path):
             record = line.value if isinstance(line.value, dict) else {}
             if "accepted" in record:
@@ -110,6 +124,8 @@ class Inbox:
             elif isinstance(record.get("settled"), str):
                 accepted.pop(record["settled"], None)
                 self._remember(record["settled"])
+            elif isinstance(record.get("dropped"), str):
+                dropped.add(record["dropped"])
             elif isinstance(record.get("resumed"), list):
                 self._resumed.update(key for key in record["resumed"] if isinstance(key, str))
         for item in accepted.values():
@@ -118,7 +134,7 @@ class Inbox:
             except msgspec.ValidationError:
                 self._foreign = True  # a later version's record: it stays until that version settles it
                 continue
-            self._pending[queued.key] = queued
+            (self._dropped if queued.key in dropped else self._pending)[queued.key] = queued
 
     def _shrink(self) -> None:
         """Write the file anew without history; the keys of what was settled stay, for platforms that repeat."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homarus.core.cancel import Cancel
 from homarus.core.clock import Clock
@@ -94,7 +95,7 @@ class SessionLane:
 
     @property
     def idle_now(self) -> bool:
-        return not (self.busy or self._queue or self._begun)
+        return not (self.busy or self._queue or self._begun or self._overflow.count)
 
     def release(self) -> None:
         """Let go of the inbox's file; it opens again when it is needed."""
@@ -103,6 +104,11 @@ class SessionLane:
     @property
     def waiting(self) -> tuple[Queued, ...]:
         return self._queue
+
+    @property
+    def unheard(self) -> tuple[Queued, ...]:
+        """Return what no turn has taken yet: said to the running one, or waiting for its own. `stop` forgets it."""
+        return (*(self._mailbox.waiting if self._mailbox is not None else ()), *self._queue)
 
     def submit(self, item: Queued) -> Submitted:
         """Accept a message durably and decide what happens to it. It is on disk when this returns, or it was refused."""
@@ -117,11 +123,14 @@ class SessionLane:
 
     @property
     def reports(self) -> int:
-        waiting = self._mailbox.waiting if self._mailbox is not None else ()
-        return sum(item.kept for item in (*self._queue, *waiting))
+        return sum(item.kept for item in self.unheard)
 
     def knows(self, key: str) -> bool:
         return self._inbox.knows(key)
+
+    def owes(self, key: str) -> bool:
+        """Say whether a message was accepted whose turn is not over."""
+        return any(item.key == key for item in self._inbox.pending)
 
     def recover(self, stored: Callable[[str], bool] = lambda _key: False, *, go_on: bool = True) -> int:
         """Take up what an earlier process accepted and did not finish; return how many messages that are.
@@ -131,6 +140,10 @@ class SessionLane:
         """
         begun = tuple(item for item in self._inbox.pending if stored(item.key))
         keys = [item.key for item in begun]
+        self._inbox.settle(*(item.key for item in self._inbox.dropped if stored(item.key)))
+        self._overflow = Overflow()
+        for gone in self._inbox.dropped:
+            self._overflow = self._overflow.add(gone, gone.rules.cap)
         if begun and go_on and self._inbox.resume(*keys):
             self._begun = Batch(begun[-1].text, begun)
         else:
@@ -139,7 +152,7 @@ class SessionLane:
         known = {item.key for item in (*begun, *self._queue)}
         items = [item for item in self._inbox.pending if item.key not in known]
         self._queue = (*items, *self._queue)
-        if items or begun:
+        if items or begun or self._overflow.count:
             self._wake()
         return len(items) + len(begun)
 
@@ -147,8 +160,8 @@ class SessionLane:
         """Forget what waits, then end the running turn. Return whether there was anything to stop."""
         left = self._mailbox.close() if self._mailbox is not None else []
         forgotten, self._queue = (*left, *self._queue), ()
+        self._inbox.settle(*(item.key for item in forgotten), *self._overflow.keys)
         self._overflow = Overflow()
-        self._inbox.settle(*(item.key for item in forgotten))
         ended = self._cancel.cancel(reason) if self._cancel is not None else False
         return bool(forgotten) or ended
 
@@ -165,7 +178,10 @@ class SessionLane:
             await asyncio.wait([task])
 
     def _decide(self, item: Queued) -> Action:
-        takes_input = self._mailbox is not None and self._mailbox.is_open and self._may_join(item)
+        box = self._mailbox
+        takes_input = box is not None and box.is_open and self._may_join(item)
+        if box is not None and not item.kept and sum(not one.kept for one in box.waiting) >= item.rules.cap:
+            takes_input = False  # what waits to be heard is bounded as what waits for a turn
         mode = Mode.STEER if item.kept else item.rules.mode
         return decide(mode, busy=self.busy, takes_input=takes_input)
 
@@ -179,6 +195,10 @@ class SessionLane:
 
     def _place(self, item: Queued, action: Action) -> Submitted:
         if action is Action.STEER and self._mailbox is not None and self._mailbox.offer(item):
+            if item.rules.mode is Mode.STEER_BACKLOG:
+                later = Queued(f"{item.key}#later", item.inbound, item.route, replace(item.rules, mode=Mode.FOLLOWUP))
+                if self._inbox.accept(later):
+                    self._place(later, Action.ENQUEUE)
             return Submitted(action)
         if action is Action.INTERRUPT:
             # The newest counts: one that wanted to interrupt before it and has not begun is stale.
@@ -192,11 +212,13 @@ class SessionLane:
         admission = (
             Admission((item,)) if item.kept else admit(self._droppable, item, cap=item.rules.cap, drop=item.rules.drop)
         )
-        for gone in admission.dropped:
-            if item.rules.drop is Drop.SUMMARIZE:
-                self._overflow = self._overflow.add(gone.text, item.rules.cap, gone.trust, gone.taint)
-        self._inbox.settle(*(gone.key for gone in admission.dropped))
         dropped = {gone.key for gone in admission.dropped}
+        if item.rules.drop is Drop.SUMMARIZE:
+            for gone in admission.dropped:
+                self._overflow = self._overflow.add(gone, item.rules.cap)
+            self._inbox.drop(*dropped)
+        else:
+            self._inbox.settle(*dropped)
         self._queue = tuple(one for one in (*self._queue, item) if one.key not in dropped)
         self._last_enqueue = self._clock.monotonic() if action is Action.ENQUEUE else self._last_enqueue
         self._wake()
@@ -212,7 +234,9 @@ class SessionLane:
             begun, self._begun = self._begun, None
             await self._one(begun)
         settled = True
-        while self._queue and not self._closed:
+        if self._overflow.count and not self._closed:  # of an earlier process
+            settled = False
+        while (self._queue or self._overflow.count) and not self._closed:
             if not settled:
                 await self._settle_down()
             for batch in self._take(all_at_once=not settled):
@@ -230,7 +254,8 @@ class SessionLane:
     def _take(self, *, all_at_once: bool) -> list[Batch]:
         """Take the next turns from the queue. Each batch leaves the queue only when it runs, so `stop` still finds it."""
         if not self._queue:
-            return []
+            notice, self._overflow = Batch(self._overflow.text, (), overflow=self._overflow), Overflow()
+            return [notice] if notice.overflow.count else []
         if not all_at_once:
             first, self._queue = self._queue[0], self._queue[1:]
             return [single(first)]

@@ -17,6 +17,10 @@ from homarus.core.routes import SessionKey
 from homarus.queue.collect import Queued
 from homarus.storage.atomic import create_new, ensure_dir
 
+# Among the facts of a letter: it is a command, which is carried out and answered and never becomes a turn as it stands.
+COMMAND = "command"
+ANSWER = ".answer"
+
 
 class Letters:
     """The letters of one home, all sessions in one folder, the oldest first."""
@@ -33,6 +37,27 @@ class Letters:
     def lies(self, item: Queued) -> bool:
         """Say whether a letter of this process still lies where it was put: nobody has taken it."""
         return self._path(item).exists()
+
+    def withdraw(self, item: Queued) -> bool:
+        """Take a letter of this process back; False when somebody has taken it."""
+        return taken(self._path(item))
+
+    def answer(self, letter: Path, answer: object) -> None:
+        """Leave the sender of a command what came of it; what nobody will fetch any more goes."""
+        for old in self._folder.glob(f"*{ANSWER}"):
+            if _is_left(old):
+                old.unlink(missing_ok=True)
+        create_new(letter.with_suffix(ANSWER), msgspec.json.encode(answer))
+
+    def answer_to(self, item: Queued) -> bytes | None:
+        """Return what came of a command of this process, once; None as long as nothing did."""
+        path = self._path(item).with_suffix(ANSWER)
+        try:
+            found = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        path.unlink(missing_ok=True)
+        return found
 
     def _path(self, item: Queued) -> Path:
         digest = hashlib.sha256(item.key.encode()).hexdigest()[:16]
@@ -63,14 +88,27 @@ class Letters:
         return found if everyone else [(path, item) for path, item in found if _is_ours(path)]
 
 
+def taken(letter: Path) -> bool:
+    """Take a letter away; False when somebody else was quicker."""
+    try:
+        letter.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _is_ours(path: Path) -> bool:
     """Say whether this process wrote a letter, or a process that is gone."""
     pid = path.stem.rpartition(".")[2]
-    if not pid.isdecimal() or int(pid) == os.getpid():
-        return True
+    return not pid.isdecimal() or int(pid) == os.getpid() or _is_left(path)
+
+
+def _is_left(path: Path) -> bool:
+    """Say whether the process that wrote a letter is gone."""
+    pid = path.stem.rpartition(".")[2]
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, ValueError):
         return True
     except OSError:
         return False

@@ -8,14 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
-from homarus.queue.settings import (
-    DEFAULT_CAP,
-    DEFAULT_DEBOUNCE_MS,
-    DEFAULT_MODE,
-    Drop,
-    Mode,
-    QueueSettings,
-)
+from homarus.queue.settings import DEFAULT_CAP, DEFAULT_DEBOUNCE_MS, DEFAULT_MODE, Drop, Mode, QueueSettings
 
 _ALIASES = {
     "queue": Mode.STEER,
@@ -27,7 +20,7 @@ _ALIASES = {
     "coalesce": Mode.COLLECT,
     "interrupts": Mode.INTERRUPT,
     "abort": Mode.INTERRUPT,
-} | {mode.value: mode for mode in Mode}
+} | {mode.value: mode for mode in Mode if mode is not Mode.STEER_BACKLOG}
 _BACKLOG = frozenset({"steer-backlog", "steer+backlog"})
 _DROPS = {"summarise": Drop.SUMMARIZE} | {drop.value: drop for drop in Drop}
 _DURATION = late(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
@@ -73,7 +66,7 @@ def decide(mode: Mode, *, busy: bool, takes_input: bool) -> Action:
         return Action.RUN
     if mode is Mode.INTERRUPT:
         return Action.INTERRUPT
-    if mode is Mode.STEER and takes_input:
+    if mode in {Mode.STEER, Mode.STEER_BACKLOG} and takes_input:
         return Action.STEER
     return Action.ENQUEUE
 
@@ -82,7 +75,7 @@ def parse_mode(text: str | None, *, backlog: bool = False) -> Mode | None:
     """Return the mode in any spelling of any era, or None for a word that names none."""
     word = (text or "").strip().lower()
     if word in _BACKLOG:
-        return Mode.STEER if backlog else Mode.FOLLOWUP
+        return Mode.STEER_BACKLOG if backlog else Mode.FOLLOWUP
     return _ALIASES.get(word)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,22 @@ T = TypeVar("T")
 LINE_CHARS = 160
 
 
+class Gone(Protocol):
+    """A message that gave way."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def trust(self) -> Trust: ...
+
+    @property
+    def taint(self) -> tuple[str, ...]: ...
+
+
 class Overflow(Struct, frozen=True):
     """What was dropped since the last drain: how many, and one line for each of the newest."""
 
@@ -23,14 +39,17 @@ class Overflow(Struct, frozen=True):
     # Whose words the lines are: who tells the model of them acts with no more trust.
     trust: Trust = Trust.OWNER
     taint: tuple[str, ...] = ()
+    # What it tells of: settled when the notice is in the transcript, so that no crash makes them disappear unsaid.
+    keys: tuple[str, ...] = ()
 
-    def add(self, text: str, cap: int, trust: Trust = Trust.OWNER, taint: tuple[str, ...] = ()) -> Overflow:
+    def add(self, gone: Gone, cap: int) -> Overflow:
         """Remember one more dropped message; at most `cap` lines are kept."""
         return Overflow(
             self.count + 1,
-            (*self.lines, single_line(text, LINE_CHARS))[-cap:],
-            least_trusted((self.trust, trust)),
-            tuple(dict.fromkeys((*self.taint, *taint))),
+            (*self.lines, single_line(gone.text, LINE_CHARS))[-cap:],
+            least_trusted((self.trust, gone.trust)),
+            tuple(dict.fromkeys((*self.taint, *gone.taint))),
+            (*self.keys, gone.key),
         )
 
     @property

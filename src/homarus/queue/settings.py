@@ -12,6 +12,7 @@ class Mode(StrEnum):
     """What happens to a message that arrives while its session is busy."""
 
     STEER = "steer"
+    STEER_BACKLOG = "steer-backlog"  # January 2026: it joins the running turn, and has a turn of its own besides
     FOLLOWUP = "followup"
     COLLECT = "collect"
     INTERRUPT = "interrupt"
@@ -41,7 +42,7 @@ class QueueSettings(Struct, frozen=True, rename="camel"):
     debounce_ms_by_channel: dict[str, int] = {}
     steer_boundary: Literal["tool", "model"] = "tool"
     steer_drain: Literal["one-at-a-time", "all"] = "one-at-a-time"
-    # January 2026 kept a steered message for a later turn as well; T maps that mode to followup.
+    # Whether `steer-backlog` means what it meant in January 2026; today's OpenClaw reads it as followup.
     steer_backlog: bool = False
 
 

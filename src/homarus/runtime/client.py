@@ -1,7 +1,7 @@
 """What a person's program can do with a home: send, run, listen, answer a question, stop, list, patch, search.
 
 `Client` is the contract. Chat, `homarus agent`, `homarus.Agent` and the slash commands stand on it and reach nothing
-behind it, so each operation on sessions exists once. `runtime.local` fills it in this process.
+behind it, so each operation on sessions exists once. `runtime.local` fills it in this process, `gateway.remote` over a socket.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from homarus.core.messages import (
     Message,
     Trust,
 )
-from homarus.core.routes import SessionKey
+from homarus.core.routes import SessionKey, SessionKind
+from homarus.core.tools import ToolSpec
+from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
 from homarus.runtime.events import Listener
 from homarus.sessions.row import SessionEntry
@@ -25,15 +27,23 @@ from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:
     from homarus.commands.router import IntakeResult
-    from homarus.runtime.operations import Operations
     from homarus.sessions.search import Hit
     from homarus.sessions.store import SessionInfo
+
+
+# Sessions in which no person talks.
+_BY_ITSELF = frozenset({SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT, SessionKind.HEARTBEAT})
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
     """How one message is sent. What is set here holds for this message alone; the session keeps its own choices."""
 
     images: tuple[Image, ...] = ()
+    # Texts that go along. They are never read for commands and directives: files are no orders to the program.
+    attached: str = ""
+    # Folders that the turn may read and change beside the workspace, and the one in which it works. The owner's word alone.
+    folders: tuple[str, ...] = ()
+    cwd: str = ""
     model: str = ""
     thinking: str = ""
     seconds: float | None = None
@@ -46,6 +56,12 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     instructions: str = ""
     output_schema: str = ""
     needs: tuple[str, ...] = ()
+    # Functions of whoever sends it: a call of one ends the turn, and its result is the sender's next message. `tool_choice`
+    # is empty, "none", "required" or the name of one of them; where a call is demanded, there are no other tools.
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str = ""
+    # Whose untrusted words the text holds.
+    taint: tuple[str, ...] = ()
     # A turn that waits for its sub-agents is not the answer: the events go on with the turns that their reports start.
     # With `all` they also do for sub-agents that no turn waits for; a program that ends after this wants that.
     children: Literal["waited", "all"] = "waited"
@@ -56,6 +72,8 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
 
     row: SessionEntry = SessionEntry()
     messages: int = 0
+    # In dollars, since the last compaction.
+    cost: float = 0.0
     model: str = ""
     window: int = 0
     used: int = 0
@@ -76,7 +94,10 @@ class Client(Protocol):
     """A home, as a person's program sees it. A method that names a session opens it if need be."""
 
     def resolve(self, agent: str, session: str) -> SessionKey:
-        """Return the key of a session of an agent, given as a key or a name."""
+        """Return the key of the session that a key, an id, its first eight characters or a name means, else of a new one.
+
+        Without an agent every agent's sessions count. Raises Unknown, with the candidates, where several are meant.
+        """
         ...
 
     def run(self, session: SessionKey, text: str, options: RunOptions) -> AsyncIterator[RunEvent]:
@@ -102,6 +123,18 @@ class Client(Protocol):
 
     def listen(self, session: SessionKey, listener: Listener) -> Callable[[], None]:
         """Tell a listener everything that happens in a session; returns what takes it off again."""
+        ...
+
+    async def follow(self, session: SessionKey) -> None:
+        """While another process has a session open, tell those who `listen` what is said there; returns when it is ours."""
+        ...
+
+    def is_elsewhere(self, session: SessionKey) -> bool:
+        """Say whether another process has a session open."""
+        ...
+
+    def unheard(self, session: SessionKey) -> Sequence[Queued]:
+        """Return what was sent here and is in no turn yet; `abort` forgets it."""
         ...
 
     def attend(self, session: SessionKey) -> Callable[[], None]:
@@ -136,13 +169,17 @@ class Client(Protocol):
 
     async def vocabulary(self, session: SessionKey) -> Vocabulary: ...
 
-    @property
-    def operations(self) -> Operations:
-        """Return what else can be done with a home: its transcripts, models, configuration, questions, costs."""
-        ...
-
     def add_tool(self, tool: Tool) -> None:
         """Let agents call a function of this program; the home's policy holds for it as for every tool."""
         ...
 
     async def aclose(self) -> None: ...
+
+
+async def newest(client: Client, agent: str) -> SessionKey:
+    """Return the session of an agent in which a person talked last; the main one where nobody did."""
+    for info in await client.sessions(agent):
+        key = client.resolve(agent, info.name)
+        if key.kind not in _BY_ITSELF and not key.is_subagent and info.entry.last_interaction_at:
+            return key
+    return client.resolve(agent, "main")

@@ -34,6 +34,11 @@ class Lanes:
         """Return the lane of a session that this process has talked in, without opening one."""
         return self._lanes.get(key)
 
+    @property
+    def busy(self) -> list[SessionKey]:
+        """Return the sessions in which a turn runs."""
+        return [key for key, lane in self._lanes.items() if lane.busy]
+
     def lane(self, key: SessionKey) -> SessionLane:
         """Return the lane of a session, opening it if need be."""
         lane = self._lanes.get(key)

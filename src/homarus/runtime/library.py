@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -86,6 +87,23 @@ class Agent:
         for function in tools:
             opened.tool(function)
         return opened
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str = "",
+        *,
+        token: str = "",
+        agent: str = "",
+        session: str = "main",
+        instructions: str = "",
+        model: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Agent:
+        """Talk to an agent that a gateway serves: at `ws://…` or `wss://…` with its token, or on this home's own socket."""
+        remote = import_module("homarus.gateway.remote")  # above us, so it is named and not imported
+        client: Client = await remote.connected(remote.address_of(url, token=token, env=env))
+        return cls(client, client.resolve(agent, session), instructions=instructions, model=model)
 
     def session(self, name: str, *, agent: str = "") -> Agent:
         """Return the same home in another session, given as a key or a name. Closing the first one closes it, too."""

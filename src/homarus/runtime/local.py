@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from homarus.agent.home import Home
@@ -14,14 +15,14 @@ from homarus.agent.model import stored_override
 from homarus.agent.prepare import compose_turn, prepare
 from homarus.agent.turn import chain_model
 from homarus.agent.window import open_window
+from homarus.commands.words import ATTACHED, is_stop
 from homarus.core.clock import epoch_ms
 from homarus.core.errors import Cancelled, HomarusError, Locked, ModelError
-from homarus.core.events import MessageEnded, Notice, RunEnded, RunEvent
+from homarus.core.events import Notice, RunEnded, RunEvent
 from homarus.core.messages import (
     Assistant,
     Inbound,
     Message,
-    StopReason,
     Text,
     ToolCall,
     ToolResult,
@@ -34,12 +35,14 @@ from homarus.models.ref import split_ref
 from homarus.models.select import chain
 from homarus.queue.collect import Queued
 from homarus.queue.modes import Overrides
+from homarus.queue.settings import Mode
 from homarus.runtime.client import RunOptions, SessionStatus, Vocabulary
+from homarus.runtime.elsewhere import Elsewhere
 from homarus.runtime.events import EventFeed, Following, Listener
-from homarus.runtime.operations import Operations, reply_in_log
+from homarus.runtime.operations import Operations
 from homarus.runtime.reply import REPLY
 from homarus.runtime.runtime import Runtime
-from homarus.sessions.places import owner_of
+from homarus.sessions.home import SessionHome
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
@@ -55,8 +58,6 @@ if TYPE_CHECKING:
     from homarus.subagents.run import Children
 
 REMEMBERED = 200  # messages that a hook is given of a session that ends
-ELSEWHERE_SECONDS, ELSEWHERE_LONGEST = 0.05, 0.5  # how often an answer of another process is looked for
-RECENT = 20  # messages in which the size of the newest request is looked for
 
 
 class LocalClient:
@@ -65,6 +66,9 @@ class LocalClient:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.home: Home = runtime.home
+        # What a gateway puts here to be started anew.
+        self.restarter: Callable[[], str] | None = None
+        self.elsewhere = Elsewhere(runtime, self._handle)
 
     @property
     def children(self) -> Children:
@@ -81,7 +85,8 @@ class LocalClient:
         return Operations(self.runtime)
 
     def resolve(self, agent: str, session: str) -> SessionKey:
-        return self.home.store(self.home.config.agent_named(agent).id).key(session)
+        chosen = self.home.config.agent_named(agent).id if agent else ""
+        return SessionHome.of(self.home.config, clock=self.home.clock, ids=self.home.ids).key(session, chosen)
 
     # Messages.
 
@@ -100,7 +105,7 @@ class LocalClient:
             elsewhere = runtime.open_lane(session) is None
             if elsewhere:
                 yield Notice(f"another program has {session} open; the message is queued there", "queued")
-                answered = await self._answered_elsewhere(session, taken.item, options.seconds)
+                answered = await self.elsewhere.answered(session, taken.item, options.seconds)
                 if answered is not None:
                     for event in answered:
                         yield event
@@ -114,7 +119,27 @@ class LocalClient:
 
     async def send(self, session: SessionKey, text: str, options: RunOptions | None = None) -> IntakeResult:
         options = options or RunOptions()
-        return await self.router.handle(session, self._inbound(text, options), overrides=options.queue)
+        inbound = self._inbound(text, options)
+        # A command belongs to the process that has the session open; one that takes no letters leaves it to us.
+        is_command = text.lstrip().startswith("/") or is_stop(text)
+        if is_command and self.elsewhere.holds(session) and (done := await self.elsewhere.command(session, inbound)):
+            return done
+        # Rights of its own need a turn of its own.
+        apart = Overrides(mode=Mode.FOLLOWUP) if options.folders or options.cwd else None
+        return await self.router.handle(session, inbound, overrides=options.queue or apart)
+
+    async def _handle(self, session: SessionKey, inbound: Inbound) -> IntakeResult:
+        return await self.router.handle(session, inbound)
+
+    async def follow(self, session: SessionKey) -> None:
+        await self.elsewhere.follow(session)
+
+    def is_elsewhere(self, session: SessionKey) -> bool:
+        return self.elsewhere.holds(session)
+
+    def unheard(self, session: SessionKey) -> Sequence[Queued]:
+        lane = self.runtime.open_lane(session)
+        return [item for item in lane.unheard if not item.kept] if lane is not None else ()
 
     def _inbound(self, text: str, options: RunOptions) -> Inbound:
         facts = {
@@ -125,8 +150,14 @@ class LocalClient:
             "instructions": options.instructions,
             "outputSchema": options.output_schema,
             "needs": list(options.needs),
+            "callerTools": to_builtins(options.tools),
+            "toolChoice": options.tool_choice,
+            "taint": list(options.taint),
+            "folders": list(options.folders),
+            "cwd": options.cwd,
+            ATTACHED: options.attached,
         }
-        given = {key: value for key, value in facts.items() if value not in ("", None, [])}
+        given = {key: value for key, value in facts.items() if value not in ("", None, [], ())}
         return Inbound(
             id=options.message_id or self.home.ids.uuid(),
             channel=options.channel,
@@ -145,39 +176,6 @@ class LocalClient:
             if not held.ours:
                 raise
             return self.runtime.leave_letter(key, inbound, overrides=overrides)
-
-    async def _answered_elsewhere(
-        self, session: SessionKey, item: Queued, seconds: float | None
-    ) -> tuple[RunEvent, ...] | None:
-        """Wait until a message that was left for another process is answered there; None when this process took it over."""
-        clock = self.home.clock
-        started, pause = clock.monotonic(), ELSEWHERE_SECONDS
-        while True:
-            # A letter that lies where it was put has no answer, and while its session is held nobody can take it over.
-            if not self.runtime.letters.lies(item) or not self._is_held(session):
-                ours = self._takes_over(session)
-                if (reply := await asyncio.to_thread(reply_in_log, self.home, session, item.key)) is not None:
-                    status = "error" if reply.stop_reason is StopReason.ERROR else "ok"
-                    took = clock.monotonic() - started
-                    return MessageEnded(reply), RunEnded("", status, reply.text, reply.error, seconds=took)
-                if ours:
-                    return None  # it was let go before anybody answered
-            if seconds and clock.monotonic() - started > seconds:
-                return (RunEnded("", "timeout", error="queued: the program that has the session open answers it"),)
-            await asyncio.sleep(pause)
-            pause = min(ELSEWHERE_LONGEST, pause * 1.2)
-
-    def _is_held(self, session: SessionKey) -> bool:
-        """Say whether a process has the session open, at the price of one look at its lock."""
-        info = self.home.store(session.agent_id).find(session)
-        return info is not None and owner_of(info.place.path) is not None
-
-    def _takes_over(self, session: SessionKey) -> bool:
-        try:
-            self.runtime.lane(session)
-        except Locked:
-            return False
-        return True
 
     def steer(self, session: SessionKey, text: str) -> bool:
         if not self.runtime.lane(session).busy:
@@ -219,19 +217,19 @@ class LocalClient:
 
     async def status(self, session: SessionKey) -> SessionStatus:
         lane = self.runtime.open_lane(session)
-        model = self._next_model(session)
-        with self.home.opened(session) as live:
-            row, messages = live.refresh(), sum(entry.type == "message" for entry in live.writer.branch)
-            sizes = [each.usage.total for each in live.writer.history()[-RECENT:] if isinstance(each, Assistant)]
+        model, row = self._next_model(session), await self.row(session)
+        said = [line.message for line in await self.operations.transcript(session)]
+        answers = [each.usage for each in said if isinstance(each, Assistant)]
         if not model and row.model_provider and row.model:
             model = f"{row.model_provider}/{row.model}"  # what was picked without being told, last time
         ref = split_ref(model)
         return SessionStatus(
             row=row,
-            messages=messages,
+            messages=len(said),
+            cost=sum(usage.cost.total for usage in answers),
             model=model,
             window=self.home.models.info(ref).window if ref else 0,
-            used=next((size for size in reversed(sizes) if size), 0),
+            used=next((usage.total for usage in reversed(answers) if usage.total), 0),
             busy=lane.busy if lane else False,
             waiting=len(lane.waiting) if lane else 0,
             children=len(self.children.books.look(session).open),
@@ -247,8 +245,7 @@ class LocalClient:
         return models[0].key if models else ""
 
     async def history(self, session: SessionKey, limit: int) -> Sequence[Message]:
-        with self.home.opened(session) as live:
-            return live.writer.history()[-limit:]
+        return [line.message for line in await self.operations.transcript(session)][-limit:]
 
     async def sessions(self, agent: str) -> Sequence[SessionInfo]:
         return self.home.store(self.home.config.agent_named(agent).id).list()
@@ -376,7 +373,9 @@ class LocalClient:
         self.home.toolkit.add(tool)
 
     async def restart(self) -> str:
-        """Say that there is nothing to restart: a terminal is a program of its own, and no gateway serves this home."""
+        """Start the gateway anew that serves this home; a terminal is a program of its own."""
+        if self.restarter is not None:
+            return self.restarter()
         return "No gateway runs this session. Leave with /quit and start again."
 
     async def aclose(self) -> None:

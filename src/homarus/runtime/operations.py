@@ -1,6 +1,6 @@
 """What a person's program can do with a home besides talking: read transcripts, delete, count costs, change the configuration.
 
-Part of the client contract: `Client.operations`.
+`LocalClient.operations`: what a program does that has the home in its own process, as the gateway has.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from homarus.config.load import inspect_config
 from homarus.config.redact import redact, redact_text
 from homarus.config.view import Config
 from homarus.config.write import Operation, change
+from homarus.core.clock import epoch_ms
 from homarus.core.errors import ConfigError, StorageError
-from homarus.core.messages import Assistant, Message
+from homarus.core.messages import Assistant, Message, Text
 from homarus.core.routes import SessionKey
 from homarus.runtime.events import Watcher
 from homarus.sessions.codec import keys_of
@@ -105,14 +106,35 @@ class Operations:
 
         return await asyncio.to_thread(read)
 
-    async def delete(self, session: SessionKey) -> str:
-        """Take a session away; its transcript becomes an archive, whose path is returned. What runs in it ends first."""
+    async def begin_with(self, session: SessionKey, messages: Sequence[Message]) -> None:
+        """Give a new session what was said elsewhere; one in which something was said keeps its own."""
+        async with self._runtime.exclusively(session):
+            with self._home.opened(session) as live:
+                for message in messages if live.is_new else ():
+                    live.writer.append_message(message, durable=False)
+
+    async def delete(self, session: SessionKey) -> str | None:
+        """Take a session away; its transcript becomes an archive, whose path is returned. What runs in it ends first.
+
+        The path is empty where nothing was said in it; None says that there was no such session.
+        """
+        if self.find(session) is None:
+            return None
         await self._runtime.stop(session, "the session is deleted")
         async with self._runtime.exclusively(session):
             self._home.sessions.forget(session)
             place = self._home.store(session.agent_id).delete(session)
         self._runtime.drop_lane(session)
         return str(place.path) if place else ""
+
+    async def inject(self, session: SessionKey, text: str) -> str:
+        """Put words into a session's transcript as if the agent had said them; no model is asked. Returns the entry's id."""
+        said = Assistant(
+            (Text(text),), timestamp=epoch_ms(self._home.clock.now()), provider="homarus", model="injected"
+        )
+        async with self._runtime.exclusively(session):
+            with self._home.opened(session) as live:
+                return live.writer.append_message(said).id
 
     async def costs(self, since: int) -> Costs:
         """Add up what the sessions took since a moment, from the transcripts."""

@@ -6,8 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import convert
+from msgspec.structs import replace
 
 from homarus.agent.home import Home
 from homarus.agent.memories import MemoryWatchers
@@ -23,12 +27,13 @@ from homarus.core.errors import Locked
 from homarus.core.events import RunEvent
 from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Inbound, Trust
-from homarus.core.routes import Route, SessionKey, SessionKind
+from homarus.core.routes import Route, SessionKey, SessionKind, main_session
+from homarus.core.tools import ToolSpec
 from homarus.models.select import Override
-from homarus.queue.collect import Batch, Queued
-from homarus.queue.inbox import Inbox
+from homarus.queue.collect import Batch, Queued, message_key
+from homarus.queue.inbox import Inbox, inbox_path
 from homarus.queue.lane import Places, SessionLane
-from homarus.queue.letters import Letters
+from homarus.queue.letters import COMMAND, Letters, taken
 from homarus.queue.modes import Overrides, Rules, parse_mode, resolve
 from homarus.queue.settings import Drop, Mode, QueueSettings
 from homarus.queue.watch import Watch, watched
@@ -38,6 +43,10 @@ from homarus.runtime.tool_backends.build import ToolBackends
 from homarus.sessions.row import SessionEntry
 from homarus.subagents.child import CHANNEL, SubagentSettings
 from homarus.subagents.run import Children
+from homarus.tools.processes import Ended
+
+if TYPE_CHECKING:
+    from homarus.automation.scheduler import Automation
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 5.0  # how long /stop waits for a turn that was told to end before it says so
@@ -56,6 +65,8 @@ class Runtime:
         self.letters = Letters(home.config.paths.own_dir / "letters")
         # Whether this process answers what others say to its sessions: one that somebody attends to, and a service.
         self.stays = False
+        # Carries out a command that another process left for a session of ours.
+        self.carry_out: Callable[[SessionKey, Path, Queued], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.listeners = Listeners()
         self.memory_watchers = MemoryWatchers(home.memory)
@@ -65,10 +76,23 @@ class Runtime:
         self._operations: dict[SessionKey, Cancel] = {}
         self._answered = False
         most = home.config.block("agents.defaults", TurnSettings).max_concurrent
-        places = {"main": most, "subagent": self.children.places}
+        jobs = home.config.get("cron.maxConcurrentRuns")
+        jobs = jobs if isinstance(jobs, int) else None
+        places = {"main": most, "subagent": self.children.places, "cron": jobs, "cron-nested": jobs}
         self._places = Places({name: count for name, count in places.items() if count})
         self._backends = ToolBackends(self)
         home.toolkit.connect(self._backends.services)
+        home.toolkit.processes.tell(self._command_ended)
+        self._closing = False
+        if home.config.get("plugins.entries"):
+            from homarus.plugins.host import Plugins
+
+            home.toolkit.join(Plugins(home.config, home.models.registry))
+        if home.config.get("mcp.servers"):
+            from homarus.plugins.mcp.servers import McpServers
+
+            workspace, before = home.workspace(home.config.default_agent.id), home.toolkit.orphans.mark
+            home.toolkit.join(McpServers(home.config, home.env, clock=home.clock, workspace=workspace, before=before))
 
     @classmethod
     def open(
@@ -76,6 +100,14 @@ class Runtime:
     ) -> Runtime:
         """Read the configuration of a home and put everything together. Nothing is written and no network is touched."""
         return cls(Home(load_config(paths, env), env, clock=clock or SystemClock(), ids=ids or SystemIds()))
+
+    @cached_property
+    def automation(self) -> Automation:
+        """Return the jobs, heartbeats and events of this home. They run by themselves once it was started."""
+        from homarus.automation.scheduler import Automation
+        from homarus.runtime.starter import TurnStarter, reflector
+
+        return Automation(self.home, TurnStarter(self), reflector(self.home))
 
     # Messages and lanes.
 
@@ -96,12 +128,15 @@ class Runtime:
 
     def _queued(self, key: SessionKey, inbound: Inbound, overrides: Overrides | None) -> Queued:
         rules = self.rules(key, inbound.channel, overrides)
-        return Queued(f"{inbound.channel}:{inbound.account}:{inbound.id}", inbound, route_of(key, inbound), rules)
+        return Queued(message_key(inbound), inbound, route_of(key, inbound), rules)
 
     def _take_letters(self, lane: SessionLane, key: SessionKey) -> None:
         """Move letters for a session of ours into its inbox; only then they go."""
         for path, item in self.letters.of(key, everyone=self.stays):
-            if not lane.submit(item).refused or lane.knows(item.key):
+            if item.facts.get(COMMAND):
+                if self.carry_out is not None and taken(path):
+                    self.carry_out(key, path, item)
+            elif not lane.submit(item).refused or lane.knows(item.key):
                 path.unlink(missing_ok=True)  # one that a full queue refuses stays a letter
 
     def _look_for_letters(self) -> None:
@@ -188,6 +223,7 @@ class Runtime:
             with Watch(str(key), cancel) as watch:
                 emit = watched(watch, partial(self.emit, key))
                 turn = self.turn_for(key, batch, mailbox=mailbox, cancel=cancel, settle=settle, emit=emit)
+                turn = self._with_events(turn)
                 outcome = await self.turns.run(turn)
             self.index_flusher.soon(self.home.store(key.agent_id).index)
             lane = self.lanes.get(key)
@@ -208,8 +244,8 @@ class Runtime:
             session=key,
             route=newest.route if newest else Route(key.agent_id, key),
             text=batch.text if batch else "",
-            why=_why(key),
-            keys=tuple(item.key for item in items),
+            why=_why(key, facts),
+            keys=batch.keys if batch else (),
             images=batch.images if batch else (),
             trust=batch.trust if batch else Trust.OWNER,
             chat_type=next((chat for chat in chats if chat != "direct"), "direct"),
@@ -223,13 +259,58 @@ class Runtime:
             instructions=str(facts.get("instructions") or ""),
             output_schema=str(facts.get("outputSchema") or ""),
             needs=tuple(facts.get("needs") or ()),
+            caller_tools=convert(facts.get("callerTools") or (), tuple[ToolSpec, ...]),
+            tool_choice=str(facts.get("toolChoice") or ""),
+            folders=tuple(map(str, facts.get("folders") or ())),
+            cwd=str(facts.get("cwd") or ""),
             seconds=facts.get("seconds"),
+            tools=tuple(facts["tools"]) if facts.get("tools") is not None else None,
+            light=bool(facts.get("light")),
             provenance=facts.get("provenance"),
             generations=config.agent(key.agent_id).block("subagents", SubagentSettings).depth,
             steer_boundary=queue.steer_boundary,
             steer_all=queue.steer_drain == "all",
             **given,
         )
+
+    def _with_events(self, turn: Turn) -> Turn:
+        """Let a turn tell its model what happened beside the conversation; most sessions have no such file."""
+        key = turn.session
+        if key.kind is SessionKind.HEARTBEAT:  # it looks after things on behalf of the main session
+            key = main_session(key.agent_id, self.home.store(key.agent_id).main_key)
+        if not inbox_path(self.home.config.paths.own_dir / "events", key).exists():
+            return turn
+        from homarus.automation.events import HEADING, told
+
+        events = self.automation.events
+        with self.home.opened(turn.session) as live:
+            fresh = [item for item in events.waiting(key) if not live.writer.holds(item.key)]
+        if not fresh:
+            return turn
+
+        def settle(*keys: str) -> None:
+            turn.settle(*keys)
+            events.settle(key, *keys)
+
+        text = told(fresh, self.home.zone(key.agent_id), self.home.ids.short())
+        taint = (source for item in fresh for source in item.taint)
+        return replace(
+            turn,
+            notes=(*turn.notes, (HEADING, text)),
+            heard=tuple(item.key for item in fresh),
+            taint=tuple(dict.fromkeys((*turn.taint, *taint))),
+            settle=settle,
+        )
+
+    def _command_ended(self, ended: Ended) -> None:
+        """Keep the end of a background command for the session that started it, and let that session hear it."""
+        key = SessionKey.parse(ended.session)
+        if self._closing or not self.stays or key.is_subagent:
+            return
+        automation = self.automation
+        automation.events.add(key, ended.text, ident=f"exec:{ended.id}", taint=("exec",), wake=True)
+        if automation.runs_here:
+            automation.heartbeats.wake(key)
 
     @asynccontextmanager
     async def exclusively(self, key: SessionKey) -> AsyncIterator[Cancel]:
@@ -264,6 +345,9 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Let go of everything: sessions, connections, the memory's index."""
+        self._closing = True
+        if "automation" in self.__dict__:
+            await self.automation.aclose()
         if self._timer is not None:
             self._timer.cancel()
         self.index_flusher.close()
@@ -274,7 +358,9 @@ class Runtime:
         await self.home.aclose()
 
 
-def _why(key: SessionKey) -> Why:
+def _why(key: SessionKey, facts: Mapping[str, Any]) -> Why:
+    if facts.get("why") in {Why.HEARTBEAT, Why.SCHEDULE}:  # a turn that the program itself ordered
+        return Why(facts["why"])
     if key.kind is SessionKind.HEARTBEAT:
         return Why.HEARTBEAT
     return Why.PARENT if key.is_subagent else Why.SCHEDULE if key.kind in _SCHEDULED else Why.PERSON

@@ -20,28 +20,11 @@ from homarus.storage.syscalls import NO_SYMLINKS, openat2
 # The system as a program needs it to start, and nothing that says who lives here. Keys lie beside certificates: as root
 # we could read them.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-_ETC = tuple(
-    f"/etc/{name}"
-    for name in [
-        "alternatives",
-        "ld.so.cache",
-        "ld.so.conf",
-        "ld.so.conf.d",
-        "localtime",
-        "timezone",
-        "mime.types",
-        "nsswitch.conf",
-        "protocols",
-        "services",
-        "fonts",
-        "ssl/certs",
-        "ca-certificates",
-        "pki/ca-trust",
-        "pki/tls/cert.pem",
-        "pki/tls/certs",
-        "pki/tls/openssl.cnf",
-    ]
+_SETTINGS = (
+    "alternatives ld.so.cache ld.so.conf ld.so.conf.d localtime timezone mime.types nsswitch.conf protocols "
+    "services fonts ssl/certs ca-certificates pki/ca-trust pki/tls/cert.pem pki/tls/certs pki/tls/openssl.cnf"
 )
+_ETC = tuple(f"/etc/{name}" for name in _SETTINGS.split())
 _SWITCHES = tuple(f"/proc/{name}" for name in ["sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "mtrr"])
 _ANYWHERE = -100  # a path from / on
 _PRIVATE = ("/dev/shm", "/tmp", "/run", "/var/tmp")  # noqa: S108 - the sandbox's own

@@ -41,6 +41,8 @@ class Order(Struct, frozen=True):
     mark: str
     tty: bool = False
     stdin: bool = False
+    # Where its second stream goes, as a descriptor; both go the same way where there is none.
+    stderr: int = -1
 
 
 class Exit(Struct, frozen=True):
@@ -278,7 +280,9 @@ def _begin(spec: SandboxSpec, order: Order, things: Resources, lent: ExitStack) 
     if spec.backend is Backend.LANDLOCK:
         scratch.sweep_once()
         things.folder = scratch.make()
-        words = landlock.words(spec, order.argv, cwd=order.cwd, env=env)
+        # Its launcher takes one output: a second one that somebody else would read is left out.
+        silent = ("/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh") if order.stderr >= 0 else ()
+        words = landlock.words(spec, (*silent, *order.argv), cwd=order.cwd, env=env)
         return adopt(landlock.launch(words, things.folder, groups=groups, stdin=stdin, sink=sink))
     held: list[int] = []
     lent.callback(_close, held)
@@ -288,7 +292,8 @@ def _begin(spec: SandboxSpec, order: Order, things: Resources, lent: ExitStack) 
         line = ["/bin/sh", "-c", f'{enter}exec "$@"', "sh", *groups, *line]
     cwd = order.cwd if spec.backend is Backend.OFF else "/"
     variables = env if spec.backend is not Backend.DOCKER else None
-    return spawn(line, stdin=stdin, sink=sink, cwd=cwd, env=variables, held=held)
+    pipes = (stdin, sink, order.stderr if order.stderr >= 0 else sink)
+    return spawn(line, pipes, cwd=cwd, env=variables, held=held)
 
 
 def command_line(spec: SandboxSpec, order: Order, env: Mapping[str, str], held: list[int]) -> list[str]:
@@ -367,11 +372,7 @@ def _close(held: list[int]) -> None:
 def _limit(pid: int, limits: Limits) -> None:
     import resource
 
-    wanted = {
-        resource.RLIMIT_CPU: limits.cpu_seconds,
-        resource.RLIMIT_AS: limits.memory_bytes,
-        resource.RLIMIT_CORE: 1,
-    }
+    wanted = {resource.RLIMIT_CPU: limits.cpu_seconds, resource.RLIMIT_AS: limits.memory_bytes, resource.RLIMIT_CORE: 1}
     if not hasattr(resource, "prlimit"):
         return  # macOS: time and output are bounded all the same
     for what, value in wanted.items():

@@ -166,6 +166,12 @@ def controls(workspace: Path, home: Path) -> bool:
     return any(workspace.is_relative_to(place) for place in guarded)
 
 
+def may_lend(folder: Path, home: Path, state_dir: Path) -> bool:
+    """Say whether a real path can be opened to a turn by the owner's word: work, and not keys or a whole home."""
+    state = real_path(str(state_dir))
+    return not folder.is_relative_to(state) and not _gives_away(str(folder), real_path(str(home)), state)
+
+
 def _choose(settings: SandboxSettings, available: Available) -> Backend:
     if settings.backend in {"podman", "ssh", "openshell"}:
         raise Denied(

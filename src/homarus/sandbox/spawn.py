@@ -68,11 +68,12 @@ class Process:
 
 
 def spawn(
-    line: Sequence[str], *, stdin: int, sink: int, cwd: str, env: Mapping[str, str] | None, held: Sequence[int]
+    line: Sequence[str], pipes: tuple[int, int, int], *, cwd: str, env: Mapping[str, str] | None, held: Sequence[int]
 ) -> Process:
-    """Start a program in a session of its own, both its outputs in `sink`; only `held` is passed on besides."""
+    """Start a program in a session of its own with these three streams; only `held` is passed on besides."""
+    stdin, stdout, stderr = pipes
     process = subprocess.Popen(
-        line, stdin=stdin, stdout=sink, stderr=sink, cwd=cwd, env=env, start_new_session=True, pass_fds=held
+        line, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env, start_new_session=True, pass_fds=held
     )
     return Process(process.pid, process.wait)
 

@@ -70,6 +70,8 @@ class SandboxSpec(Struct, frozen=True):
     commits: str = ""
     # The agent's workspace, where commands and file tools work in a folder of the sandbox's own instead (`workspace`).
     instead_of: str = ""
+    # Mounts that the owner opened for this run alone; its children work there, too.
+    lent: tuple[Mount, ...] = ()
     # Why there is no sandbox although one is wanted, and what to do about it: then no command starts and no file is touched.
     refused: str = ""
 
@@ -126,13 +128,19 @@ class SandboxSpec(Struct, frozen=True):
             workspace=wish.workspace,
             access=self._narrow_access(wish),
             network=self.network and wish.network,
-            mounts=tuple(kept for mount in wish.mounts if (kept := self._narrow_mount(mount))),
+            mounts=tuple(kept for mount in wish.with_lent(self.lent) if (kept := self._narrow_mount(mount))),
+            lent=self.lent,
             limits=self.limits.narrow(wish.limits),
             env=tuple(name for name in wish.env if not self.enforced or name in self.env),
             locked=tuple(sorted({*self.locked, *wish.locked})),
             hidden=tuple(sorted({*self.hidden, *wish.hidden})),
             refused=self.refused or wish.refused,
         )
+
+    def with_lent(self, lent: tuple[Mount, ...]) -> tuple[Mount, ...]:
+        """Return the mounts with those that the owner opens; what was to be read alone can be written there then."""
+        paths = {mount.path for mount in lent}
+        return (*(mount for mount in self.mounts if mount.path not in paths), *lent)
 
     def lend(self, wish: SandboxSpec) -> SandboxSpec:
         """Return this spec as it bounds a child that runs as another agent: with that agent's folders in view, as `wish` has

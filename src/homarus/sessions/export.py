@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from homarus.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, User
+from homarus.core.prompt import CONTEXT_BEGIN, CONTEXT_END
 from homarus.core.text import printable
 from homarus.sessions.codec import Json
 from homarus.sessions.entry import (
@@ -63,7 +64,7 @@ def _message(message: Message, entry: MessageEntry) -> Iterator[Block]:
         return
     if isinstance(message, User):
         kind = "user" if entry.role == "user" else "note"
-        yield Block(kind, message.text or _images(message), "", time, entry.id)
+        yield Block(kind, without_context(message.text) or _images(message), "", time, entry.id)
         return
     for part in message.parts:
         if isinstance(part, Text) and part.text.strip():
@@ -76,18 +77,32 @@ def _message(message: Message, entry: MessageEntry) -> Iterator[Block]:
         yield Block("assistant", message.error, "failed", time, entry.id, error=True)
 
 
+def without_context(text: str) -> str:
+    """Return a message without what the program told the model in it; older versions wrote both into one text."""
+    while CONTEXT_BEGIN in text and CONTEXT_END in text.partition(CONTEXT_BEGIN)[2]:
+        before, _, rest = text.partition(CONTEXT_BEGIN)
+        text = before.rstrip() + "\n" + rest.partition(CONTEXT_END)[2].lstrip()
+    return text.strip("\n")
+
+
 def _images(message: Message) -> str:
     count = sum(isinstance(part, Image) for part in message.parts)
     return f"[{count} image{'s' if count > 1 else ''}]" if count else ""
 
 
-def render(header: Header, entries: Iterable[Entry], form: Format, *, title: str, zone: tzinfo = UTC) -> Iterator[str]:
-    """Yield a conversation in one of the forms, piece by piece: it may be longer than memory is large."""
+def render(
+    header: Header, entries: Iterable[Entry], form: Format, *, title: str, zone: tzinfo = UTC, full: bool = False
+) -> Iterator[str]:
+    """Yield a conversation in one of the forms, piece by piece: it may be longer than memory is large.
+
+    People get what was said and done, and what the program told the model besides only in `full`. JSON holds everything.
+    """
     if form == "json":
         return _json(header, entries)
+    shown = (block for block in blocks(entries) if full or block.kind != "note")
     if form == "html":
-        return _page(title, blocks(entries), zone)
-    sections = ("\n" + "\n".join(_section(block, zone)).rstrip() + "\n" for block in blocks(entries))
+        return _page(title, shown, zone)
+    sections = ("\n" + "\n".join(_section(block, zone)).rstrip() + "\n" for block in shown)
     return chain([f"# {title}\n"], sections)
 
 

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from homarus.core.clock import Clock, Ids
 from homarus.core.errors import ConfigError, Unknown
+from homarus.core.patterns import late
 from homarus.core.routes import DEFAULT_AGENT, MAIN, SessionKey, SessionKind, named_session
 from homarus.sessions.codec import Json
 from homarus.sessions.database import FILE, AgentDatabase
 from homarus.sessions.log import Form, session_id_of
-from homarus.sessions.places import Kind, Place, files_in, visit
+from homarus.sessions.places import Kind, Place, archived_label, files_in, visit
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.store import SessionInfo, SessionStore
 
@@ -81,33 +82,102 @@ class SessionHome:
 
     def resolve(self, text: str, agent: str = "") -> SessionInfo:
         """Return the session that a person means: by key, by id or the beginning of one, or by its name."""
+        return self._meant(text, agent, _SHORTEST) or self._missing(text, agent)
+
+    def key(self, text: str, agent: str = "") -> SessionKey:
+        """Return the key of the session that is meant, or of a new one of that name.
+
+        What speaks into a session is stricter than what looks at one: a program's `user-1` must never be somebody else's.
+        So a whole key is taken as it stands, an id needs its first eight characters, and a sub-agent's name does not count.
+        """
+        key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
+        if key.kind in {SessionKind.MAIN, SessionKind.GLOBAL} or text.strip().lower().startswith("agent:"):
+            return key
+        found = self._meant(text, agent, SHORT_ID, talking=True)
+        return found.key if found else key
+
+    def place(self, text: str, agent: str = "") -> Place:
+        """Return where the conversation that a person means lies: a session, an archive, or a transcript file anywhere."""
+        if found := self.archive(text, exact=True) or self._meant(text, agent, _SHORTEST):
+            return found.place if isinstance(found, SessionInfo) else found
+        return self.archive(text) or self._missing(text, agent).place
+
+    def _meant(self, text: str, agent: str, shortest: int, *, talking: bool = False) -> SessionInfo | None:
         key = SessionKey.parse(text, default_agent=agent or self.default_agent, main_key=self._main_key)
         if key.agent_id in self.agents() and (named := self.store(key.agent_id).find(key)):
             return named
         wanted = text.strip().lower()
-        infos = self.list([agent] if agent else (), orphans=True)
+        infos = [
+            info
+            for info in self.list([agent] if agent else (), orphans=True)
+            if not (talking and ":subagent:" in info.name)
+        ]
         for match in (
             lambda info: info.place.path.name.lower() == f"{wanted}.jsonl",  # the topics of a session have its id, too
             lambda info: wanted in {info.entry.session_id.lower(), info.name.lower()},
+            lambda info: info.name.lower() == f"agent:{info.agent_id}:{SessionKind.EXPLICIT.value}:{wanted}",
             lambda info: info.title.lower() == wanted,
-            lambda info: len(wanted) >= 4 and info.entry.session_id.lower().startswith(wanted),
-            lambda info: len(wanted) >= 4 and wanted in info.name.lower(),
+            lambda info: _begins(info.entry.session_id, wanted, shortest),
         ):
             found = [info for info in infos if match(info)]
-            if len(found) == 1:
-                return found[0]
+            if len(found) > 1:
+                raise _ambiguous(text, [f"{info.name} ({short_id(info.entry.session_id)})" for info in found])
             if found:
-                names = ", ".join(info.name for info in found[:5])
-                raise Unknown(f"'{text}' could be any of {len(found)} sessions: {names}", cure="give the whole key")
-        raise Unknown(f"no session '{text}'", cure="'homarus sessions list' shows them all")
+                return found[0]
+        return None
 
-    def archive(self, text: str) -> Place | None:
-        for agent in self.agents():
-            for place in self.store(agent).archives():
-                if text in {place.path.name, place.session_id, str(place.path)}:
-                    return place
+    def _missing(self, text: str, agent: str) -> SessionInfo:
+        import difflib
+
+        names = {info.name: info for info in self.list([agent] if agent else (), orphans=True)}
+        words = {info.title.lower(): name for name, info in names.items() if info.title}
+        words |= {name.lower().rpartition(":")[2]: name for name in names} | {name.lower(): name for name in names}
+        wanted = text.strip().lower()
+        near = [name for word, name in words.items() if len(wanted) >= 3 and wanted in word]
+        near += [words[word] for word in difflib.get_close_matches(wanted, words, n=3, cutoff=0.7)]
+        hint = f"did you mean {', '.join(dict.fromkeys(near[:3]))}? " if near else ""
+        raise Unknown(f"no session '{text}'", cure=f"{hint}'homarus sessions list --all' shows them all")
+
+    def archive(self, text: str, *, exact: bool = False) -> Place | None:
+        """Return a conversation that was put away, by its file, its id or the beginning of one, or its name."""
         path = Path(text)
-        return Place("", path.name, Kind.FILE, path) if path.suffix in {".jsonl", ".zst"} and path.is_file() else None
+        if path.suffix in {".jsonl", ".zst"} and path.is_file():
+            return Place("", path.name, Kind.FILE, path)
+        places = [place for agent in self.agents() for place in self.store(agent).archives()]
+        for place in places:
+            if text in {place.path.name, place.session_id, str(place.path)}:
+                return place
+        if exact:
+            return None
+        wanted = text.strip().lower()
+        found = [place for place in places if _begins(place.session_id, wanted, _SHORTEST)]
+        found = found or [place for place in places if archived_label(place).lower() == wanted]
+        if len({place.session_id for place in found}) > 1:
+            raise _ambiguous(text, [place.label for place in found])
+        return found[0] if found else None
+
+
+SHORT_ID = 8  # characters of an id that lists show
+_SHORTEST = 4  # characters of an id that are enough to look at a session
+_HEX_ID = late(r"[0-9a-f]{8}-[0-9a-f-]{4,}")
+
+
+def short_id(session_id: str) -> str:
+    """Return an id as lists show it: the beginning of one that a machine made, a chosen name as it is."""
+    return session_id[:SHORT_ID] if _HEX_ID.fullmatch(session_id.lower()) else session_id
+
+
+def _begins(session_id: str, wanted: str, shortest: int) -> bool:
+    # Only ids that a machine made are shortened: a name that begins like another is another.
+    whole = session_id.lower()
+    return len(wanted) >= shortest and whole.startswith(wanted) and _HEX_ID.fullmatch(whole) is not None
+
+
+def _ambiguous(text: str, names: Sequence[str]) -> Unknown:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return Unknown(
+        f"'{text}' could be any of {len(names)}: {', '.join(names[:5])}{more}", cure="give the whole key or id"
+    )
 
 
 class Candidate(Struct, frozen=True):

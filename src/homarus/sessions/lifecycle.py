@@ -22,7 +22,7 @@ _MENTION = late(r"\s*<?@[^\s>]{1,64}>?[,:]?(?=\s|$)")
 _PER_TRANSCRIPT = """
 sessionFile systemSent abortedLastRun status compactionCount memoryFlush memoryFlushAt memoryFlushCompactionCount
 inputTokens outputTokens cacheRead cacheWrite totalTokens totalTokensFresh totalTokensVersion contextTokens
-contextBudgetStatus estimatedCostUsd skillsSnapshot systemPromptReport cliSessionIds claudeCliSessionId
+contextBudgetStatus estimatedCostUsd label skillsSnapshot systemPromptReport cliSessionIds claudeCliSessionId
 activeWriterRunId archivedAt importedFrom modelProvider model lastHeartbeatText lastHeartbeatSentAt
 authProfileOverrideCompactionCount lifecycleRevision
 """

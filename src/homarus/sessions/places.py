@@ -54,6 +54,25 @@ class Place(Struct, frozen=True):
         return f"{self.path.name}#{self.session_id}" if self.kind is Kind.DATABASE else self.path.name
 
 
+LABEL = "session_info"  # the entry that says what a conversation was called when it was put away
+_LAST_LINE = 4096
+
+
+def archived_label(place: Place) -> str:
+    """Return what an archived conversation was called; it is its last line. Only a plain file is looked into."""
+    if place.kind is not Kind.ARCHIVE or place.path.suffix == ".zst":
+        return ""
+    try:
+        with place.path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE))
+            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+    except OSError:
+        return ""
+    value: Any = decode(last)[0]
+    name = value.get("name") if isinstance(value, dict) and value.get("type") == LABEL else None
+    return name if isinstance(name, str) else ""
+
+
 class Visits:
     """Opens one transcript after another for reading; a database that holds many of them is opened once."""
 

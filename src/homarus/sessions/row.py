@@ -69,6 +69,7 @@ class SessionEntry(Struct, frozen=True, rename="camel"):
     total_tokens: int = 0
     total_tokens_fresh: bool = False
     context_tokens: int = 0
+    estimated_cost_usd: float = 0.0
     model_provider: str | None = None
     model: str | None = None
     compaction_count: int = 0

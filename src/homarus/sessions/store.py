@@ -24,7 +24,7 @@ from homarus.sessions.database import FILE, Content, Foreign, Snapshot
 from homarus.sessions.entry import NEWEST_READABLE, VERSION, Entry, new_header, to_header
 from homarus.sessions.index import SessionIndex
 from homarus.sessions.log import WINDOW, Transcript, load_branch
-from homarus.sessions.places import INDEX, Kind, Place, files_in, own, transcript_name, transcript_path, visit
+from homarus.sessions.places import INDEX, LABEL, Kind, Place, files_in, own, transcript_name, transcript_path, visit
 from homarus.sessions.row import SessionEntry, changes, read_row
 from homarus.sessions.settings import SessionSettings
 from homarus.sessions.writer import SessionWriter
@@ -34,6 +34,9 @@ from homarus.storage.record import decode, encode
 
 if TYPE_CHECKING:
     from homarus.config.load import Config
+
+
+MAX_LABEL = 120
 
 
 class SessionInfo(Struct, frozen=True):
@@ -156,7 +159,7 @@ class SessionStore:
         if info is None:
             return self._create(key, session_id)
         if info.place.kind is Kind.FILE:
-            self._put_away(info.place.path, "reset")
+            self._put_away(info, "reset")
         more: Json = {"sessionFile": str(self._fresh_path(key, session_id)), "startedBy": by}
         if info.place.kind is Kind.DATABASE:
             more["importedFrom"] = self._origin(info)
@@ -187,13 +190,31 @@ class SessionStore:
         """Take a session out of the index; its transcript becomes an archive. The main session cannot be deleted."""
         if key.is_main:
             raise ConfigError("the main session cannot be deleted", cure="start it over instead: /new")
-        mine = self.index.get(key)
-        if mine is None:
+        info = self.find(key)
+        if info is None:
             return None
-        info = self._info(*mine)
-        archived = self._put_away(info.place.path, "deleted")
-        self.index.remove([mine[0]])
+        if info.place.kind is Kind.DATABASE:
+            raise Unknown(f"{info.name} is kept in {self.database}, which is only read", cure="delete it with OpenClaw")
+        archived = self._put_away(info, "deleted")
+        if info.indexed:
+            self.index.remove([info.name])
         return Place(self.agent_id, info.entry.session_id, Kind.ARCHIVE, archived) if archived else None
+
+    def rename(self, key: SessionKey, label: str) -> SessionInfo:
+        """Give a session a name that no other session of this agent has; an empty one takes it away."""
+        info = self.find(key)
+        if info is None:
+            raise Unknown(f"no session {key}", cure="'homarus sessions list' shows them all")
+        label = " ".join(label.split())[:MAX_LABEL]
+        for other in self.list() if label else ():
+            if (other.entry.label or "").lower() == label.lower() and other.name != info.name:
+                raise Unknown(f"{other.name} is called “{label}” already", cure="choose another name")
+        if info.place.kind is Kind.DATABASE:
+            info = self.adopt(key, info.place, info.row)
+        # It was not talked in, so its place in the list stays.
+        place = {} if info.indexed else {"session_id": info.entry.session_id, "session_file": str(info.place.path)}
+        self.update(key, label=label or None, updated_at=info.entry.updated_at, **place)
+        return self.find(key) or info
 
     def fork(
         self, source: Place, name: str = "", *, at: str | None = None, label: str = "", key: SessionKey | None = None
@@ -298,9 +319,14 @@ class SessionStore:
     def _origin(self, info: SessionInfo) -> Json:
         return {"path": str(info.place.path), "sessionId": info.entry.session_id, "at": epoch_ms(self.clock.now())}
 
-    def _put_away(self, path: Path, label: str) -> Path | None:
+    def _put_away(self, info: SessionInfo, why: str) -> Path | None:
+        """Make an archive of a transcript; what the conversation was called goes along, as its last line."""
+        path = info.place.path
+        if info.entry.label and path.exists():
+            with SessionWriter(path, info.entry.session_id, clock=self.clock, ids=self.ids) as writer:
+                writer.append(LABEL, {"name": info.entry.label})
         with own(path, self.clock.now()):
-            return move_aside(path, label, self.clock.now()) if path.exists() else None
+            return move_aside(path, why, self.clock.now()) if path.exists() else None
 
 
 def _newer(foreign: Foreign, mine: SessionInfo) -> bool:

@@ -51,23 +51,18 @@ class Host(Protocol):
 
     def submit(self, key: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> Queued | None:
         """Accept a message into a session's lane; None when it was refused. It is durable when this returns."""
-        ...
 
     def lane(self, key: SessionKey) -> SessionLane:
         """Return a session's lane, opening it if need be."""
-        ...
 
     def open_lane(self, key: SessionKey) -> SessionLane | None:
         """Return a session's lane if it is open."""
-        ...
 
     def drop_lane(self, key: SessionKey) -> None:
         """Let go of the lane of a session that goes away; not while something waits in it."""
-        ...
 
     def emit(self, key: SessionKey, event: RunEvent) -> None:
         """Tell the listeners of a session."""
-        ...
 
 
 class RunningChild:
@@ -403,18 +398,16 @@ class Children:
         """Settle what an earlier process left of a session's children."""
         if self.books.owns(key) or not self.books.exists(key):
             return
-        from homarus.subagents.recover import World, take_up
+        from homarus.subagents.recover import take_up
+        from homarus.subagents.report import report_key
 
-        world = World(
-            now=epoch_ms(self._home.clock.now()),
-            alone=self.is_left(key),
-            stored=live.writer.holds,
-            store=self._home.store,
-            tell=lambda run, end: self._reports.tell(run, end, lane),
-            put_away=self._archive.put_away,
-        )
-        take_up(self.books, key, world)
-        self._archive.resume(self.books.own(key))
+        alone, book = self.is_left(key), self.books.own(key)
+        for kept in take_up(self.books, key, self._home, self._archive.put_away, quiet=alone):
+            if alone or live.writer.holds(report_key(kept.run.run_id)):
+                book.told(kept.run.run_id)
+            elif kept.end is not None:
+                self._reports.tell(kept.run, kept.end, lane)
+        self._archive.resume(book)
 
     # Small things.
 

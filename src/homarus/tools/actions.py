@@ -22,6 +22,7 @@ _TEXT: dict[str, Any] = {"type": "string"}
 
 MESSAGE = spec("message")
 CRON = spec("cron")
+_CRON = ["status", "list", "add", "update", "remove", "run", "runs", "wake"]
 _CONFIG = ["config.get", "config.patch", "config.schema", "restart"]
 GATEWAY = spec("gateway")
 IMAGE = spec("image")
@@ -48,6 +49,8 @@ def cron_tool(scheduler: Scheduler) -> Tool:
             raise ToolError(f"cron {action} needs jobId", cure="see the ids with action list")
         if action in {"add", "update"} and not job:
             raise ToolError(f"cron {action} needs job", cure="give job with schedule and payload")
+        if action == "wake" and not (job := {"text": arguments.get("text") or job.get("text")})["text"]:
+            raise ToolError("cron wake needs text", cure="say what happened")
         return _said(await scheduler.act(context, action, ident, job))
 
     return Tool(
@@ -55,6 +58,7 @@ def cron_tool(scheduler: Scheduler) -> Tool:
         risk=Risk.ADMIN,
         run=run,
         group="automation",
+        schema=allowing(CRON, action={"type": "string", "enum": _CRON}, text=_TEXT),
         aliases={"id": "jobId"},
         owner_only=True,
         children="none",
@@ -115,13 +119,7 @@ def image_tool(vision: VisionBackend, reach: Reach, *, web: bool, trust: Trust =
 
     aliases = {"path": "image", "url": "image", "question": "prompt", "file": "image"}
     return Tool(
-        spec=IMAGE,
-        risk=Risk.READ,
-        run=run,
-        group="media",
-        aliases=aliases,
-        taints=True,
-        exists_for=vision.can_look,
+        spec=IMAGE, risk=Risk.READ, run=run, group="media", aliases=aliases, taints=True, exists_for=vision.can_look
     )
 
 

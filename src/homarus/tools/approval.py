@@ -81,11 +81,9 @@ class Approver(Protocol):
 
     def reachable(self, request: Request) -> bool:
         """Say whether somebody is there who could answer now."""
-        ...
 
     async def announce(self, request: Request) -> None:
         """Show the question; the answer comes through `Approvals.decide`."""
-        ...
 
 
 class Nobody:

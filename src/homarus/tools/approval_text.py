@@ -39,8 +39,7 @@ def whole(text: str) -> str:
     """Return text as `visible` does, or raise `Denied` where it is longer than a person can answer for."""
     if len(text) > MAX_ASKED:
         raise Denied(
-            f"{len(text):,} characters are more than anybody reads before saying yes",
-            cure="do it in smaller steps",
+            f"{len(text):,} characters are more than anybody reads before saying yes", cure="do it in smaller steps"
         )
     return visible(text)
 

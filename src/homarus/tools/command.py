@@ -26,56 +26,12 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 # What stands between the words of a shell command, whatever they mean in it.
 # Programs that start no other, whatever their arguments say, and read no file that tells them to: for them "always" is an answer.
-_PLAIN = frozenset(
-    [
-        "ls",
-        "cat",
-        "head",
-        "tail",
-        "wc",
-        "stat",
-        "du",
-        "df",
-        "date",
-        "uptime",
-        "uname",
-        "whoami",
-        "id",
-        "hostname",
-        "pwd",
-        "echo",
-        "printf",
-        "true",
-        "false",
-        "basename",
-        "dirname",
-        "realpath",
-        "readlink",
-        "cut",
-        "tr",
-        "uniq",
-        "comm",
-        "diff",
-        "cmp",
-        "grep",
-        "md5sum",
-        "sha1sum",
-        "sha256sum",
-        "sha512sum",
-        "b2sum",
-        "cksum",
-        "nproc",
-        "free",
-        "ps",
-        "lsblk",
-        "lscpu",
-        "tree",
-        "mkdir",
-        "rmdir",
-        "touch",
-        "rm",
-    ]
+_NAMES = (
+    "ls cat head tail wc stat du df date uptime uname whoami id hostname pwd echo printf true false basename "
+    "dirname realpath readlink cut tr uniq comm diff cmp grep md5sum sha1sum sha256sum sha512sum b2sum cksum nproc "
+    "free ps lsblk lscpu tree mkdir rmdir touch rm"
 )
+_PLAIN = frozenset(_NAMES.split())
 _MULTI = frozenset({"coreutils"})  # one file that is many of these, by the name it is called by
 _MAX_WORDS, _MAX_WORD = 32, 256
 _SIGNS = late(r"""[\s'"`<>|;&(){}$]+""")

@@ -33,11 +33,9 @@ PROCESS = spec("process")
 class Grants(Protocol):
     def take(self, call_id: str, digest: str) -> Claim:
         """Use up the grant of one call for one plan; raises `Denied` when there is none or the plan is another one."""
-        ...
 
     def drop(self, call_id: str) -> None:
         """Forget the grant of a call that will not run, and let go of what it held."""
-        ...
 
 
 def exec_tools(manager: ProcessManager, grants: Grants, outer: Mapping[str, str]) -> list[Tool]:

@@ -25,6 +25,7 @@ MAX_ENTRIES = 500
 # Lines are found by reading on; a file without newlines must not be read whole to find its second line.
 SCAN_BYTES = 64 << 20
 MAX_WRITE_BYTES = 8 << 20
+MAX_COMPARED = 200_000
 _BLOCK = 1 << 16
 _ALIASES = {
     **dict.fromkeys(("file_path", "filePath", "filename", "file"), "path"),
@@ -85,9 +86,10 @@ class _Kit:
                 return said(f"{spot.path} already has exactly this content.", changed=False, bytes=len(data))
             put(root, spot, with_origin(context, str(spot.path), old.data if old.kind == "ok" else b"", data))
         what = "Replaced" if old.kind == "ok" else "Created"
-        return said(
-            f"{what} {spot.path} ({len(data):,} bytes).", changed=True, bytes=len(data), created=old.kind != "ok"
-        )
+        facts: dict[str, Any] = {"changed": True, "bytes": len(data), "created": old.kind != "ok"}
+        if old.kind == "ok" and len(old.data) + len(data) <= MAX_COMPARED:
+            facts["diff"] = await asyncio.to_thread(_difference, old.data, data)
+        return said(f"{what} {spot.path} ({len(data):,} bytes).", **facts)
 
     async def ls(self, context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         spot = locate(context, where(arguments), self._reach)
@@ -113,6 +115,13 @@ class _Kit:
             return said(f"{spot.path} is empty.", entries=0)
         note = f"\n\n[{limit:,} of more entries shown; narrow it down with find]" if more else ""
         return said("\n".join(names) + note, entries=len(names), truncated=more)
+
+
+def _difference(old: bytes, new: bytes) -> str:
+    """Return for people what a file's new content changed; the model knows what it wrote."""
+    from homarus.tools.textedit import compare
+
+    return compare(old.decode("utf-8", "replace"), new.decode("utf-8", "replace")).diff
 
 
 def image_kind(head: bytes) -> str:

@@ -72,6 +72,8 @@ class Case(Struct, frozen=True):
     plan: command.Plan | None = None
     paths: tuple[str, ...] = ()
     target: Target | None = None
+    # Of a plugin or of a server.
+    foreign: bool = False
     # For tools that can do several things: which one.
     action: str = ""
     workspace: str = ""
@@ -206,13 +208,26 @@ def _egress(case: Case, known: Known) -> Objection | None:
     )
 
 
+def _foreign(case: Case, known: Known) -> Objection | None:
+    """What a plugin's or a server's tool says of itself nobody has checked: it is the owner's, and a way out after taint."""
+    if not case.foreign:
+        return None
+    if case.trust in {Trust.GROUP, Trust.EXTERNAL}:
+        return Deny(f"{case.tool} is not available to {case.trust.value} senders")
+    if case.trust is Trust.PAIRED:
+        return Ask(f"a {case.trust.value} sender wants to use {case.tool}")
+    if not case.tainted or case.risk is Risk.READ or known("tool", case.tool):
+        return None
+    return Ask(f"{case.tool} would be used after untrusted text was read", "tool", case.tool, lasting=True)
+
+
 def _powers(case: Case, _: Known) -> Objection | None:
     if case.asks:
         return Ask(f"{case.tool} wants to be asked for before each call")
     if case.tool == "gateway" and case.action not in _LOOKS:
         # The configuration decides what else is asked; a model does not change it alone, whoever speaks to it.
         return Ask("the configuration would be changed")
-    if not case.tainted:
+    if not case.tainted or case.foreign:
         return None
     if case.risk is Risk.ADMIN or (case.risk is Risk.SEND and case.target is None):
         return Ask(f"{case.tool} would be used after untrusted text was read")
@@ -221,7 +236,7 @@ def _powers(case: Case, _: Known) -> Objection | None:
     return None
 
 
-RULES = (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress, _powers)
+RULES = (_private, _by_trust, _on_host, _outside, _programs, _identity, _egress, _foreign, _powers)
 
 
 def rule_subject(plan: command.Plan) -> str:
@@ -318,6 +333,7 @@ class PolicyGate:
             by_commands=set(context.taint.sources) <= {"exec"},
             sandbox=context.sandbox,
             owner_only=tool.owner_only,
+            foreign=tool.foreign,
             plan=plan,
             paths=touched(name, arguments, context),
             target=target_of(name, arguments, context.route),

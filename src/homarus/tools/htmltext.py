@@ -11,52 +11,13 @@ from html import unescape
 
 from homarus.core.patterns import late
 
-_SKIPPED = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "canvas",
-        "iframe",
-        "object",
-        "head",
-        "nav",
-        "footer",
-        "form",
-        "textarea",
-        "xmp",
-        "noframes",
-    ]
-)
+_UNREAD = "script style noscript template svg canvas iframe object head nav footer form textarea xmp noframes"
+_SKIPPED = frozenset(_UNREAD.split())
 # What stands in these is text up to their own end, whatever it looks like.
 _RAW = frozenset(["script", "style", "title", "textarea", "xmp", "noframes", "iframe"])
 _HEADS = frozenset(["h1", "h2", "h3", "h4", "h5", "h6"])
-_BLOCKS = _HEADS | frozenset(
-    [
-        "p",
-        "div",
-        "section",
-        "article",
-        "main",
-        "header",
-        "aside",
-        "table",
-        "tr",
-        "ul",
-        "ol",
-        "dl",
-        "dt",
-        "dd",
-        "figure",
-        "br",
-        "blockquote",
-        "pre",
-        "hr",
-        "li",
-    ]
-)
+_PARTS = "p div section article main header aside table tr ul ol dl dt dd figure br blockquote pre hr li"
+_BLOCKS = _HEADS | frozenset(_PARTS.split())
 _VOID = frozenset(
     ["br", "hr", "img", "input", "meta", "link", "source", "wbr", "area", "base", "col", "embed", "track"]
 )

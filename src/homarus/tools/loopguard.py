@@ -130,8 +130,6 @@ class LoopGuard:
 
     def _repeat(self, call: ToolCall, now: str, _known: bool) -> Verdict:
         same = [past for past in self._past if past.call == now]
-        if len(same) + 1 < min(self._settings.warning_threshold, self._settings.critical_threshold):
-            return FINE
         poll = (call.name, str(call.arguments.get("action", ""))) in _POLLS
         if poll:
             # Polling is repetition by nature: only a row of equal answers counts.
@@ -150,9 +148,6 @@ class LoopGuard:
         past = self._past
         if not past or past[-1].call == now:
             return FINE
-        least = min(self._settings.warning_threshold, self._settings.critical_threshold)
-        if least > 2 and (len(past) < 2 or past[-2].call != now):
-            return FINE
         other = past[-1].call
         row: list[_Past] = []
         for item in reversed(past):
@@ -160,8 +155,6 @@ class LoopGuard:
                 break
             row.append(item)
         count = len(row) + 1
-        if count < least:
-            return FINE
         # The two sides take turns.
         if count >= self._settings.critical_threshold and _alike(row[::2]) and _alike(row[1::2]):
             return _critical(
@@ -173,13 +166,8 @@ class LoopGuard:
 
     def _churn(self, call: ToolCall, now: str, _known: bool) -> Verdict:
         least = self._settings.warning_threshold - 1
-        if least > 0 and (len(self._past) < least or self._past[-least].tool != call.name):
-            return FINE
-        row = []
-        for past in reversed(self._past):
-            if past.tool != call.name or past.outcome != self._past[-1].outcome:
-                break
-            row.append(past)
+        same = takewhile(lambda past: past.tool == call.name, reversed(self._past))
+        row = list(takewhile(lambda past: past.outcome == self._past[-1].outcome, same))
         variants = {past.call for past in row} | {now}
         if len(row) < least or len(variants) < 3:
             return FINE
@@ -195,11 +183,8 @@ def signature(call: ToolCall) -> str:
 
 def outcome(result: ToolResult) -> int:
     """Return what makes two results the same; durations, process ids and random marks do not count."""
-    return _digest([result.is_error, _lasting(result), _PASSING.sub("", result.text)])
-
-
-def _lasting(result: ToolResult) -> dict[str, Any]:
-    return {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
+    lasting = {key: value for key, value in (result.details or {}).items() if key not in _VOLATILE}
+    return _digest([result.is_error, lasting, _PASSING.sub("", result.text)])
 
 
 def _alike(items: Sequence[_Past]) -> bool:

@@ -31,8 +31,8 @@ ELSEWHERE = {
 # In the words of a rule, and derived from what each tool says of itself.
 PROFILES: dict[str, tuple[str, ...]] = {
     "minimal": ("session_status",),
-    "coding": (*(f"group:{name}" for name in ("fs", "runtime", "sessions", "memory", "web")), "image", "cron"),
-    "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status"),
+    "coding": (*(f"group:{name}" for name in ("fs", "runtime", "sessions", "memory", "web", "mcp")), "image", "cron"),
+    "messaging": ("message", "sessions_list", "sessions_history", "sessions_send", "session_status", "group:mcp"),
     "full": ("*",),
 }
 # What other programs call a tool of ours, in a rule and in a call.
@@ -49,6 +49,8 @@ ALIASES = {
     "websearch": "web_search",
     "automations": "cron",
     "view_image": "image",
+    # OpenClaw's name for the part of it that speaks to MCP servers.
+    "bundle-mcp": "group:mcp",
 }
 
 
@@ -297,7 +299,7 @@ def _known(offered: Mapping[str, Tool]) -> set[str]:
     """Return every name and group that a rule can mean, also of tools that are not here today."""
     tools = [*_ours().values(), *offered.values()]
     names = {tool.name.lower() for tool in tools} | {name for each in ELSEWHERE.values() for name in each}
-    groups = {"openclaw", "plugins", *ELSEWHERE, *(tool.group for tool in tools)}
+    groups = {"openclaw", "plugins", "mcp", *ELSEWHERE, *(tool.group for tool in tools)}
     return names | {f"group:{group}" for group in groups}
 
 

@@ -233,6 +233,10 @@ class ProcessManager:
                     await item.child.kill()
                     return
 
+    def tell(self, notify: Notify) -> None:
+        """Name who is told when a background command ends."""
+        self._notify = notify
+
     def _tell(self, item: Running) -> None:
         settings = self.settings(item.agent_id)
         wanted = item.background and not item.quiet and settings.notify_on_exit

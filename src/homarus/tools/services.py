@@ -4,7 +4,7 @@ not filled does not exist. All of them see the caller's context, and none may do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -94,6 +94,15 @@ class VisionBackend(Protocol):
 
     async def look(self, context: ToolContext, data: bytes, mime_type: str, prompt: str) -> str:
         """Return what is in an image."""
+
+
+class ToolSource(Protocol):
+    """Tools that come and go while the program runs. Asked before each turn, so it must be quick and must not raise."""
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return what it offers now; the same tuple while nothing changed."""
+
+    async def aclose(self) -> None: ...
 
 
 class ToolServices(Struct, frozen=True, kw_only=True):

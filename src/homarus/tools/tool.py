@@ -166,6 +166,8 @@ class Tool(Struct, frozen=True, kw_only=True, dict=True):
     exists_for: Callable[[str], bool] = lambda _agent_id: True
     # What it returns was written by strangers.
     taints: bool = False
+    # Not of this program: a plugin's or a server's. What it says of itself opens nothing for anybody but the owner.
+    foreign: bool = False
     # A person is asked before each call of it.
     asks: bool = False
 

@@ -90,10 +90,7 @@ def fetch_tool(settings: FetchSettings, egress: Egress | None = None, *, trust: 
         url = full_url(arguments["url"])
         parse_url(url)
         limits = Limits(
-            settings.max_response_bytes,
-            settings.timeout_seconds,
-            settings.max_redirects,
-            elsewhere=not context.taint,
+            settings.max_response_bytes, settings.timeout_seconds, settings.max_redirects, elsewhere=not context.taint
         )
         page = await (egress or Egress(trust=trust)).fetch(
             url,

@@ -15,12 +15,15 @@ CHECKS: tuple[Check, ...] = (
     home.check_config,
     home.check_workspaces,
     home.check_openclaw,
+    home.check_plugins,
     sessions.check_sessions,
     files.check_locks,
     files.check_temps,
     files.check_set_aside,
     files.check_disk,
     machine.check_sandbox,
+    machine.check_models,
+    machine.check_programs,
     machine.check_extras,
 )
 

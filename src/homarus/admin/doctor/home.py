@@ -9,6 +9,7 @@ from pathlib import Path
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
 from homarus.agent.open_session import workspace_places
 from homarus.config.blocks import validate
+from homarus.core.errors import HomarusError
 from homarus.workspace import names
 from homarus.workspace.agents import all_workspaces, resolve_workspace
 from homarus.workspace.seed import missing_files
@@ -119,3 +120,29 @@ def _openclaw_processes(state: Path) -> list[int]:
         if Path(chosen) == state and int(entry.name) != os.getpid():
             found.append(int(entry.name))
     return found
+
+
+def check_plugins(home: Home) -> list[Finding]:
+    """Plugins that are switched on and cannot run, that failed, or that belong to another program."""
+    if not home.config.get("plugins") and not (home.config.paths.state_dir / "extensions").is_dir():
+        return []
+    from homarus.plugins.host import HealthBook
+    from homarus.plugins.manifest import Lock, PluginSettings, of_openclaw, usable
+
+    settings, lock = home.config.block("plugins", PluginSettings), Lock(home.config.paths).read()
+    foreign, findings = dict(of_openclaw(home.config)), []
+    for name, instead in foreign.items():
+        message = f"the plugin '{name}' belongs to OpenClaw; nothing of it runs here"
+        findings.append(Finding("plugins.openclaw", Severity.INFO, message, cure=f"instead: {instead}"))
+    for name, entry in settings.entries.items():
+        if name in foreign or not settings.wants(name):
+            continue
+        try:
+            usable(home.config, name, entry, lock)
+        except HomarusError as problem:
+            findings.append(Finding("plugins", Severity.ERROR, problem.message, cure=problem.cure))
+    for name, health in HealthBook(home.config.paths.own_dir).read().items():
+        message = f"the plugin '{name}' failed {health.failures} times, last: {health.last}"
+        cure = f"look at it, or: homarus plugins disable {name}"
+        findings.append(Finding("plugins.health", Severity.WARNING, message, cure=cure))
+    return findings or ok("plugins", "the plugins that are switched on can run")

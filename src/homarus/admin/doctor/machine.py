@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib.util import find_spec
 
+from homarus.admin.choices import missing_key
 from homarus.admin.doctor.finding import Finding, Home, Severity, ok
 from homarus.core.errors import Denied, HomarusError
 from homarus.core.routes import main_session
+from homarus.models.access import Models
+from homarus.models.select import AUTO
 from homarus.sandbox.probe import try_out
 from homarus.sandbox.process import available
 from homarus.sandbox.resolve import Place, resolve
@@ -19,6 +23,49 @@ _EXTRAS = {
     "memory": ("wordllama", "recall by meaning, offline"),
     "local": ("xllamacpp", "a local model in this process"),
 }
+
+
+# Programs that are used where they are there: the package that brings each, and what is missing without it.
+_PROGRAMS = {
+    "bwrap": ("bubblewrap", "commands run in a weaker sandbox, or not at all"),
+    "git": ("git", "workspaces have no history"),
+    "rg": ("ripgrep", "commands of your agent that search files must do without it"),
+}
+_INSTALL = {
+    "apt-get": "apt install",
+    "dnf": "dnf install",
+    "pacman": "pacman -S",
+    "apk": "apk add",
+    "brew": "brew install",
+}
+
+
+def check_programs(home: Home) -> list[Finding]:
+    """Programs that are not installed, each with the package that brings it."""
+    path = home.env.get("PATH", "")
+    how = next((line for tool, line in _INSTALL.items() if shutil.which(tool, path=path)), "install the package")
+    return [
+        Finding("programs", Severity.INFO, f"{name} is not installed: {without}", cure=f"{how} {package}")
+        for name, (package, without) in _PROGRAMS.items()
+        if shutil.which(name, path=path) is None
+    ] or ok("programs", "the programs that help are installed")
+
+
+def check_models(home: Home) -> list[Finding]:
+    """Each agent's configured model: that its name means one, and that there is a key for it."""
+    models, findings = Models(home.config, home.env, clock=home.clock), []
+    for agent in home.config.agents:
+        named = str(agent.get("model.primary") or "")
+        if named in {"", AUTO}:
+            continue
+        try:
+            problem = missing_key(models, agent, models.names(agent).resolve(named).ref)
+        except HomarusError as wrong:
+            problem = str(wrong)
+        if problem:
+            cure = "homarus configure model"
+            findings.append(Finding("models", Severity.WARNING, f"agent '{agent.id}': {problem}", cure=cure))
+    return findings or ok("models", "the models that are named can be asked")
 
 
 def check_python(_home: Home) -> list[Finding]:

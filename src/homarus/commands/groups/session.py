@@ -5,7 +5,7 @@ from __future__ import annotations
 from homarus.commands.command import Command, CommandContext, CommandReply, said
 from homarus.commands.groups.model import named_model
 from homarus.context.compact import undo
-from homarus.core.errors import ConfigError
+from homarus.core.errors import ConfigError, Unknown
 from homarus.core.text import human_bytes, slug
 from homarus.sessions.export import Format, render
 from homarus.sessions.lifecycle import model_hint, soft_row
@@ -13,8 +13,6 @@ from homarus.sessions.log import load_branch
 from homarus.sessions.places import visit
 from homarus.sessions.settings import seconds
 from homarus.storage.atomic import ensure_dir, write_atomic
-
-MAX_LABEL = 120
 
 
 async def new(ctx: CommandContext) -> CommandReply:
@@ -85,9 +83,12 @@ async def name(ctx: CommandContext) -> CommandReply:
     if ctx.args.lower() in {"clear", "reset", "default"}:
         ctx.save(label=None)
         return said("The session has no name any more.")
-    label = " ".join(ctx.args.split())[:MAX_LABEL]
-    ctx.save(label=label)
-    return said(f"This session is now called “{label}”.")
+    with ctx.home.opened(ctx.session) as live:  # a session that begins with its name is made here
+        try:
+            named = live.store.rename(ctx.session, ctx.args)
+        except Unknown as problem:
+            return said(f"{problem}.")
+    return said(f"This session is now called “{named.title}”.")
 
 
 async def export(ctx: CommandContext) -> CommandReply:

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 def routes(gateway: Gateway) -> Sequence[BaseRoute]:
     """Return every route, the page for browsers last: it takes what nothing else does."""
-    from homarus.gateway.http import page, probes
+    from homarus.gateway.http import openai, page, probes, responses, tools
 
-    return [*probes.routes(gateway), *page.routes(gateway)]
+    return [route for part in (probes, openai, responses, tools, page) for route in part.routes(gateway)]

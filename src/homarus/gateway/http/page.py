@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +18,19 @@ from homarus.gateway.protocol import Refused
 if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
 
-# The page speaks to its own origin only, whatever a link tells it.
+# The page speaks to its own origin only, whatever a link tells it, and runs no script but its own.
 POLICY = (
-    "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; script-src 'self'; "
+    "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; script-src 'self'{scripts}; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; "
-    "worker-src 'self'; connect-src 'self'"
+    "worker-src 'self'; connect-src 'self' data:"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": POLICY.format(scripts=""),
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+_INLINE = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 _NOT_PAGES = ("api/", "v1/", "tools/", "hooks/", "__openclaw__/")
 
 
@@ -88,4 +93,13 @@ def _file(root: str, path: str) -> Response:
     index = base / "index.html"
     if Path(path).suffix or not index.is_file():
         return PlainTextResponse("Not Found", status_code=404, headers=HEADERS)
-    return FileResponse(index, headers={**HEADERS, "Cache-Control": "no-cache"})
+    changed = index.stat().st_mtime_ns
+    policy = {"Content-Security-Policy": POLICY.format(scripts=_own_scripts(str(index), changed))}
+    return FileResponse(index, headers={**HEADERS, **policy, "Cache-Control": "no-cache"})
+
+
+@lru_cache(4)
+def _own_scripts(index: str, _changed: int) -> str:
+    """Return the digests of the scripts that stand in the page itself, for its policy."""
+    found = _INLINE.findall(Path(index).read_bytes())
+    return "".join(f" 'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'" for text in found)

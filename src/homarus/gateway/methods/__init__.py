@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from homarus.gateway.protocol import Refused, read_params, response
-from homarus.gateway.scopes import Principal, require
+from homarus.gateway.scopes import READ, Principal, require
 
 if TYPE_CHECKING:
     from homarus.gateway.connection import Connection
     from homarus.gateway.server import Gateway
     from homarus.runtime.local import LocalClient
 
-_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices")
+_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices", "cron", "home")
 
 
 class Params(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -92,6 +92,8 @@ async def dispatch(call: Call, raw: msgspec.Raw) -> Any:
     require(call.principal, method.scope)
     params = read_params(call.method, raw, method.params)
     authorize(call.principal, method, params)
+    if method.scope not in ("", READ):
+        call.gateway.ledger.called(call.principal, call.method, "allowed")
     if method.write:
         call.gateway.writes.take(call.method, call.principal.device_id or call.principal.user or call.principal.method)
     return await method.run(call, params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from homarus.commands.command import split_command
@@ -9,13 +10,14 @@ from homarus.core.errors import HomarusError
 from homarus.core.routes import SessionKey
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.methods.chat import Attachment, as_client, check_text, command_scope, images
-from homarus.gateway.protocol import Refused, failure, response
+from homarus.gateway.protocol import Code, Refused, failure, response, where
 from homarus.gateway.runs import Run
 from homarus.gateway.scopes import ADMIN, READ, WRITE
 from homarus.models.levels import parse_level
 from homarus.runtime.client import RunOptions
 from homarus.runtime.reply import Reply, ReplyFold
 
+_log = logging.getLogger(__name__)
 _WAIT_MS, _LONGEST_WAIT = 30_000, 3_600_000
 
 
@@ -85,14 +87,20 @@ async def ask(call: Call, params: AgentParams) -> dict[str, Any]:
 
 async def _run(call: Call, run: Run, text: str, options: RunOptions) -> None:
     gateway, fold = call.gateway, ReplyFold()
+    await gateway.turnstile()
     try:
         async for event in gateway.client.run(run.session, text, options):
             fold.take(event)
-    except HomarusError as problem:
-        run.end("error", gateway.now_ms, error=str(problem))
+    except Exception as problem:  # noqa: BLE001 - whatever goes wrong, somebody waits for an answer
+        refused = (
+            Refused(str(problem)) if isinstance(problem, HomarusError) else Refused("internal error", Code.UNAVAILABLE)
+        )
+        if refused.code is Code.UNAVAILABLE:
+            _log.error("a run failed: %s", where(problem))
+        run.end("error", gateway.now_ms, error=refused.message)
         gateway.runs.forget(run)
         if call.connection is not None:
-            call.connection.answer(failure(call.id, Refused(str(problem))))
+            call.connection.answer(failure(call.id, refused))
         return
     reply = fold.reply()
     run.result = _result(run, reply)

@@ -11,6 +11,7 @@ from homarus.core.routes import SessionKey
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.protocol import Refused
 from homarus.gateway.scopes import ADMIN, READ, WRITE
+from homarus.storage.atomic import ensure_dir
 from homarus.storage.boundary import Root
 from homarus.workspace import names
 from homarus.workspace.agents import describe
@@ -191,6 +192,7 @@ async def set_file(call: Call, params: FileSetParams) -> dict[str, Any]:
     now = _file(folder, name)
     if params.expected_hash and params.expected_hash != now.get("hash"):
         raise Refused(f"{name} changed since it was read")
+    ensure_dir(folder)
     with Root(folder) as root:
         root.write(name, data)
     return {"ok": True, "agentId": agent, "workspace": str(folder), "file": _file(folder, name, content=True)}

@@ -82,6 +82,18 @@ class MessageParams(Params, frozen=True, kw_only=True):
     max_chars: int = 200_000
 
 
+class InjectParams(Params, frozen=True, kw_only=True):
+    session_key: str
+    message: str
+    label: str = ""
+    agent_id: str = ""
+
+
+class BranchParams(Params, frozen=True, kw_only=True):
+    session_key: str
+    agent_id: str = ""
+
+
 def command_scope(message: str) -> str:
     """Return the scope that a command in a message needs beyond that of sending."""
     from homarus.commands.table import ALL
@@ -112,6 +124,7 @@ async def hand_in(call: Call, key: SessionKey, text: str, ident: str, options: R
         return _again(known)
     run = gateway.runs.begin(ident, key, gateway.now_ms)
     gateway.feed.attend(key)
+    await gateway.turnstile()
     try:
         taken = await gateway.client.send(key, text, as_client(options, ident))
     except HomarusError:
@@ -256,6 +269,25 @@ async def message(call: Call, params: MessageParams) -> dict[str, Any]:
     return {"ok": True, "message": shown[0]}
 
 
+async def inject(call: Call, params: InjectParams) -> dict[str, Any]:
+    key = call.gateway.key(params.session_key, params.agent_id)
+    check_text(params.message, (), "inject")
+    text = f"[{params.label}]\n\n{params.message}" if params.label else params.message
+    ident = await call.client.operations.inject(key, text)
+    call.gateway.feed.chat(f"inject-{ident}", key, 1, "final", message=said(text, call.gateway.now_ms))
+    return {"ok": True, "messageId": ident}
+
+
+async def branches(call: Call, params: BranchParams) -> dict[str, Any]:
+    """Return the branch that is in view; others are not shown here."""
+    lines = await call.client.operations.transcript(call.gateway.key(params.session_key, params.agent_id))
+    if not lines:
+        return {"branches": []}
+    first = next((line.message.text for line in lines if line.message.text), "")
+    row = {"leafEntryId": lines[-1].id, "headline": first[:80], "messageCount": len(lines), "active": True}
+    return {"branches": [row]}
+
+
 METHODS = {
     "chat.send": Method(WRITE, send, SendParams, raised=lambda params: command_scope(params.message)),
     "chat.history": Method(READ, read, HistoryParams),
@@ -263,4 +295,6 @@ METHODS = {
     "chat.metadata": Method(READ, metadata, MetadataParams),
     "chat.abort": Method(WRITE, abort, AbortParams),
     "chat.message.get": Method(READ, message, MessageParams),
+    "chat.inject": Method(ADMIN, inject, InjectParams),
+    "sessions.branches.list": Method(READ, branches, BranchParams),
 }

@@ -91,7 +91,7 @@ async def _change(call: Call, operations: list[Operation], base: str) -> dict[st
 
 
 async def schema(call: Call, _params: Params) -> dict[str, Any]:
-    facts = {"schema": build_schema(), "uiHints": {}, "version": call.gateway.version}
+    facts = {"schema": inlined(build_schema()), "uiHints": {}, "version": call.gateway.version}
     return {**facts, "generatedAt": str(call.gateway.now_ms)}
 
 
@@ -115,14 +115,36 @@ async def look_up(_call: Call, params: LookupParams) -> dict[str, Any]:
     return {"path": params.path, "schema": found, "reloadKind": _kind(params.path), "children": children}
 
 
+def inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without references and joined parts: forms of the original draw no other."""
+    named = schema.get("$defs", {})
+
+    def opened(node: Any, inside: tuple[str, ...]) -> Any:
+        if isinstance(node, list):
+            return [opened(each, inside) for each in node]
+        if not isinstance(node, dict):
+            return node
+        name = str(node.get("$ref", "")).rpartition("/")[2]
+        if name:
+            return {} if name in inside else opened(named.get(name, {}), (*inside, name))
+        made = {key: opened(value, inside) for key, value in node.items() if key not in ("$defs", "allOf", "anyOf")}
+        choices = [opened(each, inside) for each in node.get("anyOf", ()) if each != {"type": "null"}]
+        parts = [*(opened(each, inside) for each in node.get("allOf", ())), *(choices if len(choices) == 1 else ())]
+        if len(choices) > 1:
+            made["anyOf"] = choices
+        for part in parts:
+            properties = {**part.get("properties", {}), **made.get("properties", {})}
+            made = {**part, **made, **({"properties": properties} if properties else {})}
+        return made
+
+    found: dict[str, Any] = opened(schema, ())
+    return found
+
+
 def _kind(path: str) -> str:
     """Return what a change there asks of a running gateway."""
-    probe: dict[str, Any] = {}
     steps = parse_path(path)
-    if not steps:
-        return "hot"
-    apply_data(probe, steps, 1)
-    found = {change.reload for change in plan_reload({}, probe)}
+    found = {change.reload for change in plan_reload({}, apply_data({}, steps, 1))} if steps else {"hot"}
     return "restart" if "restart" in found else "none" if found == {"none"} else "hot"
 
 

@@ -375,7 +375,7 @@ async def delete(call: Call, params: DeleteParams) -> dict[str, Any]:
         raise Refused(f"Cannot delete the main session ({key}).")
     archived = await call.client.operations.delete(key)
     call.gateway.feed.changed(key, "delete")
-    return {"ok": True, "key": str(key), "deleted": bool(archived), "archived": [archived] if archived else []}
+    return {"ok": True, "key": str(key), "deleted": archived is not None, "archived": [archived] if archived else []}
 
 
 async def preview(call: Call, params: PreviewParams) -> dict[str, Any]:

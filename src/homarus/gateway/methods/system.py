@@ -130,6 +130,12 @@ async def usage(call: Call, _params: Params) -> dict[str, Any]:
     return {"updatedAt": call.gateway.now_ms, "providers": []}
 
 
+async def themes(_call: Call, _params: Params) -> dict[str, Any]:
+    """Say that the page has its own looks and no others."""
+    built_in = {"theme": {"id": "claw", "source": "builtin"}, "definition": {}}
+    return {"themes": [], "current": {"requestedId": None, **built_in}, **built_in}
+
+
 async def nodes(call: Call, _params: Params) -> dict[str, Any]:
     return {"ts": call.gateway.now_ms, "nodes": []}
 
@@ -144,4 +150,5 @@ METHODS = {
     "tasks.list": Method(READ, tasks, TaskParams),
     "usage.status": Method(READ, usage),
     "node.list": Method(READ, nodes),
+    "themes.list": Method(READ, themes),
 }

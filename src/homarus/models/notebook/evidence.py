@@ -1,8 +1,9 @@
-"""Quotes with citations out of what a memory tool returned, and the answer made of them. Nothing is ever invented. Pure."""
+"""Lines of notes out of what a memory tool returned, and the answer made of them. Nothing is ever invented. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -10,47 +11,67 @@ from msgspec import Struct
 
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.models.notebook.grammar import content_words
-from homarus.models.notebook.words import NOTHING_FOUND
+from homarus.models.notebook.language import Reading, read
+from homarus.models.notebook.match import Weights, aliases, matches, rivals
+from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
-MAX_QUOTES = 3
-MAX_QUOTE = 300
+MAX_QUOTES, MAX_QUOTE = 2, 300
+CLOSE = 0.4  # how near in confidence a second line must be to be quoted as well
 _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
-# A list mark with the kind of a retained fact behind it, or that kind alone (`W:`), as recall returns it.
-_KIND = r"[WBOS](?:\([^)]*\))?(?:\s+@\S+)*"
-_BULLET = late(rf"\A\s*(?:(?:[-*+•]|\d+[.)])\s+(?:{_KIND}:?\s+)?|{_KIND}:\s+)")
-
-
+# A list mark, a box, and the kind of a retained fact with its attributes (`W(sup=…) @Ann:`), as far as a line has them.
+_HEAD = late(r"\A\s*(?:(?:[-*+•]|\d+[.)])\s+)?(?:\[([ xX])\]\s+)?(?:[WBOS](?:\(([^)]*)\))?(?:\s+@(?:\{[^}]*\}|\S+?))*:\s+)?")
+_MARK_KIND = late(r"\A\s*[-*+•]\s+[WBOS](?:\(([^)]*)\))?\s+(?!:)")
+_COMMENT = late(r"\s*<!--.*?-->")
 _TRAILER = late(r"\s*\n\s*Source: [^\n]*\s*\Z")
+_TODO = late(r"\s*(?:to-?do|zu erledigen|aufgabe|task)\s*[:–-]\s*", re.IGNORECASE)
+# Pages that the program seeds with advice for the model: what addresses somebody there is no fact of the owner's.
+_OWN_PAGE = late(r"(?:\A|/)(?:USER|SOUL|AGENTS|IDENTITY|TOOLS|HEARTBEAT|BOOT|BOOTSTRAP)\.md\Z")
+_ADVICE = late(r"\b(?:you|your|yourself|they|them|their)\b|_\(|\A\s*[_(>]", re.IGNORECASE)
 
 
-class Quote(Struct, frozen=True):
-    """Words from a file and where they stand."""
+class Line(Struct, frozen=True):
+    """One line of a note, and where it stands."""
 
     text: str
     source: str
+    cosine: float | None = None
+    replaces: str = ""  # the citation of the line that it took the place of
+    struck: bool = False
+    todo: bool = False
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Return what sorts the newest last: days are in the names of notes, and a note grows downwards."""
+        cited = CITATION.fullmatch(self.source)
+        return (cited[1], int(cited[2])) if cited else (self.source, 0)
 
 
-def quotes(result: str) -> list[Quote]:
-    """Return the quotes of a tool result in its order, from JSON or from lines that carry citations."""
+def decode(result: str) -> Any:
     try:
-        value = msgspec.json.decode(result)
+        return msgspec.json.decode(result)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return _from_lines(result)
-    return _from_json(value)
+        return None
 
 
-def _from_json(value: Any) -> list[Quote]:
+def lines(result: str) -> list[Line]:
+    """Return the lines of a tool result in its order, from JSON or from text that carries citations."""
+    value = decode(result)
+    found = _from_text(result) if value is None else _from_json(value)
+    return [line for line in found if _states(line)]
+
+
+def _from_json(value: Any) -> Iterable[Line]:
     if isinstance(value, list):
-        return [quote for item in value for quote in _from_json(item)]
+        return [line for item in value for line in _from_json(item)]
     if not isinstance(value, dict):
         return []
     text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
     source = _source(value)
-    if text is not None and source:
-        return [Quote(_TRAILER.sub("", text), source)]
-    return [quote for item in value.values() if isinstance(item, list | dict) for quote in _from_json(item)]
+    if text is None or not source:
+        return [line for item in value.values() if isinstance(item, list | dict) for line in _from_json(item)]
+    cosine = value.get("vectorScore")
+    return _split(_TRAILER.sub("", text), source, cosine if isinstance(cosine, int | float) else None)
 
 
 def _source(value: dict[str, Any]) -> str:
@@ -67,96 +88,171 @@ def _source(value: dict[str, Any]) -> str:
     return f"{path}#L{start}{span}" if isinstance(start, int) else path
 
 
-def _from_lines(text: str) -> list[Quote]:
-    found: list[Quote] = []
+def _from_text(text: str) -> Iterable[Line]:
+    found: list[Line] = []
     before: list[str] = []
     for line in text.splitlines():
         cited = CITATION.search(line)
         if cited is None:
             before.append(line)
             continue
-        words = (line[: cited.start()] + line[cited.end() :]).strip(" \t()[]<>·-—:|")
-        words = re.sub(r"\b(?:source|citation)\s*:?\s*\Z", "", words, flags=re.IGNORECASE).strip(" \t()[]·-—:|")
-        if not content_words(words):
+        said = (line[: cited.start()] + line[cited.end() :]).strip(" \t()[]<>·-—:|")
+        said = re.sub(r"\b(?:source|citation)\s*:?\s*\Z", "", said, flags=re.IGNORECASE).strip(" \t()[]·-—:|")
+        if not read(said).words:
             # The citation stands on a line of its own, under the lines it is about.
-            words = "\n".join(part for part in before if part.strip())
+            said = "\n".join(part for part in before if part.strip())
         before = []
-        if words.strip():
-            found.append(Quote(words.strip(), cited.group(0)))
+        if said.strip():
+            found += _split(said.strip(), cited.group(0), None)
     return found
 
 
-def relevant(question: str, found: list[Quote]) -> list[Quote]:
-    """Return the quotes that share a word with the question, best first, each cut to the lines that do."""
-    wanted = content_words(question)
-    if not wanted:
-        first = ((quote, next(filter(_says_something, quote.text.splitlines()), "")) for quote in found)
-        return [Quote(bare(line), _narrow(quote, line)) for quote, line in first if line][:MAX_QUOTES]
-    scored: list[tuple[int, int, Quote]] = []
-    for position, quote in enumerate(found):
-        lines = [line for line in quote.text.splitlines() if _says_something(line)]
-        best = max(lines, key=lambda line: len(wanted & content_words(line)), default="")
-        score = len(wanted & content_words(best))
-        if score:
-            scored.append((-score, position, Quote(bare(best), _narrow(quote, best))))
-    scored.sort(key=lambda item: item[:2])
-    top = scored[0][0] if scored else 0
-    # A quote with far fewer shared words than the best one only distracts.
-    kept = [quote for score, _, quote in scored if score * 2 <= top]
-    return list({quote.text: quote for quote in kept}.values())[:MAX_QUOTES]
+def _split(text: str, source: str, cosine: float | None) -> list[Line]:
+    """Return the lines of one passage, each with a citation of its own where they can be counted."""
+    parts = text.splitlines()
+    cited = CITATION.fullmatch(source)
+    countable = cited is not None and cited[3] is not None and len(parts) == int(cited[3]) - int(cited[2]) + 1
+    found = []
+    for at, part in enumerate(parts):
+        if part.strip():
+            place = f"{cited[1]}#L{int(cited[2]) + at}" if cited is not None and countable else source
+            found.append(parse(part, place, cosine))
+    return found
 
 
-def _narrow(quote: Quote, line: str) -> str:
-    """Return the citation of one line inside a quote of several, where the lines can be counted."""
-    cited = CITATION.fullmatch(quote.source)
-    lines = quote.text.splitlines()
-    if cited is None or cited.group(3) is None or line not in lines:
-        return quote.source
-    start, end = int(cited.group(2)), int(cited.group(3))
-    if len(lines) != end - start + 1:
-        return quote.source
-    return f"{cited.group(1)}#L{start + lines.index(line)}"
+def parse(text: str, source: str, cosine: float | None = None) -> Line:
+    """Read one line of a note: its mark, its kind, what it replaces, and whether it is struck through."""
+    if text.lstrip().startswith("#"):
+        return Line("", source)
+    plain = _COMMENT.sub("", text)
+    head = _MARK_KIND.match(plain) or _HEAD.match(plain)
+    attrs = (head.group(head.re.groups) or "") if head else ""
+    said = single_line(plain[head.end() if head else 0 :], MAX_QUOTE)
+    replaced = next((part[4:] for part in attrs.split(",") if part.startswith("sup=")), "")
+    ticked = head is not None and head.re is not None and head.re.groups == 2 and (head[1] or "") in ("x", "X") and bool(head[1])
+    struck = ticked or (said.startswith("~~") and said.rstrip(" .✓").endswith("~~"))
+    box = head is not None and head.re.groups == 2 and head[1] is not None
+    return Line(said, source, cosine, replaced, struck, box or _TODO.match(said) is not None)
 
 
-def _says_something(line: str) -> bool:
-    """Say whether a line is more than a heading, a blank or the name of a field that nobody has filled in."""
-    return bool(line.strip()) and not line.lstrip().startswith("#") and not line.rstrip(" \t*_").endswith(":")
+def _states(line: Line) -> bool:
+    """Say whether a line is more than a heading, an empty field or advice for the model."""
+    if not line.text.strip() or line.text.rstrip(" \t*_").endswith(":"):
+        return False
+    page = _OWN_PAGE.search(line.source.partition("#")[0])
+    return not (page and _ADVICE.search(line.text))
 
 
-def bare(text: str) -> str:
-    """Return a line of a note without its list mark and its kind."""
-    return single_line(_BULLET.sub("", text), MAX_QUOTE)
+def bare_task(text: str) -> str:
+    return _TODO.sub("", text)
 
 
 def complaint(result: str) -> str:
     """Return what a tool says went wrong inside a result of its own form, or nothing."""
-    try:
-        value = msgspec.json.decode(result)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return ""
+    value = decode(result)
     return str(value["error"]) if isinstance(value, dict) and value.get("error") else ""
 
 
 def place(result: str) -> str:
     """Return the citation of what a tool wrote, or nothing."""
-    try:
-        value = msgspec.json.decode(result)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        value = None
+    value = decode(result)
     if isinstance(value, dict) and _source(value):
         return _source(value)
     cited = CITATION.search(result)
     return cited.group(0) if cited else ""
 
 
-def answer(question: str, result: str) -> str:
+def vectors(results: Iterable[str]) -> str:
+    """Return what kind of vectors ranked these results: words (none), static (of single words) or model."""
+    found = {str(value.get("provider")) for value in map(decode, results) if isinstance(value, dict) and value.get("provider")}
+    return "words" if not found or found == {"none"} else "static" if "wordllama" in found else "model"
+
+
+def gathered(results: Sequence[str]) -> list[Line]:
+    """Return the lines of several results, each once; struck ones are gone. The first result's cosine counts."""
+    found: dict[str, Line] = {}
+    for result in results:
+        for line in lines(result):
+            known = found.get(line.source)
+            if known is None or (known.cosine is None and line.cosine is not None and result is results[0]):
+                found[line.source] = line
+    return [line for line in found.values() if not line.struck]
+
+
+def ranked(question: str, found: Sequence[Line], kind: str) -> list[tuple[float, Line]]:
+    """Return lines by how surely they answer a question, best first; of equal ones the newer first."""
+    asked = read(question)
+    told = [read(line.text) for line in found]
+    known = aliases([line.text for line in found])
+    weights = Weights.of(kind)
+    best = max((line.cosine or 0.0 for line in found), default=0.0)
+    scored = [
+        (weights.confidence(match, line.cosine or 0.0, best), line)
+        for match, line in zip(matches(asked, [(line.text, one) for line, one in zip(found, told, strict=True)], known), found, strict=True)
+    ]
+    return sorted(sorted(scored, key=lambda item: item[1].order, reverse=True), key=lambda item: -round(item[0], 3))
+
+
+def more_names(question: str, found: Sequence[Line]) -> str:
+    """Return the names by which the notes call somebody whom the question names by relation ("my sister"), or nothing."""
+    asked = read(question)
+    known = aliases([line.text for line in found])
+    kin = {idea for word in asked.words for idea in word.kin}
+    said = {word.stem for word in asked.words}
+    names = [name for name, ideas in known.items() if ideas & kin and name not in said]
+    roles = [word.stem for word in asked.words if word.stem in known]
+    return " ".join(names[:4]) if names or not roles else ""
+
+
+def answer(question: str, results: Sequence[str], *, threshold: float | None = None) -> str:
     """Return what the notes say about a question: quotes with citations, or that there is nothing."""
-    found = relevant(question, quotes(result))
-    if not found:
-        return NOTHING_FOUND
-    lines = [f"“{quote.text}” ({quote.source})" for quote in found]
-    return (
-        f"Your notes say: {lines[0]}"
-        if len(lines) == 1
-        else "Your notes say:\n" + "\n".join(f"- {line}" for line in lines)
-    )
+    german = read(question).german
+    kind = vectors(results)
+    found = gathered(results)
+    least = Weights.of(kind).least if threshold is None else threshold
+    order = [(score, line) for score, line in ranked(question, found, kind) if score >= least]
+    if not order:
+        return say("unknown", german)
+    top, chosen = order[0][0], [line for score, line in order if score >= order[0][0] - CLOSE][:MAX_QUOTES]
+    chosen = [line for at, line in enumerate(chosen) if line.text not in {other.text for other in chosen[:at]}]
+    return _reply(question, chosen, found, german)
+
+
+def _reply(question: str, chosen: list[Line], found: Sequence[Line], german: bool) -> str:
+    """Quote the newest state first: a line that replaced the best one speaks for it, if it says anything to the question."""
+    by_source = {line.source: line for line in found}
+    newer = {line.replaces: line for line in found if line.replaces}
+    asked = read(question)
+    first, note, other = chosen[0], "former", by_source.get(chosen[0].replaces)
+    if first.source in newer:
+        later = newer[first.source]
+        while later.source in newer:
+            later = newer[later.source]
+        if rivals(asked, read(later.text), read(first.text)):
+            first, other = later, first
+        else:
+            note, other = "later", later
+    shown = [first, *(line for line in chosen[1:] if line not in (first, other) and line.source not in newer)]
+    said = [say("quote", german, text=line.text, source=line.source) for line in shown]
+    text = say("answer", german, quotes=said[0]) if len(said) == 1 else say("answer", german, quotes="").rstrip() + "".join(f"\n- {one}" for one in said)
+    if other is not None:
+        text += "\n" + say(note, german, quotes=say("quote", german, text=other.text, source=other.source))
+    return text
+
+
+def same_matter(text: str, found: Sequence[Line], *, sure: bool) -> Line | None:
+    """Return the line that a correction is about: the one with which it shares most, the newest of equals."""
+    new = read(text)
+    best: tuple[float, tuple[str, int]] = (0.0, ("", 0))
+    chosen = None
+    for line in found:
+        shared = _shared(new, read(line.text))
+        if shared >= (1.9 if sure else 2.4) and (shared, line.order) > best:
+            best, chosen = (shared, line.order), line
+    return chosen
+
+
+def _shared(new: Reading, old: Reading) -> float:
+    from homarus.models.notebook.language import alike
+
+    return sum(max((alike(word, told) for told in old.parts if not told.light), default=0.0) for word in new.words if not word.light)

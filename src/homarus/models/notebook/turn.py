@@ -1,10 +1,15 @@
-"""One step of the notebook: from the conversation and the offered tools to tool calls or an answer. Pure."""
+"""One step of the notebook: from the conversation and the offered tools to tool calls or an answer. Pure.
+
+Each thing that a message asks for is a routine: given what its calls have returned so far it makes the next calls, or
+says what came of it. The same conversation always gets the same step.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -13,22 +18,41 @@ from homarus.core.messages import Assistant, Message, ToolCall, ToolResult, User
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.core.tools import ToolSpec
-from homarus.models.notebook import words
-from homarus.models.notebook.evidence import answer, bare, complaint, place
-from homarus.models.notebook.grammar import Intent, Kind, content_words, read_message
+from homarus.models.notebook import evidence, words
+from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
+from homarus.models.notebook.language import read, related
+from homarus.models.notebook.match import Weights
 from homarus.models.notebook.summary import summarize, wants_summary
+from homarus.models.notebook.words import say
 
 MAX_SHOWN_LINES, MAX_SHOWN = 80, 6_000
 _DATE = late(r"\b\d{4}-\d{2}-\d{2}\b")
 _CLOCK = late(r"\b\d{1,2}:\d{2}\b")
-_OPINION = late(r"\b(?:prefers?|likes?|loves?|hates?|wants?|thinks?|favou?rite|dislikes?)\b", re.IGNORECASE)
+_OPINION = late(r"\b(?:prefers?|likes?|loves?|hates?|wants?|thinks?|favou?rite|dislikes?|mag|liebt|hasst)\b", re.IGNORECASE)
 _RETAIN = late(r"^## Retain[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_MISSING = late(r"no such|not found|does not exist|missing", re.IGNORECASE)
+_ALARM = late(r"\A(.{1,40}?)\s+to\s+(?=\w)", re.IGNORECASE)
+# What tells that a sentence replaces something: at its start for sure, inside it perhaps.
+_CORRECTS = late(
+    r"\s*(?:no[,:]|actually|correction|update|sorry|wait|oops|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht)\b",
+    re.IGNORECASE,
+)
+_CHANGED = late(
+    r"\b(?:now|no longer|any ?more|these days|(?:has|have) (?:moved|changed|switched|become)|(?:moved|changed|switched) to|instead|, not|jetzt|nicht mehr|doch"
+    r"|stattdessen|umgezogen|gewechselt|neuerdings|mittlerweile|inzwischen)\b",
+    re.IGNORECASE,
+)
 
 # The names a parameter may have, by what we want to put into it.
 _TEXT = ("text", "content", "fact", "note", "statement")
 _QUERY = ("query", "question", "q", "text")
 _PATH = ("path", "file_path", "file", "filename", "directory")
 _PATTERN = ("pattern", "query", "regex")
+_OLD, _NEW = ("oldText", "old_string", "old_text"), ("newText", "new_string", "new_text")
+_MANY = {"maxResults": 50, "minScore": 0.0, "corpus": "memory"}
+
+Got = Sequence[ToolResult]
+Next = str | list[ToolCall]
 
 
 class Step(Struct, frozen=True):
@@ -38,36 +62,78 @@ class Step(Struct, frozen=True):
     calls: tuple[ToolCall, ...] = ()
 
 
+class Desk(Struct, frozen=True):
+    """What a routine works with, beside the results of its own calls."""
+
+    offered: dict[str, ToolSpec]
+    today: str
+    now: datetime
+    german: bool
+    before: Sequence[Message]
+
+    def say(self, name: str, **values: object) -> str:
+        return say(name, self.german, **values)
+
+    def quote(self, line: evidence.Line) -> str:
+        return self.say("quote", text=line.text, source=line.source)
+
+    def call(self, tool: str, wanted: dict[tuple[str, ...], str], **extra: object) -> ToolCall | None:
+        """Return a call whose arguments fit the tool's own schema, or None when something it needs is not ours to give."""
+        spec = self.offered.get(tool)
+        if spec is None:
+            return None
+        properties = spec.parameters.get("properties") or {}
+        arguments: dict[str, Any] = {}
+        for names, value in wanted.items():
+            name = next((name for name in names if name in properties), names[0] if not properties else None)
+            if name is None:
+                return None
+            arguments[name] = value
+        for name, given in extra.items():
+            choices = (properties.get(name) or {}).get("enum")
+            if name in properties and (not choices or given in choices):
+                arguments[name] = given
+        for name in spec.parameters.get("required") or ():
+            if name not in arguments:
+                choices = (properties.get(name) or {}).get("enum")
+                if not choices:
+                    return None
+                arguments[name] = choices[0]
+        return ToolCall("", spec.name, arguments)
+
+    def look(self, query: str) -> ToolCall | None:
+        """Return a search of the notes by the best tool there is."""
+        for name in ("memory_search", "memory_recall"):
+            if found := self.call(name, {_QUERY: query}, **_MANY):
+                return found
+        pattern = "|".join(sorted(re.escape(word) for word in re.findall(r"[^\W_]{3,}", query) if read(word).words))
+        return self.call("grep", {_PATTERN: pattern, _PATH: "."}) if pattern else None
+
+
 def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec], system: str, now: datetime) -> Step:
-    """Return the next step of the current turn. The same conversation always gets the same step."""
+    """Return the next step of the current turn."""
     start = max((i for i, message in enumerate(messages) if isinstance(message, User)), default=-1)
     if start < 0:
-        return Step(words.HELP)
+        return Step(words.say("help", german=False))
     user = messages[start]
     assert isinstance(user, User)
     if not tools and wants_summary(system, user.text):
         return Step(summarize(system, user.text))
-    offered = {spec.name: spec for spec in tools}
-    intents = read_message(user.text)
-    done = _done(messages[start + 1 :])
-    plan = [(intent, _call(intent, offered, _today(user, now))) for intent in intents]
-    if not done:
-        wanted = [call for _, call in plan if call is not None]
-        if wanted:
-            calls = tuple(
-                ToolCall(f"note{len(messages)}x{n}", call.name, call.arguments) for n, call in enumerate(wanted)
-            )
-            return Step(calls=calls)
-    follow = _append(plan, done, offered, len(messages))
-    if follow is not None:
-        return follow
-    return Step(_compose(plan, done, now))
-
-
-def _done(later: Sequence[Message]) -> list[tuple[ToolCall, ToolResult]]:
-    results = {message.call_id: message for message in later if isinstance(message, ToolResult)}
-    calls = [call for message in later if isinstance(message, Assistant) for call in message.calls]
-    return [(call, results[call.id]) for call in calls if call.id in results]
+    desk = Desk({spec.name: spec for spec in tools}, _today(user, now), now, read(user.text).german, messages[:start])
+    results = {message.call_id: message for message in messages[start + 1 :] if isinstance(message, ToolResult)}
+    calls: list[ToolCall] = []
+    texts: list[str] = []
+    for at, intent in enumerate(read_message(user.text)):
+        mark = f"note{start}x{at}x"
+        got: list[ToolResult] = []
+        while f"{mark}{len(got)}" in results:
+            got.append(results[f"{mark}{len(got)}"])
+        result = _ROUTINES.get(intent.kind, _fixed)(intent, got, desk)
+        if isinstance(result, str):
+            texts.append(result)
+        else:
+            calls += [ToolCall(f"{mark}{len(got) + n}", call.name, call.arguments) for n, call in enumerate(result)]
+    return Step(calls=tuple(calls)) if calls else Step("\n\n".join(dict.fromkeys(text for text in texts if text)))
 
 
 def _today(user: User, now: datetime) -> str:
@@ -75,153 +141,210 @@ def _today(user: User, now: datetime) -> str:
     return found.group(0) if found else now.strftime("%Y-%m-%d")
 
 
-def _call(intent: Intent, offered: dict[str, ToolSpec], today: str) -> ToolCall | None:
-    match intent.kind:
-        case Kind.KEEP | Kind.REMIND:
-            found = _fill(offered.get("memory_retain"), {_TEXT: intent.text}, _kind(intent.text))
-            if found is None and "write" in offered and "edit" in offered:
-                found = _fill(offered.get("read"), {_PATH: f"memory/{today}.md"})
-            return found
-        case Kind.ASK:
-            for name in ("memory_recall", "memory_search"):
-                found = _fill(offered.get(name), {_QUERY: intent.text})
-                if found is not None:
-                    return found
-            pattern = "|".join(sorted(re.escape(word) for word in content_words(intent.text)))
-            return _fill(offered.get("grep"), {_PATTERN: pattern, _PATH: "."}) if pattern else None
-        case Kind.READ:
-            return _fill(offered.get("read"), {_PATH: intent.text})
-        case Kind.TODAY:
-            return _fill(offered.get("read"), {_PATH: f"memory/{today}.md"})
-        case Kind.LIST:
-            return _fill(offered.get("ls"), {_PATH: intent.text})
-        case Kind.TIME | Kind.STATUS:
-            return _fill(offered.get("session_status"), {})
-        case _:
-            return None
+def _wrong(result: ToolResult) -> str:
+    return single_line(result.text if result.is_error else evidence.complaint(result.text), 300)
 
 
-def _kind(text: str) -> dict[str, str]:
-    return {"kind": "opinion"} if _OPINION.search(text) else {}
+def _fixed(intent: Intent, got: Got, desk: Desk) -> Next:
+    if intent.kind is Kind.SILENT:
+        return "NO_REPLY"
+    if intent.kind is Kind.HEARTBEAT:
+        return "HEARTBEAT_OK"
+    return desk.say(words.FIXED[intent.kind])
 
 
-def _fill(
-    spec: ToolSpec | None, wanted: dict[tuple[str, ...], str], extra: dict[str, str] | None = None
-) -> ToolCall | None:
-    """Return a call whose arguments fit the tool's own schema, or None when something it needs is not ours to give."""
-    if spec is None:
-        return None
-    properties = spec.parameters.get("properties") or {}
-    arguments: dict[str, Any] = {}
-    for names, value in wanted.items():
-        name = next((name for name in names if name in properties), names[0] if not properties else None)
-        if name is None:
-            return None
-        arguments[name] = value
-    offered = {name: (properties.get(name) or {}).get("enum") or () for name in extra or {}}
-    arguments |= {name: value for name, value in (extra or {}).items() if value in offered[name]}
-    for name in spec.parameters.get("required") or ():
-        if name not in arguments:
-            choices = (properties.get(name) or {}).get("enum")
-            if not choices:
-                return None
-            arguments[name] = choices[0]
-    return ToolCall("", spec.name, arguments)
+def _keep(intent: Intent, got: Got, desk: Desk) -> Next:
+    """Write a line into today's note. A correction looks first for the line that it replaces."""
+    text = single_line(intent.text, 2_000)
+    if intent.kind in {Kind.TODO, Kind.REMIND}:
+        text = "Todo: " + (_ALARM.sub(r"\1: ", text) if intent.kind is Kind.REMIND else text)
+    if "memory_retain" not in desk.offered:
+        return _append(text, got, desk)
+    sure = _CORRECTS.match(text) is not None
+    searched: list[ToolResult] = []
+    old = None
+    if intent.kind is Kind.KEEP and (sure or _CHANGED.search(text)) and (look := desk.look(text)):
+        if not got:
+            return [look]
+        searched = [got[0]]
+        old = evidence.same_matter(text, evidence.gathered([got[0].text]), sure=sure)
+    extra: dict[str, object] = {"kind": "opinion"} if _OPINION.search(text) else {}
+    if old is not None and "#L" in old.source:
+        extra["supersedes"] = old.source
+    if len(got) == len(searched):
+        call = desk.call("memory_retain", {_TEXT: text}, **extra)
+        return [call] if call else desk.say("no_memory")
+    if why := _wrong(got[-1]):
+        return desk.say("not_kept", why=why)
+    cited = evidence.place(got[-1].text)
+    shown = single_line(text, 200)
+    said = desk.say("kept", text=shown, source=cited) if cited else desk.say("kept_bare", text=shown)
+    if old is not None:
+        said += "\n" + desk.say("replaces", quotes=desk.quote(old))
+    return f"{said}\n{desk.say('no_alarm')}" if intent.kind is Kind.REMIND else said
 
 
-def _append(
-    plan: list[tuple[Intent, ToolCall | None]],
-    done: list[tuple[ToolCall, ToolResult]],
-    offered: dict[str, ToolSpec],
-    count: int,
-) -> Step | None:
+def _append(text: str, got: Got, desk: Desk) -> Next:
     """Without a memory tool: put the bullet into today's note by hand, but only where nothing can get lost."""
-    if len(plan) != 1 or len(done) != 1 or plan[0][0].kind is not Kind.KEEP or done[0][0].name != "read":
-        return None
-    (intent, _), (call, result) = plan[0], done[0]
-    path, bullet = str(next(iter(call.arguments.values()))), f"- {single_line(intent.text, 2000)}"
-    if result.is_error and re.search(r"no such|not found|does not exist|missing", result.text, re.IGNORECASE):
-        made = _fill(offered.get("write"), {_PATH: path, ("content", "text"): f"## Retain\n{bullet}\n"})
-    elif not result.is_error and len(_RETAIN.findall(result.text)) == 1:
-        heading = _RETAIN.search(result.text)
-        old = heading.group(0) if heading else "## Retain"
-        given: dict[tuple[str, ...], str] = {
-            _PATH: path,
-            ("oldText", "old_string", "old_text"): old,
-            ("newText", "new_string", "new_text"): f"{old}\n{bullet}",
-        }
-        made = _fill(offered.get("edit"), given)
-    else:
-        return Step(words.NO_SAFE_APPEND.format(path=path))
-    return Step(calls=(ToolCall(f"note{count}x0", made.name, made.arguments),)) if made else Step(words.NO_MEMORY)
+    path, bullet = f"memory/{desk.today}.md", f"- {text}"
+    if len(got) == 2:
+        return desk.say("not_kept", why=_wrong(got[1])) if _wrong(got[1]) else desk.say("kept_bare", text=single_line(text, 200))
+    first = desk.call("read", {_PATH: path}) if {"write", "edit"} <= set(desk.offered) else None
+    if first is None or not got:
+        return [first] if first else desk.say("no_memory")
+    made = None
+    if got[0].is_error and _MISSING.search(got[0].text):
+        made = desk.call("write", {_PATH: path, ("content", "text"): f"## Retain\n{bullet}\n"})
+    elif got[0].is_error:
+        return desk.say("not_kept", why=_wrong(got[0]))
+    elif len(headings := _RETAIN.findall(got[0].text)) == 1:
+        made = desk.call("edit", {_PATH: path, _OLD: headings[0], _NEW: f"{headings[0]}\n{bullet}"})
+    return [made] if made else desk.say("no_append", path=path)
 
 
-def _compose(plan: list[tuple[Intent, ToolCall | None]], done: list[tuple[ToolCall, ToolResult]], now: datetime) -> str:
-    rest = list(done)
-    texts: list[str] = []
-    for intent, call in plan:
-        result = None
-        if call is not None and rest:
-            ran, result = rest.pop(0)
-            if ran.name == "read" and intent.kind is Kind.KEEP and rest:
-                # The note was read first and changed then; the change is what counts.
-                _, result = rest.pop(0)
-        texts.append(_say(intent, result, now))
-    return "\n\n".join(dict.fromkeys(text for text in texts if text))
+def _paste(intent: Intent, got: Got, desk: Desk) -> Next:
+    """Keep a long message whole, as a note of its own; the same text has the same name, so nothing is ever overwritten."""
+    name = f"memory/{desk.today}-{sha256(intent.text.encode()).hexdigest()[:8]}.md"
+    call = desk.call("write", {_PATH: name, ("content", "text"): f"{intent.text}\n"})
+    if call is None:
+        return _keep(Intent(Kind.KEEP, intent.text), got, desk)
+    if not got:
+        return [call]
+    count = len(intent.text.splitlines())
+    return desk.say("not_kept", why=_wrong(got[0])) if _wrong(got[0]) else desk.say("block", lines=count, source=name)
 
 
-def _say(intent: Intent, result: ToolResult | None, now: datetime) -> str:
-    wrong = result is not None and (result.text if result.is_error else complaint(result.text))
-    if wrong and intent.kind in words.FAILED:
-        return words.FAILED[intent.kind].format(why=single_line(wrong, 300), about=intent.text)
-    match intent.kind:
-        case Kind.KEEP | Kind.REMIND:
-            if result is None:
-                return words.NO_MEMORY
-            cited = place(result.text)
-            where = f" in {cited}" if cited else ""
-            kept = f"Kept{where}: “{single_line(intent.text, 200)}”"
-            return f"{kept}\n{words.NO_ALARM}" if intent.kind is Kind.REMIND else kept
-        case Kind.ASK:
-            return answer(intent.text, result.text) if result is not None else words.NO_SEARCH
-        case Kind.READ | Kind.LIST:
-            if result is None:
-                return words.NO_FILES
-            return f"{intent.text}:\n\n{_shown(result.text)}"
-        case Kind.TODAY:
-            return _today_note(result)
-        case Kind.TIME:
-            return _time(result, now)
-        case Kind.STATUS:
-            return result.text.strip() if result is not None else words.NO_STATUS
-        case Kind.SILENT:
-            return "NO_REPLY"
-        case Kind.HEARTBEAT:
-            return "HEARTBEAT_OK"
-        case _:
-            return words.FIXED.get(intent.kind, words.HELP)
+def _ask(intent: Intent, got: Got, desk: Desk) -> Next:
+    """Search by the question, by other words for it, and by the names of the relatives it speaks of."""
+    look = desk.look(intent.text)
+    if look is None:
+        return desk.say("no_search") if read(intent.text).words else desk.say("unknown")
+    other = related(intent.text)
+    first = [look, *([found] if other and (found := desk.look(other)) else [])]
+    if not got:
+        return first
+    if why := _wrong(got[0]):
+        return desk.say("not_found", why=why)
+    results = [result.text for result in got if not _wrong(result)]
+    if len(got) == len(first) and (names := evidence.more_names(intent.text, evidence.gathered(results))):
+        if found := desk.look(f"{names} {intent.text}"):
+            return [found]
+    return evidence.answer(intent.text, results)
 
 
-def _today_note(result: ToolResult | None) -> str:
-    if result is None:
-        return words.NO_FILES
-    lines = [] if result.is_error else [bare(line) for line in result.text.splitlines()]
-    kept = [line for line in lines if line and not line.startswith("#")]
-    return (
-        "Today's note:\n" + "\n".join(f"- {line}" for line in kept[:MAX_SHOWN_LINES]) if kept else words.NOTHING_TODAY
-    )
+def _strike(intent: Intent, got: Got, desk: Desk) -> Next:
+    """Strike a line through: the last one that was kept, or the one that the words fit best. It stays in its file."""
+    done = intent.kind is Kind.DONE
+    last = _last_kept(desk.before) if LAST_ONE.fullmatch(intent.text) and not done else ""
+    if not last and LAST_ONE.fullmatch(intent.text):
+        return desk.say("no_such")
+    rest = list(got)
+    if not last:
+        look = desk.look(intent.text)
+        if look is None:
+            return desk.say("no_search")
+        if not rest:
+            return [look]
+        found = evidence.gathered([rest.pop(0).text])
+        chosen = _chosen(intent.text, [line for line in found if line.todo or not done], evidence.vectors([got[0].text]))
+        if len(chosen) != 1:
+            listed = "".join(f"\n- {desk.quote(line)}" for line in chosen)
+            return desk.say("which") + listed if chosen else desk.say("no_such")
+        last = chosen[0].source
+    return _edit_line(last, rest, desk, "ticked" if done else "struck")
 
 
-def _time(result: ToolResult | None, now: datetime) -> str:
-    if result is not None:
-        lines = [line.strip() for line in result.text.splitlines() if _CLOCK.search(line)]
-        timed = [line for line in lines if re.search(r"time|date|now|clock", line, re.IGNORECASE)]
-        if timed or lines:
-            return single_line((timed or lines)[0])
-    return f"It is {now.strftime('%A, %Y-%m-%d %H:%M %Z').strip()} by this machine's clock."
+def _edit_line(source: str, got: list[ToolResult], desk: Desk, said: str) -> Next:
+    path, _, number = source.partition("#L")
+    reading = desk.call("read", {_PATH: path})
+    if reading is None or "edit" not in desk.offered:
+        return desk.say("no_edit", source=source)
+    if not got:
+        return [reading]
+    lines = got[0].text.splitlines()
+    raw = lines[int(number) - 1] if number.isdigit() and int(number) <= len(lines) else ""
+    line = evidence.parse(raw, source)
+    if got[0].is_error or not line.text or line.struck or lines.count(raw) != 1 or not raw.rstrip().endswith(line.text):
+        return desk.say("no_edit", source=source)
+    if len(got) == 1:
+        struck = f"{raw.rstrip()[: -len(line.text)]}~~{line.text}~~"
+        call = desk.call("edit", {_PATH: path, _OLD: raw, _NEW: struck})
+        return [call] if call else desk.say("no_edit", source=source)
+    return desk.say("not_changed", why=_wrong(got[1])) if _wrong(got[1]) else desk.say(said, quotes=desk.quote(line))
+
+
+def _chosen(text: str, found: Sequence[evidence.Line], kind: str) -> list[evidence.Line]:
+    """Return the line that is meant, or the few between which one cannot tell; a line word for word is meant for sure."""
+    same = [line for line in found if single_line(text).rstrip(".").lower() == evidence.bare_task(line.text).rstrip(".").lower()]
+    order = [(score, line) for score, line in evidence.ranked(text, found, kind) if score >= Weights.of(kind).least]
+    return same[:1] or [line for score, line in order if score >= order[0][0] - evidence.CLOSE][:4]
+
+
+def _last_kept(before: Sequence[Message]) -> str:
+    """Return the citation of what was kept last in this conversation."""
+    kept = {call.id for message in before if isinstance(message, Assistant) for call in message.calls if call.name == "memory_retain"}
+    results = [message for message in before if isinstance(message, ToolResult) and message.call_id in kept and not message.is_error]
+    return evidence.place(results[-1].text) if results else ""
+
+
+def _todos(intent: Intent, got: Got, desk: Desk) -> Next:
+    look = desk.look("todo to-do task aufgabe erledigen")
+    if look is None:
+        return desk.say("no_search")
+    if not got:
+        return [look]
+    if why := _wrong(got[0]):
+        return desk.say("not_found", why=why)
+    found = sorted((line for line in evidence.gathered([got[0].text]) if line.todo), key=lambda line: line.order)
+    listed = "".join(f"\n- {evidence.bare_task(line.text)} ({line.source})" for line in found)
+    return desk.say("todos") + listed if found else desk.say("no_todos")
+
+
+def _files(intent: Intent, got: Got, desk: Desk) -> Next:
+    path = f"memory/{desk.today}.md" if intent.kind is Kind.TODAY else intent.text
+    call = desk.call("ls" if intent.kind is Kind.LIST else "read", {_PATH: path})
+    if call is None or not got:
+        return [call] if call else desk.say("no_files")
+    if intent.kind is Kind.TODAY:
+        return _today_note(got[0], desk)
+    if why := _wrong(got[0]):
+        return desk.say(words.FAILED[intent.kind], why=why, about=intent.text)
+    return f"{intent.text}:\n\n{_shown(got[0].text)}"
+
+
+def _today_note(result: ToolResult, desk: Desk) -> str:
+    parsed = [] if result.is_error else [evidence.parse(line, "") for line in result.text.splitlines()]
+    kept = [line.text for line in parsed if line.text and not line.struck]
+    if not kept:
+        return desk.say("nothing_today")
+    return desk.say("today") + "".join(f"\n- {line}" for line in kept[:MAX_SHOWN_LINES])
+
+
+def _clock(intent: Intent, got: Got, desk: Desk) -> Next:
+    call = desk.call("session_status", {})
+    if call is not None and not got:
+        return [call]
+    if got and (why := _wrong(got[0])):
+        return desk.say(words.FAILED[intent.kind], why=why)
+    if intent.kind is Kind.STATUS:
+        return got[0].text.strip() if got else desk.say("no_status")
+    lines = [line.strip() for line in got[0].text.splitlines() if _CLOCK.search(line)] if got else []
+    timed = [line for line in lines if re.search(r"time|date|now|clock", line, re.IGNORECASE)] or lines
+    return single_line(timed[0]) if timed else desk.say("clock", now=desk.now.strftime("%A, %Y-%m-%d %H:%M %Z").strip())
 
 
 def _shown(text: str) -> str:
     lines = text.rstrip().splitlines()
     shown = "\n".join(lines[:MAX_SHOWN_LINES])[:MAX_SHOWN]
     return shown if shown == text.rstrip() else f"{shown}\n\n[… {len(lines)} lines in all]"
+
+
+_ROUTINES: dict[Kind, Callable[[Intent, Got, Desk], Next]] = {
+    **dict.fromkeys((Kind.KEEP, Kind.TODO, Kind.REMIND), _keep),
+    **dict.fromkeys((Kind.FORGET, Kind.DONE), _strike),
+    **dict.fromkeys((Kind.READ, Kind.LIST, Kind.TODAY), _files),
+    **dict.fromkeys((Kind.TIME, Kind.STATUS), _clock),
+    Kind.PASTE: _paste,
+    Kind.ASK: _ask,
+    Kind.TODOS: _todos,
+}

@@ -44,6 +44,13 @@ def output_form(schema: str) -> Section:
     return Section("Form of the answer", text, Tier.VOLATILE, once=True)
 
 
+def lent_folders(cwd: object, folders: Sequence[str]) -> Section:
+    """Say which folders the owner opened for this turn; what they hold is not the agent's own."""
+    lines = [f"Commands and relative paths start in {cwd}, which you may read and change."] if cwd else []
+    lines += [f"You may also read and change {folder}." for folder in folders]
+    return Section("Folders of this run", "\n".join(lines), Tier.VOLATILE, once=True)
+
+
 def recall(_: StableFacts, turn: TurnFacts) -> str:
     """Show what active recall found for this turn; a note may quote anybody, so it gives no orders."""
     found = turn.recall.strip()

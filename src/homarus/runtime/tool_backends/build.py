@@ -1,6 +1,6 @@
 """What a running home offers to its tools: each contract of `tools.services` that can be filled here, filled.
 
-Messages to people and jobs come with channels and a scheduler; until then their tools do not exist.
+Messages to people come with channels; until then their tool does not exist.
 """
 
 from __future__ import annotations
@@ -8,14 +8,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from homarus.agent.vision import Vision
+from homarus.core.errors import ConfigError, ToolError
 from homarus.runtime.tool_backends.config import ConfigBackend
 from homarus.runtime.tool_backends.messenger import SessionMessenger
 from homarus.runtime.tool_backends.sessions import SessionsBackend
 from homarus.runtime.tool_backends.status import StatusBackend
-from homarus.tools.services import ToolServices
+from homarus.tools.services import Json, ToolServices
+from homarus.tools.tool import ToolContext
 
 if TYPE_CHECKING:
     from homarus.runtime.runtime import Runtime
+
+
+class Jobs:
+    """The `Scheduler` of a home; what it needs is loaded with the first call."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def act(self, context: ToolContext, action: str, job_id: str, job: Json) -> Json:
+        try:
+            return await self._runtime.automation.act(context, action, job_id, job)
+        except ConfigError as problem:  # to a model, a job that is wrong is a call that is wrong
+            raise ToolError(problem.message, cure=problem.cure) from None
 
 
 class ToolBackends:
@@ -31,6 +46,7 @@ class ToolBackends:
             sessions_send=self._messenger,
             spawner=runtime.children,
             status=StatusBackend(runtime, sessions),
+            scheduler=Jobs(runtime),
             gateway=ConfigBackend(home.config, home.env),
             vision=Vision(home.config, home.models),
         )

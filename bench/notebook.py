@@ -1,0 +1,141 @@
+"""Tell a notebook what people told theirs, ask it in other words, and count: right, wrong, and answers to what was never told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from homarus.core.clock import ManualClock
+from homarus.core.messages import Assistant, Message, Text, ToolResult, User
+from homarus.memory import Memory, toolset
+from homarus.models.notebook.turn import next_step
+from homarus.models.notebook.words import SAID
+
+SETS = Path(__file__).parent.parent / "tests" / "models" / "notebook"
+RUN = {
+    "memory_retain": toolset.retain_fact,
+    "memory_recall": toolset.recall,
+    "memory_search": toolset.search,
+    "memory_get": toolset.get,
+}
+A_DAY_AFTER = 8  # so many messages
+
+
+class Person(Struct):
+    name: str
+    told: list[str] = []
+    asked: list[tuple[str, list[str]]] = []  # a question, and the words of which the answer must hold one
+    never: list[str] = []
+
+
+class Score(Struct):
+    """Counts over a set. `first` are right answers whose first quote is the right one."""
+
+    asked: int = 0
+    right: int = 0
+    first: int = 0
+    wrong: int = 0
+    never: int = 0
+    false: int = 0
+    misses: list[tuple[str, str, str]] = []
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Return right and wrong of what was asked, and false of what was never told."""
+        return self.right / self.asked, self.wrong / self.asked, self.false / max(1, self.never)
+
+    def __str__(self) -> str:
+        right, wrong, false = self.shares
+        return f"right {right:.1%} (first quote {self.first / self.asked:.1%}), wrong {wrong:.1%}, false {false:.1%}"
+
+
+def people(path: Path) -> list[Person]:
+    """Read a set: who (=), told (>), asked (? … => …), never told (-)."""
+    found: list[Person] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        mark, text = line[:2], line[2:].replace("\\n", "\n")
+        if mark == "= ":
+            found.append(Person(text))
+        elif mark == "> ":
+            found[-1].told.append(text)
+        elif mark == "? ":
+            question, _, wanted = text.rpartition(" => ")
+            found[-1].asked.append((question, [part.strip().lower() for part in wanted.split(" | ")]))
+        elif mark == "- ":
+            found[-1].never.append(text)
+    return found
+
+
+class Notebook:
+    """The notebook with the real memory tools over a real folder."""
+
+    def __init__(self, root: Path, provider: str = "none", models: Path | None = None) -> None:
+        self.root = root
+        self.clock = ManualClock(datetime(2026, 11, 1, 8, tzinfo=UTC))
+        self.memory = Memory.open(root, clock=self.clock, tz=UTC, provider=provider, models=models)
+        self.messages: list[Message] = []
+
+    def say(self, text: str) -> str:
+        self.messages.append(User((Text(text),)))
+        while True:
+            step = next_step(self.messages, toolset.SPECS, "", self.clock.now())
+            self.messages.append(Assistant((*([Text(step.text)] if step.text else []), *step.calls)))
+            if not step.calls:
+                return step.text
+            for call in step.calls:
+                result = json.dumps(RUN[call.name](self.memory, call.arguments), ensure_ascii=False)
+                self.messages.append(ToolResult(call.id, call.name, (Text(result),)))
+
+
+@contextmanager
+def told(person: Person, provider: str = "none", models: Path | None = None) -> Iterator[Notebook]:
+    """A notebook that heard all that the person has to tell, over several days."""
+    with TemporaryDirectory() as folder:
+        book = Notebook(Path(folder), provider, models)
+        for at, text in enumerate(person.told):
+            if at % A_DAY_AFTER == A_DAY_AFTER - 1:
+                book.clock.advance(86_400)
+            book.say(text)
+        book.memory.sync()
+        book.messages.clear()
+        yield book
+        book.memory.close()
+
+
+def measure(path: Path, provider: str = "none", models: Path | None = None) -> Score:
+    score = Score()
+    for person in people(path):
+        with told(person, provider, models) as book:
+            _ask(book, person, score)
+    return score
+
+
+def _ask(book: Notebook, person: Person, score: Score) -> None:
+    for question, wanted in [*person.asked, *((question, []) for question in person.never)]:
+        book.messages.clear()
+        said = book.say(question)
+        unknown = said in SAID["unknown"]
+        score.asked += bool(wanted)
+        score.never += not wanted
+        if not wanted:
+            score.false += not unknown
+        elif any(word in _quoted(said).lower() for word in wanted):
+            score.right += 1
+            score.first += any(word in _quoted(said, 1).lower() for word in wanted)
+        else:
+            score.wrong += not unknown
+        if unknown == bool(wanted) or (wanted and not any(word in said.lower() for word in wanted)):
+            score.misses.append((person.name, question, said))
+
+
+def _quoted(said: str, most: int | None = None) -> str:
+    """Return what is quoted as true now; what was true before does not count."""
+    lines: Sequence[str] = [line for line in said.splitlines() if not line.startswith(("Before:", "Früher:"))]
+    quotes = [line for line in lines if "“" in line or "„" in line]
+    return "\n".join(quotes[:most])

@@ -1,0 +1,177 @@
+"""How a chat's blocks look on one terminal: Markdown, diffs, folded calls; in its own colours, or in none."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+from homarus.cli.chat_view import Block, Kind
+from homarus.cli.output import width as cells
+from homarus.core.patterns import late
+from homarus.core.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown as RichMarkdown
+
+_LEADS: dict[Kind, str] = {"tool": "⏺ ", "failed": "⏺ ", "user": "› ", "detail": "  ", "diff": "  "}
+_DARK: dict[Kind, str] = {
+    "tool": "dim cyan",
+    "failed": "red",
+    "thinking": "dim italic",
+    "note": "dim",
+    "warning": "yellow",
+    "error": "bold red",
+    "user": "bold",
+    "detail": "dim",
+}
+# Yellow and cyan cannot be read on white.
+_LIGHT: dict[Kind, str] = {**_DARK, "tool": "blue", "warning": "magenta"}
+_BACKGROUND = late(r"\x1b\]11;rgb:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)(?:\x07|\x1b\\)")
+_ANSWERS = late(r"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[\?[0-9;]*c")
+ASK_SECONDS = 0.3
+
+
+class Painter:
+    """Turns blocks into text for one terminal. Without colours it is plain text of the same shape."""
+
+    def __init__(self, *, color: bool, light: bool = False) -> None:
+        self.color = color
+        self.light = light
+
+    def paint(self, block: Block, width: int) -> str:
+        """Return a block ready to print, ending with a line break."""
+        from rich.console import Console
+        from rich.text import Text
+        from rich.theme import Theme
+
+        out = io.StringIO()
+        code = "bold blue" if self.light else "bold cyan"
+        console = Console(
+            file=out,
+            width=max(20, min(width, 120)),
+            force_terminal=self.color,
+            color_system="standard" if self.color else None,
+            theme=Theme({"markdown.code": code, "markdown.code_block": code}),
+            highlight=False,
+            emoji=False,
+            markup=False,
+        )
+        text = printable(block.text)
+        if block.kind == "markdown":
+            theme = "ansi_light" if self.light else "ansi_dark"
+            console.print(_markdown()(text, code_theme=theme, hyperlinks=False))
+            return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").split("\n")) + "\n\n"
+        lead = _LEADS.get(block.kind, "")
+        style = (_LIGHT if self.light else _DARK).get(block.kind, "")
+        for number, line in enumerate(text.split("\n")):
+            shown = f"{lead if number == 0 else ' ' * len(lead)}{line}"
+            how = _of_diff(line) if block.kind == "diff" else style
+            console.print(Text(shown, style=how if self.color else "", overflow="fold"))
+        return out.getvalue()
+
+
+def _of_diff(line: str) -> str:
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Cut a line to the width of a terminal, between words where there are any."""
+    width = max(10, width)
+    rows, row, used = [], "", 0
+    for piece in re.findall(r"\s+|\S+", line):
+        size = cells(piece)
+        if used + size > width and (row.strip() or size <= width):
+            rows += [row.rstrip()] if row.strip() else []  # of a mere indent nothing is left
+            row, used = "", 0
+            if piece.isspace():
+                continue
+        for char in piece if used + size > width else (piece,):
+            taken = cells(char)
+            if used + taken > width:
+                rows.append(row)
+                row, used = "", 0
+            row, used = row + char, used + taken
+    return [*rows, row] if row or not rows else rows
+
+
+def is_light(env: Mapping[str, str], answer: str = "") -> bool:
+    """Say whether a terminal is light, from what it answers about its background, or from `COLORFGBG`."""
+    if found := _BACKGROUND.search(answer):
+        red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+        return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
+    background = env.get("COLORFGBG", "").rpartition(";")[2]
+    return background in {"7", "15"}
+
+
+@contextmanager
+def keys_as_typed(fd: int) -> Iterator[None]:
+    """Keep what is typed before the line is there, or between two lines, for the line: not echoed, and Enter as Enter."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:  # it went away
+        yield
+        return
+    quiet = [*before]
+    quiet[0] &= ~termios.ICRNL
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(fd, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def ask_background(fd: int, seconds: float = ASK_SECONDS) -> tuple[str, str]:
+    """Ask the terminal for its background; return its answer, and what was typed meanwhile.
+
+    Every terminal answers the second question, so the wait is short also where the first one means nothing.
+    """
+    import select
+    import termios
+    import time
+    import tty
+
+    heard = b""
+    try:
+        before = termios.tcgetattr(fd)
+    except termios.error:  # it went away
+        return "", ""
+    try:
+        tty.setraw(fd, termios.TCSANOW)
+        os.write(fd, b"\x1b]11;?\x07\x1b[c")
+        limit = time.monotonic() + seconds
+        while not re.search(rb"\x1b\[\?[0-9;]*c", heard) and (left := limit - time.monotonic()) > 0:
+            if select.select([fd], [], [], left)[0]:
+                heard += os.read(fd, 1024)
+    finally:
+        termios.tcsetattr(fd, termios.TCSANOW, before)
+    text = heard.decode("utf-8", "replace")
+    return text, printable(_ANSWERS.sub("", text)).strip("\n")
+
+
+@cache
+def _markdown() -> type[RichMarkdown]:
+    """Return rich's Markdown with headings at the left, where a chat's text stands."""
+    from rich.markdown import Heading
+    from rich.markdown import Markdown as RichMarkdown
+    from rich.text import Text
+
+    class LeftHeading(Heading):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            del console, options
+            text: Text = self.text
+            text.stylize("bold underline" if self.tag == "h1" else "bold")
+            yield text
+
+    class ChatMarkdown(RichMarkdown):
+        elements: ClassVar = {**RichMarkdown.elements, "heading_open": LeftHeading}
+
+    return ChatMarkdown

@@ -1,0 +1,133 @@
+"""Choose a session from a list: arrows and typing on a terminal, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from prompt_toolkit.application import Application
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.styles import Style
+
+from homarus.cli.chat_view import without_files
+from homarus.cli.output import age, width
+from homarus.core.errors import HomarusError
+from homarus.core.messages import User
+from homarus.core.text import single_line
+
+if TYPE_CHECKING:
+    from homarus.runtime.library import Agent
+
+MAX_SESSIONS = 50
+MAX_READ = 100  # messages among which the newest words of a person are looked for
+ROWS = 10
+
+
+class Choice(Struct, frozen=True):
+    """One session as the list shows it: when it was used, what it is called, what was said last."""
+
+    key: str
+    name: str
+    when: str
+    said: str
+
+    def fits(self, wanted: str) -> bool:
+        text = f"{self.name} {self.said}".casefold()
+        return all(word in text for word in wanted.casefold().split())
+
+
+async def choices_of(agent: Agent, now: float, *, here: bool = False) -> list[Choice]:
+    """Return the sessions that a person can go on with, the newest first; with `here` not the one they are in."""
+    found = []
+    for info in list(await agent.client.sessions(agent.key.agent_id))[:MAX_SESSIONS]:
+        try:
+            messages = await agent.client.history(info.key, MAX_READ)
+        except HomarusError:
+            continue  # a key that nobody can read is not one to talk in
+        said = [each for each in messages if isinstance(each, User) and not each.provenance]
+        if (here and info.key == agent.key) or not (messages or info.title):
+            continue
+        newest = without_files(said[-1].text) if said else ""
+        when = age(now - info.entry.updated_at / 1000) if info.entry.updated_at else ""
+        name = info.title or str(info.key).removeprefix(f"agent:{agent.key.agent_id}:")
+        found.append(Choice(info.name, name, when, newest))
+    return found
+
+
+class Picker:
+    """The list on the terminal. `run` returns what was chosen; None where somebody thought better of it."""
+
+    def __init__(self, choices: Sequence[Choice], *, color: bool) -> None:
+        self._choices = choices
+        self._wanted = ""
+        self._at = 0
+        style = {"chosen": "bold reverse", "faint": "#888888"} if color else {"chosen": "reverse"}
+        self.app: Application[Choice | None] = Application(
+            layout=Layout(Window(FormattedTextControl(self._text), always_hide_cursor=True)),
+            key_bindings=self._keys(),
+            style=Style.from_dict(style),
+            erase_when_done=True,
+        )
+        self.app.ttimeoutlen = 0.05
+
+    @property
+    def fitting(self) -> list[Choice]:
+        return [choice for choice in self._choices if choice.fits(self._wanted)]
+
+    async def run(self) -> Choice | None:
+        return await self.app.run_async()
+
+    def _text(self) -> StyleAndTextTuples:
+        found, columns = self.fitting, self.app.output.get_size().columns
+        self._at = max(0, min(self._at, len(found) - 1))
+        first = max(0, min(self._at - ROWS // 2, len(found) - ROWS))
+        parts: StyleAndTextTuples = [("bold", "Go on with which session?"), ("", f" {self._wanted}\n")]
+        for number, choice in enumerate(found[first : first + ROWS], first):
+            name = single_line(choice.name, 24)
+            start = f"{choice.when:>10}  {name}{' ' * (24 - width(name))}  "
+            line = start + single_line(choice.said, max(10, columns - width(start) - 2))
+            parts.append(("class:chosen" if number == self._at else "", f" {line}\n"))
+        if not found:
+            parts.append(("", " nothing fits\n"))
+        parts.append(("class:faint", f" {len(found)} of {len(self._choices)} · ↑↓ · type to find · Enter · Esc"))
+        return parts
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("up")
+        @keys.add("c-p")
+        def _up(_event: KeyPressEvent) -> None:
+            self._at -= 1
+
+        @keys.add("down")
+        @keys.add("c-n")
+        def _down(_event: KeyPressEvent) -> None:
+            self._at += 1
+
+        @keys.add("enter")
+        def _choose(event: KeyPressEvent) -> None:
+            found = self.fitting
+            event.app.exit(result=found[self._at] if found else None)
+
+        @keys.add("escape", eager=True)
+        @keys.add("c-c")
+        @keys.add("c-d")
+        def _leave(event: KeyPressEvent) -> None:
+            event.app.exit(result=None)
+
+        @keys.add("backspace")
+        def _shorter(_event: KeyPressEvent) -> None:
+            self._wanted, self._at = self._wanted[:-1], 0
+
+        @keys.add(Keys.Any)
+        def _typed(event: KeyPressEvent) -> None:
+            if event.data.isprintable():
+                self._wanted, self._at = self._wanted + event.data, 0
+
+        return keys

@@ -1,0 +1,321 @@
+"""`homarus onboard` and `homarus configure`: the questions that make a home answer, and the same ones later, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.admin.choices import Choice, lacks_key, missing_key, model_choices, price_class
+from homarus.admin.setup import set_up
+from homarus.cli.app import App
+from homarus.cli.failures import say
+from homarus.cli.home import as_data
+from homarus.cli.options import pass_app, with_json
+from homarus.config.known import NO_EFFECT
+from homarus.config.load import load_config
+from homarus.core.errors import ConfigError, HomarusError, Unknown
+from homarus.models.access import Models
+from homarus.models.ref import ModelRef, normalize_provider
+from homarus.models.select import AUTO
+
+if TYPE_CHECKING:
+    from homarus.config.view import AgentConfig
+
+TEST_SECONDS = 30.0
+MODEL = "agents.defaults.model.primary"
+SANDBOX = "agents.defaults.sandbox.mode"
+SECTIONS = ("workspace", "model", "keys", "channels", "sandbox")
+
+
+@click.command("onboard")
+@click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
+@click.option("--model", metavar="REF", help="Use this model, for example anthropic/claude-sonnet-4-5, or auto.")
+@click.option("--non-interactive", is_flag=True, help="Ask nothing: take the options and the defaults.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text, and ask nothing.")
+@pass_app
+def onboard(app: App, workspace: Path | None, model: str | None, non_interactive: bool, as_json: bool) -> None:
+    """Set up a home in a minute: where the files live, which model answers, and its key.
+
+    It finds keys in the environment, model servers and model files on this machine. A key that you type is not shown, is
+    tried with one short request, and is kept in a file that only you can read. What exists is kept; running it again
+    offers what is set now.
+    """
+    out, config = app.out, app.config
+    ask = not non_interactive and not as_json and _is_terminal(app)
+    current = str(config.agent(config.default_agent.id).get("model.primary") or "")
+    key = ""
+    if ask:
+        out.line(f"{out.style('Welcome to homarus.', 'bold')} A few questions; Enter takes what is shown.\n")
+        if workspace is None and not app.paths.config_path.exists():
+            workspace = Path(_ask_folder("Where should your agent's files live?", str(app.paths.default_workspace)))
+    if ask and model is None:
+        out.line("Looking for keys, model servers and model files ...")
+        model = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
+    if model and model != AUTO:
+        model = _named(app, model)
+        key = _ask_key(app, model) if ask else ""
+    chosen = workspace.expanduser().absolute() if workspace else None
+    settings = {MODEL: model} if model and model != current else {}
+    report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
+    if key and model:
+        _keep_key(app, model.partition("/")[0], key)
+    answers, problem = _answers(app)
+    if as_json:
+        out.json(as_data(app, report) | {"model": model or current or AUTO, "answers": answers, "problem": problem})
+        return
+    out.line()
+    out.line(f"{'Created' if report.config_created else 'Kept'} {app.paths.config_path}.")
+    for name in report.config_changed:
+        out.line(f"Set {name}.")
+    for item in report.workspaces:
+        out.line(f"Your agent lives in {item.workspace}.")
+    out.line(f"{out.style(answers, 'cyan')} answers now.")
+    if problem:
+        out.warn(problem)
+    else:
+        out.line(f"\nSay hello: {out.style(f'{app.program} chat', 'bold', 'cyan')}")
+
+
+@click.command("configure")
+@click.argument("section", required=False, type=click.Choice(SECTIONS))
+@click.option("--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Keep the agent's files here.")
+@click.option("--model", metavar="REF", help="Use this model.")
+@click.option(
+    "--provider", metavar="NAME", help="Whose key 'configure keys' takes; from a pipe it reads the key itself."
+)
+@click.option("--sandbox", type=click.Choice(["all", "non-main", "off"]), help="Where commands run.")
+@click.option("--non-interactive", is_flag=True, help="Ask nothing: take the options.")
+@with_json
+def configure(
+    app: App,
+    section: str | None,
+    workspace: Path | None,
+    model: str | None,
+    provider: str | None,
+    sandbox: str | None,
+    non_interactive: bool,
+    as_json: bool,
+) -> None:
+    """Change the workspace, the model, the keys, the channels or the sandbox of a home that exists.
+
+    Without a SECTION and without options each of them is asked for in turn; Enter keeps what is set.
+
+    \b
+    Examples:
+      homarus configure keys
+      homarus configure --model opus
+      echo "$KEY" | homarus configure keys --provider openai
+    """
+    ask = not non_interactive and not as_json and _is_terminal(app)
+    settings: dict[str, object] = {MODEL: _named(app, model)} if model else {}
+    if sandbox:
+        settings[SANDBOX] = sandbox
+    if section == "keys" and not ask:
+        _key_from_pipe(app, provider)
+    options = bool(settings or workspace)
+    chosen = workspace.expanduser().absolute() if workspace else None
+    report = set_up(app.paths, app.env, app.clock, workspace=chosen, settings=settings)
+    for name in report.config_changed if not as_json else ():
+        app.out.line(f"Set {name}.")
+    if ask and not options:
+        for each in [section] if section else SECTIONS:
+            _SECTIONS[each](app)
+    answers, problem = _answers(app)
+    if as_json:
+        app.out.json(as_data(app, report) | {"answers": answers, "problem": problem})
+        return
+    app.out.line(f"{app.out.style(answers, 'cyan')} answers now.")
+    if problem:
+        app.out.warn(problem)
+
+
+def _workspace(app: App) -> None:
+    config = load_config(app.paths, app.env)
+    now = str(config.get("agents.defaults.workspace") or app.paths.default_workspace)
+    folder = _ask_folder("Where should your agent's files live? (files that are there stay there)", now)
+    if folder != now:
+        set_up(app.paths, app.env, app.clock, workspace=Path(folder).expanduser().absolute())
+        app.out.line(f"Your agent lives in {folder} from the next turn on.")
+
+
+def _model(app: App) -> None:
+    config = load_config(app.paths, app.env)
+    current = str(config.default_agent.get("model.primary") or "")
+    app.out.line("Looking for keys, model servers and model files ...")
+    model = _pick(app, asyncio.run(model_choices(config, app.env, app.clock, current)))
+    model = model if model == AUTO else _named(app, model)
+    key = "" if model == AUTO else _ask_key(app, model)
+    if model != current:
+        set_up(app.paths, app.env, app.clock, settings={MODEL: model})
+    if key:
+        _keep_key(app, model.partition("/")[0], key)
+
+
+def _keys(app: App) -> None:
+    models, agent = _opened(app)
+    known = [name for name in models.catalog.providers() if models.registry.needs_key(name)]
+    there = [name for name in known if models.bare_keys(name) or models.store(agent).credentials(name)]
+    app.out.line(f"Keys are there for: {', '.join(there) or 'nobody yet'}.")
+    name = normalize_provider(_ask("Whose key do you want to add or replace? (Enter: none)"))
+    if not name:
+        return
+    default = models.catalog.provider(name).default
+    if name not in models.catalog.providers() or not default:
+        listed = ", ".join(each for each in known if models.catalog.provider(each).default)
+        raise Unknown(f"there is no provider '{name}' to take a key for", cure=f"one of {listed}")
+    if key := _ask_key(app, f"{name}/{default}", replace=True):
+        _keep_key(app, name, key)
+
+
+def _channels(app: App) -> None:
+    there = load_config(app.paths, app.env).get("channels")
+    names = ", ".join(there) if isinstance(there, dict) and there else "none is configured"
+    why = NO_EFFECT.get("channels", "")
+    app.out.line(f"Channels: {names}." + (f" {why[0].upper()}{why[1:]}." if why else ""))
+    if not why:
+        app.out.line(
+            "Add one with 'homarus config set channels.NAME ...', and bind an agent with 'homarus agents bind'."
+        )
+
+
+def _sandbox(app: App) -> None:
+    now = str(load_config(app.paths, app.env).get(SANDBOX) or "all")
+    answer = _ask("Where should commands run? all: in a sandbox; off: on this machine, with all your rights", now)
+    if answer not in {"all", "non-main", "off"}:
+        raise Unknown(f"'{answer}' is no sandbox mode", cure="all, non-main or off")
+    if answer != now:
+        set_up(app.paths, app.env, app.clock, settings={SANDBOX: answer})
+        app.out.line(f"Set {SANDBOX}.")
+
+
+_SECTIONS: dict[str, Callable[[App], None]] = {
+    "workspace": _workspace,
+    "model": _model,
+    "keys": _keys,
+    "channels": _channels,
+    "sandbox": _sandbox,
+}
+
+
+def _opened(app: App, more: dict[str, str] | None = None) -> tuple[Models, AgentConfig]:
+    config = load_config(app.paths, app.env)
+    return Models(config, {**app.env, **(more or {})}, clock=app.clock), config.default_agent
+
+
+def _named(app: App, text: str) -> str:
+    """Return the model that a text means, said when it is a guess."""
+    if text == AUTO:
+        return text
+    models, agent = _opened(app)
+    found = models.names(agent).resolve(text)
+    if found.warning:
+        app.out.warn(found.warning)
+    return found.ref.key
+
+
+def _answers(app: App) -> tuple[str, str]:
+    """Return what answers now and what is wrong with it."""
+
+    async def look() -> tuple[str, str]:
+        models, agent = _opened(app)
+        try:
+            chain = await models.chain(agent)
+            return chain.primary.key, missing_key(models, agent, chain.primary)
+        except HomarusError as problem:
+            return "nobody", str(problem)
+        finally:
+            await models.aclose()
+
+    return asyncio.run(look())
+
+
+def _ask_key(app: App, model: str, *, replace: bool = False) -> str:
+    """Return a key that somebody typed and that was tried; nothing where none is needed or wanted."""
+    models, agent = _opened(app)
+    provider, _, name = model.partition("/")
+    if not replace and not lacks_key(models, agent, ModelRef(provider, name)):
+        return ""
+    if cost := price_class(models, model):
+        app.out.line(f"{model} is {cost}.")
+    while True:
+        key = _ask(f"Your key for {provider} (not shown; Enter: later)", hidden=True)
+        if not key:
+            return ""
+        app.out.line(f"Trying it with one short request to {model} ...")
+        report = _tried(app, model, key)
+        if report["ok"]:
+            app.out.line(f"It works: answered in {report['seconds']:.1f} s.")
+            return key
+        app.out.warn(f"that did not work: {report['error']}" + (f" ({report['cure']})" if report["cure"] else ""))
+        if _ask("Keep this key all the same? yes, or Enter to type another", "no").lower() in {"y", "yes"}:
+            return key
+
+
+def _tried(app: App, model: str, key: str) -> dict[str, object]:
+    from homarus.cli.models import try_model
+
+    provider = model.partition("/")[0]
+    names = _opened(app)[0].catalog.provider(provider).env or (f"{provider.upper()}_API_KEY",)
+    # Given as a variable of this process alone: nothing is stored before it is known to work.
+    models, agent = _opened(app, {names[0]: key})
+    return asyncio.run(try_model(models, agent, model, TEST_SECONDS))
+
+
+def _keep_key(app: App, provider: str, key: str) -> None:
+    models, agent = _opened(app)
+    store = models.store(agent)
+    store.put(f"{provider}:default", {"type": "api_key", "provider": provider, "key": key})
+    say(f"the key for {provider} is kept in {store.path}, which only you can read")
+
+
+def _key_from_pipe(app: App, provider: str | None) -> None:
+    key = "" if sys.stdin.isatty() else sys.stdin.readline().strip()
+    if not provider or not key:
+        raise click.UsageError("without a terminal, say --provider NAME and give the key on standard input")
+    name = normalize_provider(provider)
+    if name not in _opened(app)[0].catalog.providers():
+        raise ConfigError(f"there is no provider '{name}'", cure="'homarus models list --all' shows them")
+    set_up(app.paths, app.env, app.clock)
+    _keep_key(app, name, key)
+
+
+def _is_terminal(app: App) -> bool:
+    return sys.stdin.isatty() and app.out.out.isatty()
+
+
+def _ask_folder(question: str, default: str) -> str:
+    from prompt_toolkit import prompt
+    from prompt_toolkit.completion import PathCompleter
+
+    completer = PathCompleter(only_directories=True, expanduser=True)
+    return prompt(f"{question}\n> ", default=default, completer=completer).strip() or default
+
+
+def _ask(question: str, default: str = "", *, hidden: bool = False) -> str:
+    from prompt_toolkit import prompt
+    from prompt_toolkit.formatted_text import FormattedText
+
+    # Shown, not filled in: whoever types 2 means 2, and not 12.
+    shown = FormattedText([("ansibrightblack", default)])
+    return prompt(f"{question}\n> " if question else "> ", placeholder=shown, is_password=hidden).strip() or default
+
+
+def _pick(app: App, choices: list[Choice]) -> str:
+    out = app.out
+    out.line("Which model should answer?\n")
+    for number, choice in enumerate(choices, 1):
+        out.line(f"  {number}  {out.style(choice.ref, 'cyan')}  {out.style(choice.why, 'dim')}")
+    out.line(f"\n  {out.style('or write another one by its name or as provider/model', 'dim')}")
+    while True:
+        answer = _ask("", "1")
+        if answer.isdigit() and 1 <= int(answer) <= len(choices):
+            return choices[int(answer) - 1].ref
+        try:
+            return _named(app, answer)
+        except HomarusError as problem:
+            out.line(f"{problem}.")

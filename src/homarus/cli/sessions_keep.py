@@ -1,0 +1,128 @@
+"""`homarus sessions rename|delete|resume`: name a conversation, put it away, go on with it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from homarus.cli.app import App
+from homarus.cli.options import with_json
+from homarus.cli.sessions_show import home_of, last_words
+from homarus.core.errors import Locked, Unknown
+from homarus.sessions.home import SessionHome, short_id
+from homarus.sessions.places import Kind, Place, archived_label, owner_of
+
+if TYPE_CHECKING:
+    from homarus.sessions.store import SessionInfo
+
+OFFERED = 15  # conversations to choose from
+
+_agent = click.option("--agent", metavar="ID", default="", help="Whose session.")
+
+
+@click.command()
+@click.argument("session")
+@click.argument("name", nargs=-1, required=True)
+@_agent
+@with_json
+def rename(app: App, session: str, name: tuple[str, ...], agent: str, as_json: bool) -> None:
+    """Give a session a name, by which it can be called from then on; '' takes it away."""
+    home = home_of(app)
+    info = home.resolve(session, agent)
+    named = home.store(info.agent_id).rename(info.key, " ".join(name))
+    said = (
+        f"{named.name} is now called “{named.title}”." if named.entry.label else f"{named.name} has no name any more."
+    )
+    app.out.answer({"key": named.name, "label": named.entry.label}, said, as_json=as_json)
+
+
+@click.command()
+@click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask before an archive is deleted for good.")
+@_agent
+@with_json
+def delete(app: App, session: str, yes: bool, agent: str, as_json: bool) -> None:
+    """Take a session off the list; its transcript becomes an archive. An archive is deleted for good.
+
+    'homarus sessions resume' brings back what only became an archive.
+    """
+    home = home_of(app)
+    place = home.place(session, agent)
+    if place.kind is Kind.FILE and place.agent_id:
+        info = home.resolve(session, agent)
+        if (pid := owner_of(place.path)) is not None:
+            raise Locked(f"{info.name} is open in process {pid}", pid=pid, cure="leave the chat there first")
+        put = home.store(info.agent_id).delete(info.key)
+        again = f" 'homarus sessions resume {short_id(info.entry.session_id)}' brings it back." if put else ""
+        found = {"key": info.name, "archive": str(put.path) if put else None}
+        app.out.answer(found, f"{info.name} is off the list.{again}", as_json=as_json)
+        return
+    if place.kind is Kind.DATABASE or not place.agent_id:
+        raise Unknown(f"{place.path} is only read", cure="delete it where it was made")
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise click.UsageError(f"{place.label} would be gone for good; add --yes")
+        click.confirm(f"Delete {place.label} for good?", abort=True, err=True)
+    place.path.unlink()
+    app.out.answer({"key": None, "deleted": str(place.path)}, f"{place.label} is gone.", as_json=as_json)
+
+
+@click.command()
+@click.argument("session", required=False, default="")
+@_agent
+@with_json
+def resume(app: App, session: str, agent: str, as_json: bool) -> int:
+    """Go on with a conversation, also with one that was put away. Without SESSION: choose from a list.
+
+    One that was put away goes on as a session of its own, under its old name; the archive stays as it is. With --json only
+    its key is printed.
+    """
+    home = home_of(app)
+    person = sys.stdin.isatty() and app.out.out.isatty()
+    if not session and (as_json or not person):
+        raise click.UsageError("say which session; 'homarus sessions list --all' shows them")
+    place = home.place(session, agent) if session else _picked(app, home, agent)
+    info = _living(home, place)
+    if as_json:
+        app.out.json({"key": info.name, "sessionId": info.entry.session_id})
+        return 0
+    last_words(app, info.place)
+    if not person:
+        app.out.line(f"homarus chat --session {info.name}")
+        return 0
+    from homarus.cli.chat import talk_with
+
+    return asyncio.run(talk_with(app, "", info.name))
+
+
+def _living(home: SessionHome, place: Place) -> SessionInfo:
+    """Return the session of a place; what was put away becomes one."""
+    agent = place.agent_id or home.default_agent
+    store = home.store(agent)
+    for info in store.list(orphans=True):
+        if info.place == place:
+            return info
+    label = archived_label(place)
+    if label and any((info.entry.label or "").lower() == label.lower() for info in store.list()):
+        label = f"{label} ({short_id(place.session_id)})"
+    name = f"{short_id(place.session_id)}-again"
+    there = [info for info in store.list() if (info.row.get("forkedFrom") or {}).get("sessionId") == place.session_id]
+    return there[0] if there and there[0].name.endswith(name) else store.fork(place, name, label=label)
+
+
+def _picked(app: App, home: SessionHome, agent: str) -> Place:
+    agents = [agent] if agent else home.agents()
+    living = [(info.place, info.title or info.name) for info in home.list(agents, orphans=True)]
+    away = [place for each in agents for place in home.store(each).archives()]
+    away.sort(key=lambda place: place.path.stat().st_mtime if place.path.exists() else 0, reverse=True)
+    offered = [*living, *((place, f"{archived_label(place) or place.agent_id} (put away)") for place in away)][:OFFERED]
+    if not offered:
+        raise Unknown("there is no conversation yet", cure="'homarus chat' begins one")
+    for number, (place, name) in enumerate(offered, 1):
+        ident = app.out.style(short_id(place.session_id), "dim")
+        app.out.line(f"{number:>3}  {app.out.style(name, 'cyan')}  {ident}")
+    chosen = click.prompt("Which one", type=click.IntRange(1, len(offered)), default=1, err=True)
+    return offered[chosen - 1][0]

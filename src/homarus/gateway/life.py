@@ -1,0 +1,119 @@
+"""The life of a served home: what a changed file asks of it, and how it ends without cutting off what runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from homarus.config.keypath import format_path, parse_path
+from homarus.config.load import load_config
+from homarus.config.reload import plan_reload
+from homarus.config.view import Config
+from homarus.core.clock import Clock
+from homarus.core.errors import HomarusError
+
+if TYPE_CHECKING:
+    from homarus.gateway.server import Gateway
+
+_log = logging.getLogger(__name__)
+LOOK_SECONDS = 1.0
+DRAIN_SECONDS = 300.0
+# What every turn or request reads anew; a change anywhere else takes a fresh start, which waits until nothing runs.
+_LIVE = """
+$schema meta wizard session messages gateway.reload gateway.remote gateway.auth gateway.http gateway.tools gateway.controlUi
+gateway.trustedProxies tools.allow tools.deny tools.alsoAllow tools.profile tools.byProvider tools.exec tools.elevated
+tools.loopDetection agents.defaults.model agents.defaults.timeoutSeconds agents.defaults.thinkingDefault
+agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning
+"""
+
+
+class Life:
+    """Watches the file of the configuration and the wish to end. One for each gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._clock: Clock = gateway.clock
+        self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self.restarts = False
+
+    # The file.
+
+    async def watch(self) -> None:
+        """Take changed settings over as long as the gateway lives. A file that cannot be used changes nothing."""
+        live, before = self._gateway.live, self._gateway.live.stamp()
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            now = live.stamp()
+            if now == before or self._gateway.live.settings.reload.mode == "off":
+                before = now
+                continue
+            await self._clock.sleep(LOOK_SECONDS / 2)  # whoever writes it may not be done
+            if live.stamp() == now:
+                before = now
+                self.changed()
+
+    def changed(self) -> str:
+        """Act on the file as it is now; return what that took: none, hot or restart."""
+        home = self._gateway.client.home
+        try:
+            fresh = load_config(home.config.paths, home.env)
+        except HomarusError as problem:
+            _log.warning("the changed configuration is not used: %s", problem)
+            return "none"
+        kind, names = reload_kind(home.config, fresh)
+        mode = self._gateway.live.settings.reload.mode
+        if kind == "restart" and mode == "hot":
+            _log.warning("gateway.reload.mode is hot, so these wait for the next start: %s", ", ".join(names))
+            return "none"
+        kind = "restart" if kind == "hot" and mode == "restart" else kind
+        if kind == "hot":
+            home.config.adopt(fresh)
+            home.override(home.overrides)
+            _log.info("took over %s", ", ".join(names))
+        elif kind == "restart":
+            _log.info("starting anew for %s", ", ".join(names))
+            self.restart()
+        if kind != "none":
+            path, now_ms = str(home.config.paths.config_path), self._gateway.now_ms
+            self._gateway.hub.tell("config.changed", {"path": path, "hash": fresh.hash, "ts": now_ms})
+        return kind
+
+    # The end.
+
+    def stop(self) -> None:
+        """End when what runs has ended; asked a second time, at once."""
+        if self._ending.is_set():
+            self._hurry.set()
+        self._ending.set()
+
+    def restart(self) -> str:
+        """End as `stop` does, and begin again."""
+        self.restarts = True
+        self._ending.set()
+        return "The gateway starts anew as soon as nothing runs."
+
+    async def ended(self, tell: Callable[[str], None] | None = None) -> None:
+        """Wait until it is time to end, and then until nothing runs, at most five minutes."""
+        await self._ending.wait()
+        running = self._gateway.runtime.lanes.busy
+        if running and tell is not None:
+            tell(f"finishing {len(running)} running turns; once more ends them now")
+        self._gateway.stopping = "the gateway is about to end"
+        waited, step = 0.0, 0.1
+        while self._gateway.runtime.lanes.busy and waited < DRAIN_SECONDS and not self._hurry.is_set():
+            await self._clock.sleep(step)
+            waited += step
+
+
+def reload_kind(old: Config, new: Config) -> tuple[str, list[str]]:
+    """Return what taking over a new configuration takes, and the keys that changed."""
+    changes = [change for change in plan_reload(old.document, new.document) if change.reload != "none"]
+    names = [format_path(change.path) for change in changes]
+    if not changes:
+        return "none", []
+    prefixes = [parse_path(path) for path in _LIVE.split()]
+    live = all(any(change.path[: len(path)] == path for path in prefixes) for change in changes)
+    return ("hot" if live else "restart"), names

@@ -1,0 +1,177 @@
+"""What the gateway writes down: a log of its own doings and a ledger of who did what. Bounded, and without content or secrets."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from homarus.core.clock import Clock, iso_ms
+from homarus.core.errors import HomarusError
+from homarus.core.events import RunEnded, RunEvent, RunStarted, ToolEnded
+from homarus.core.redact import redacted
+from homarus.core.routes import SessionKey
+from homarus.core.text import single_line
+from homarus.storage.atomic import ensure_dir
+
+if TYPE_CHECKING:
+    from homarus.gateway.scopes import Principal
+
+LOG, LEDGER = "gateway.log", "audit"
+MAX_LOG, KEPT_LOGS = 10 << 20, 3
+MAX_LINE = 4_000
+KEPT_DAYS, MAX_DAY = 30, 20 << 20
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_log = logging.getLogger(__name__)
+
+
+class JsonLines(logging.Handler):
+    """Writes each record as one line of JSON, without secrets and control characters. A full file becomes `.1`, and so on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        ensure_dir(path.parent)
+        self._size = path.stat().st_size if path.exists() else 0
+        self._fd = self._open()
+
+    def _open(self) -> int:
+        return os.open(self._path, _APPEND, 0o600)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            data = msgspec.json.encode(line_of(record)) + b"\n"
+            if self._size + len(data) > MAX_LOG:
+                self._turn()
+            os.write(self._fd, data)
+            self._size += len(data)
+        except Exception:  # noqa: BLE001 - a disk that is full must not stop the work
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        return
+
+    def _turn(self) -> None:
+        os.close(self._fd)
+        for number in range(KEPT_LOGS - 1, 0, -1):
+            older = self._path.with_name(f"{self._path.name}.{number}")
+            if older.exists():
+                older.replace(self._path.with_name(f"{self._path.name}.{number + 1}"))
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        self._fd, self._size = self._open(), 0
+
+    def close(self) -> None:
+        super().close()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def line_of(record: logging.LogRecord) -> dict[str, str]:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    text = record.getMessage()
+    if record.exc_info and record.exc_info[1] is not None:
+        text += f": {record.exc_info[1]!r}"
+    message = redacted(single_line(text, MAX_LINE))
+    return {"time": iso_ms(moment), "level": record.levelname.lower(), "logger": record.name, "message": message}
+
+
+class Ledger:
+    """One file a day: who connected, which calls changed something, which runs and tools there were. Never what was said."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._day = ""
+        self._full = False
+
+    def note(self, what: str, **facts: Any) -> None:
+        now = self._clock.now()
+        day = f"{now:%Y-%m-%d}"
+        path = self._folder / f"{day}.jsonl"
+        if day != self._day:
+            self._day, self._full = day, False
+            self._forget(now)
+        if self._full:
+            return
+        kept = {key: single_line(value, 200) if isinstance(value, str) else value for key, value in facts.items()}
+        row = {
+            "time": iso_ms(now),
+            "what": what,
+            **{key: value for key, value in kept.items() if value not in ("", None)},
+        }
+        try:
+            ensure_dir(self._folder)
+            fd = os.open(path, _APPEND, 0o600)
+            try:
+                os.write(fd, msgspec.json.encode(row) + b"\n")
+                self._full = os.fstat(fd).st_size > MAX_DAY
+            finally:
+                os.close(fd)
+        except (OSError, HomarusError) as problem:  # a disk that is full must not stop the work
+            _log.warning("the ledger could not be written: %s", problem)
+
+    def _forget(self, now: datetime) -> None:
+        oldest = f"{now - timedelta(days=KEPT_DAYS):%Y-%m-%d}.jsonl"
+        for path in self._folder.glob("*.jsonl") if self._folder.is_dir() else ():
+            if path.name < oldest:
+                path.unlink(missing_ok=True)
+
+    def called(self, principal: Principal, method: str, outcome: str, address: str = "") -> None:
+        self.note("call", method=method, outcome=outcome, address=address, **who(principal))
+
+    def take(self, session: SessionKey, event: RunEvent) -> None:
+        """Note runs and tools; it hears every event of every session."""
+        match event:
+            case RunStarted():
+                self.note("run", run=event.run_id, session=str(session), model=event.model)
+            case RunEnded():
+                self.note("run-ended", run=event.run_id, session=str(session), outcome=event.status)
+            case ToolEnded():
+                outcome = "error" if event.result.is_error else "ok"
+                self.note("tool", tool=event.result.tool_name, session=str(session), outcome=outcome)
+
+
+def who(principal: Principal) -> Mapping[str, str]:
+    return {"by": principal.method, "device": principal.device_id[:16], "user": principal.user}
+
+
+def read_ledger(folder: Path, limit: int) -> list[dict[str, Any]]:
+    """Return the newest rows, oldest first; lines that are damaged are passed over."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*.jsonl"), reverse=True) if folder.is_dir() else ():
+        rows = []
+        for line in path.read_bytes().splitlines():
+            try:
+                rows.append(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError:
+                continue
+        found = rows + found
+        if len(found) >= limit:
+            break
+    return found[-limit:]
+
+
+def read_log(path: Path, limit: int, place: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """Return the newest lines of the log, or those after a place in it, and the place to go on from."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = max(0, size - limit * MAX_LINE) if place is None or place > size else place
+            file.seek(start)
+            data = file.read()
+    except FileNotFoundError:
+        return [], 0
+    whole = data[: data.rfind(b"\n") + 1]  # half a line is read when it is whole
+    rows = []
+    for line in whole.splitlines():
+        try:
+            rows.append(msgspec.json.decode(line, type=dict[str, Any]))
+        except msgspec.DecodeError:
+            continue
+    return rows[-limit:], start + len(whole)

@@ -1,0 +1,28 @@
+"""All that a plugin can do. Its function `register(api)` is called once; what it adds must stand in its manifest.
+
+A plugin that only adds tools runs in a process of its own unless its owner says otherwise, and then gets `tool` and `config`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from homarus.context.engine import Factory as EngineFactory
+from homarus.models.registry import Factory as ProviderFactory
+
+# Takes the arguments of a call and returns what the model reads. An exception is a failed call.
+ToolFunction = Callable[[dict[str, Any]], str | Awaitable[str]]
+
+
+class PluginApi(Protocol):
+    config: dict[str, Any]  # `plugins.entries.<id>.config`
+
+    def tool(self, name: str, function: ToolFunction) -> None:
+        """Say what runs a tool of the manifest."""
+
+    def provider(self, name: str, factory: ProviderFactory) -> None:
+        """Answer for the models `name/…`. A failure ends a stream with a `Stop`; it is never raised."""
+
+    def context_engine(self, name: str, factory: EngineFactory) -> None:
+        """Offer an engine that `plugins.slots.contextEngine` may choose."""

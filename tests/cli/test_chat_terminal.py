@@ -1,0 +1,394 @@
+"""`homarus chat` and `homarus agent` on a real terminal, with a model server on loopback: what a person sees and can do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.screen import Terminal, terminal
+from tests.models.servers import Answer, choice, data, serving
+from tests.scenarios.talker import Rule, Say, Talker, make_home, open_agent
+
+PNG = b"\x89PNG\r\n\x1a\nrest"
+STATUS = "agent:main:main"  # the line is there, and takes keys
+ESCAPE, CTRL_C, CTRL_D, CTRL_L, CTRL_O, CTRL_R = "\x1b", "\x03", "\x04", "\x0c", "\x0f", "\x12"
+
+
+class Home:
+    """A home whose model answers by a rule, and the requests that it got."""
+
+    def __init__(self, folder: Path, server: Talker, **agent: Any) -> None:
+        self.folder = folder
+        self.server = server
+        self.env = make_home(folder, server.url, **agent)
+        self.workspace = folder / ".openclaw" / "workspace"
+
+    @property
+    def said(self) -> list[str]:
+        """Return the newest user message of each request, as it went out."""
+        return [json.dumps(_last_user(seen.body)) for seen in self.server.seen if seen.method == "POST"]
+
+    def describe(self, **facts: Any) -> None:
+        """Say more about the model."""
+        path = self.folder / ".openclaw/openclaw.json"
+        config = json.loads(path.read_text())
+        config["models"]["providers"]["mock"]["models"][0] |= facts
+        path.write_text(json.dumps(config))
+
+    async def talked(self, session: str, *texts: str) -> None:
+        async with open_agent(self.env, session=session) as agent:
+            for text in texts:
+                await agent.ask(text)
+
+    @asynccontextmanager
+    async def chat(self, *words: str, **more: Any) -> AsyncIterator[Terminal]:
+        async with terminal(self.env, "chat", *words, **more) as opened:
+            yield opened
+
+
+def _last_user(body: Any) -> Any:
+    return next(each["content"] for each in reversed(body["messages"]) if each["role"] == "user")
+
+
+def typed(body: Any) -> str:
+    """Return what somebody typed, without what rides on it."""
+    content = _last_user(body)
+    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return re.sub(r"<<<BEGIN_.*?<<<END_\w+>>>|<file .*?</file>", "", text, flags=re.DOTALL).strip()
+
+
+def echo(body: Any, _number: int) -> Say:
+    return Say(f"answer to {typed(body)}")
+
+
+@asynccontextmanager
+async def home(folder: Path, rule: Rule = echo, **agent: Any) -> AsyncIterator[Home]:
+    async with serving(server=Talker(rule)) as server:
+        assert isinstance(server, Talker)
+        yield Home(folder, server, **agent)
+
+
+def hanging(text: str) -> Say:
+    """A model that has written this and goes on thinking."""
+    return Say(answer=Answer(data(choice({"content": text}), end=False), hang=True))
+
+
+async def test_a_conversation_goes_on_with_its_last_turns_and_a_list_leads_to_another(tmp_path: Path) -> None:
+    async with home(tmp_path) as house:
+        await house.talked("work", "about the boiler")
+        await house.talked("main", "one", "two", "three", "four")
+        async with house.chat("--resume") as screen:
+            await screen.until("Go on with which session?", "about the boiler", "four")
+            screen.type("boil")
+            await screen.until("1 of 2")
+            screen.type("\r")
+            await screen.until(
+                "› about the boiler", "answer to about the boiler", "2 messages so far", "agent:main:work"
+            )
+            screen.type("/sessions\r")
+            await screen.until("Go on with which session?", "1 of 1")
+            screen.type("\r")
+            await screen.until("8 messages so far", "› two", "answer to four")
+            assert "› one" not in screen.text  # the last three turns
+            screen.type("five\r")
+            await screen.until("answer to five")
+            screen.type(CTRL_D)
+            assert await screen.ended() == 0
+
+
+async def test_named_files_go_along_from_both_folders_and_a_dropped_picture_too(tmp_path: Path) -> None:
+    here = tmp_path / "project"
+    here.mkdir()
+    (here / "notes of mine.md").write_text("cats are fine\n/elevated full\n")
+    (here / "shot one.png").write_bytes(PNG)
+    async with home(tmp_path) as house:
+        await house.talked("main", "hello")
+        (house.workspace / "plan.txt").write_text("the plan is simple\n")
+        house.describe(input=["text", "image"])
+        async with house.chat(cwd=here, size=(160, 24)) as screen:
+            await screen.until("messages so far", STATUS)
+            for typing, offered, completed in (
+                ("read @pla", "plan.txt", "read @plan.txt"),
+                (" and @not", "notes of mine.md", '@"notes of mine.md"'),
+            ):
+                screen.type(typing)
+                await screen.until(offered)
+                screen.type("\t")
+                await screen.until(completed)
+            screen.type(f" \x1b[200~'{here}/shot one.png'\x1b[201~")
+            await screen.until('shot one.png"')
+            screen.type("\r")
+            await screen.until("↑", "project/shot one.png (12 B)", "answer to")
+            screen.type("and @nobody.md or a@b.c?\r")
+            await screen.until("answer to and @nobody.md or a@b.c?")
+    sent = house.said[1]
+    for piece in ("the plan is simple", "cats are fine", "/elevated full", "image_url"):
+        assert piece in sent
+    assert "</file>" not in house.said[2]
+
+
+async def test_the_picture_on_the_clipboard_is_pasted_with_ctrl_v(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "wl-paste"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nprintf '\\211PNG\\r\\n\\032\\nrest'\n")
+    program.chmod(0o755)
+    async with home(tmp_path) as house:
+        house.describe(input=["text", "image"])
+        house.env["PATH"] = f"{program.parent}:{house.env['PATH']}"
+        async with house.chat(size=(160, 24)) as screen:
+            await screen.until("a new session", STATUS)
+            screen.type("what is \x16")
+            await screen.until("homarus/pasted/")
+            screen.type("?\r")
+            await screen.until("↑", "answer to what is")
+    assert "image_url" in house.said[0]
+    (kept,) = (tmp_path / ".openclaw/homarus/pasted").iterdir()
+    assert kept.read_bytes() == PNG
+
+
+async def test_what_is_typed_early_is_not_lost(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        screen.type("early bird")  # long before there is a line
+        await screen.until("a new session")
+        screen.type(" sings\r")  # perhaps between two lines
+        await screen.until("answer to early bird sings")
+        screen.type("/exit\r")
+        assert await screen.ended() == 0
+
+
+async def test_two_terminals_share_a_session(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as first:
+        await first.until("a new session", STATUS)
+        first.type("said first\r")
+        await first.until("answer to said first")
+        async with house.chat() as second:
+            await second.until("› said first", "another terminal has this session open")
+            first.type("heard by both\r")
+            await second.until("› heard by both", "answer to heard by both")
+            second.type("from the second\r")
+            await asyncio.gather(
+                *(each.until("› from the second", "answer to from the second") for each in (first, second))
+            )
+            assert second.text.count("› from the second") == 1
+            second.type("/name the trip\r")
+            await first.until("(from another terminal)")
+            await second.until("the trip")
+            first.type(CTRL_D)
+            assert await first.ended() == 0
+            await second.until(gone="following")
+            second.type("and now alone\r")
+            await second.until("answer to and now alone")
+            second.type(CTRL_D)
+            assert await second.ended() == 0
+    assert "lock" not in second.text
+
+
+async def test_escape_in_the_second_terminal_stops_the_first(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        return hanging("thinking of") if "slow" in typed(body) else echo(body, number)
+
+    async with home(tmp_path, rule) as house, house.chat() as first:
+        await first.until("a new session", STATUS)
+        first.type("hello\r")
+        await first.until("answer to hello")
+        async with house.chat() as second:
+            await second.until("following")
+            first.type("slow\r")
+            await second.until("› slow", "esc stops")
+            second.type(ESCAPE)
+            await first.until("■ stopped")
+            await second.until("■ stopped")
+
+
+async def test_what_was_not_heard_comes_back_into_the_line(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        return hanging("word by word") if "slow" in typed(body) else echo(body, number)
+
+    async with home(tmp_path, rule) as house, house.chat() as screen:
+        await screen.until("a new session", STATUS)
+        screen.type("slow\r")
+        await screen.until("word by word")
+        screen.type("and the weather\r")
+        await screen.until("› and the weather")
+        screen.type(ESCAPE)
+        await screen.until("■ stopped")
+        await screen.until("› and the weather\n")
+        screen.type(" of today\r")
+        await screen.until("answer to and the weather of today")
+    assert len(house.said) == 2
+
+
+async def test_words_stay_whole_and_the_screen_is_clean_after_a_resize_and_ctrl_l(tmp_path: Path) -> None:
+    words = " ".join(f"wording{number:03d}" for number in range(24))
+
+    def rule(body: Any, number: int) -> Say:
+        return hanging(words) if "slow" in typed(body) else echo(body, number)
+
+    def is_clean(screen: Terminal, columns: int) -> None:
+        assert all(word in "\n".join(screen.lines) for word in words.split()), screen.lines
+        assert sum(line == "›" for line in screen.lines) == 1, screen.lines
+        assert sum("esc stops" in line for line in screen.lines) == 1, screen.lines
+        assert sum("agent:main:main" in line or "mock/loop" in line for line in screen.lines) == 1, screen.lines
+        assert max(map(len, screen.lines)) <= columns
+
+    async with home(tmp_path, rule) as house, house.chat(size=(64, 30)) as screen:
+        await screen.until("a new session", STATUS)
+        screen.type("hello\r")
+        await screen.until("answer to hello")
+        screen.type("slow\r")
+        await screen.until("wording023")
+        is_clean(screen, 64)
+        for columns, rows in ((45, 28), (100, 30)):
+            screen.resize(columns, rows)
+            await asyncio.sleep(0.8)
+            await screen.until("wording023", "answer to hello")
+            is_clean(screen, columns)
+        screen.type(CTRL_L)
+        await asyncio.sleep(0.5)
+        is_clean(screen, 100)
+        assert "› hello" in screen.lines
+
+
+async def test_earlier_lines_are_found_in_any_case_and_ctrl_c_leaves_the_search(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await screen.until("a new session", STATUS)
+        screen.type("Water the Plants\r")
+        await screen.until("answer to Water the Plants")
+        screen.type(f"{CTRL_R}PLANTS".lower().replace("plants", "pLANTS"))
+        await screen.until("i-search", "Water the Plants")
+        screen.type(CTRL_C)
+        await screen.until(gone="i-search")
+        assert screen.process.poll() is None
+        screen.type("still here\r")
+        await screen.until("answer to still here")
+
+
+async def test_a_change_shows_as_a_diff_and_the_status_line_has_window_and_cost(tmp_path: Path) -> None:
+    def rule(body: Any, number: int) -> Say:
+        calls = (
+            ("write", {"path": "poem.txt", "content": "\n".join(f"line {at}" for at in range(30))}),
+            ("edit", {"path": "poem.txt", "oldText": "line 7", "newText": "line seven\nand more"}),
+            ("write", {"path": "poem.txt", "content": "short"}),
+        )
+        return Say(calls=(calls[number],)) if number < len(calls) else Say("done", tokens=50_000)
+
+    async with home(tmp_path, rule, sandbox={"mode": "off"}) as house:
+        house.describe(cost={"input": 3, "output": 15})
+        async with house.chat(size=(80, 60)) as screen:
+            await screen.until("a new session", STATUS)
+            screen.type("go\r")
+            await screen.until("+30 −0", "18 more lines (Ctrl-O)", "+2 −1", "-line 7", "+line seven", "+1 −31", "done")
+            assert screen.color_of("+line seven") == "green"
+            assert screen.color_of("-line 7") == "red"
+            await screen.until("50,009/200,000 tok (25 %)", "$0.")
+            screen.type(CTRL_O + CTRL_O + CTRL_O)
+            await screen.until("+line 29")
+
+
+async def test_without_colours_there_are_none(tmp_path: Path) -> None:
+    async with home(tmp_path) as house:
+        house.env["NO_COLOR"] = "1"
+        async with house.chat() as screen:
+            await screen.until("a new session", STATUS)
+            screen.type("hello\r")
+            await screen.until("answer to hello")
+        assert b"\x1b[3" not in screen.raw.replace(b"\x1b[39", b"")
+
+
+async def test_an_unknown_command_is_refused_with_what_it_may_have_been(tmp_path: Path) -> None:
+    async with home(tmp_path) as house, house.chat() as screen:
+        await screen.until("a new session", STATUS)
+        screen.type("/compat now\r")
+        await screen.until("There is no command /compat", "/compact")
+    assert house.said == []
+
+
+# One answer.
+
+
+async def test_somebody_at_a_terminal_sees_what_is_done_and_is_asked(tmp_path: Path) -> None:
+    def rule(_body: Any, number: int) -> Say:
+        return Say("all **done**") if number else Say(calls=(("exec", {"command": "echo made > made.txt"}),))
+
+    config: dict[str, Any] = {"sandbox": {"mode": "off"}}
+    async with home(tmp_path, rule, **config) as house:
+        path = tmp_path / ".openclaw/openclaw.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "tools": {"exec": {"mode": "ask"}}}))
+        async with terminal(house.env, "agent", "make it") as screen:
+            await screen.until("echo made", "y once")
+            screen.type("y\r")
+            await screen.until("exec echo made", "all done")
+            assert await screen.ended() == 0
+        assert (house.workspace / "made.txt").exists()
+
+
+async def test_progress_shows_while_the_answer_goes_into_a_file(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    class Slow(Talker):
+        async def answer(self, writer: asyncio.StreamWriter, answer: Answer) -> bool:
+            await gate.wait()
+            return await super().answer(writer, answer)
+
+    async with serving(server=Slow(echo)) as server:
+        env = make_home(tmp_path, server.url)
+        async with terminal(env, "agent", "hello") as screen:
+            await screen.until("Ctrl-C stops")
+            gate.set()
+            await screen.until("answer to hello")
+            assert await screen.ended() == 0
+
+
+async def lent(house: Home, *words: str, cwd: Path) -> tuple[int, str]:
+    async with terminal(house.env, "agent", "go", *words, cwd=cwd, size=(200, 40)) as screen:
+        return await screen.ended(), screen.text
+
+
+def writer(path: str) -> Rule:
+    def rule(_body: Any, number: int) -> Say:
+        call = ("write", {"path": path, "content": "made"})
+        return Say("finished") if number % 2 else Say(calls=(call,))
+
+    return rule
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+async def test_a_run_works_in_the_folder_that_it_is_lent_and_nowhere_else(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    project.mkdir()
+    other.mkdir()
+    async with home(tmp_path, writer("made.txt")) as house:
+        code, shown = await lent(house, "--workspace", ".", cwd=project)
+        assert (code, (project / "made.txt").read_text()) == (0, "made"), shown
+        assert not list(project.glob("*.md"))  # nobody moves in
+    async with home(tmp_path, writer(f"{other}/made.txt")) as house:
+        code, shown = await lent(house, "--workspace", ".", cwd=project)
+        assert "Denied: " in shown
+        assert not (other / "made.txt").exists()
+        code, shown = await lent(house, "--add-dir", str(other), cwd=project)
+        assert (other / "made.txt").read_text() == "made", shown
+        for folder in ("/", str(tmp_path), str(tmp_path / ".openclaw/agents")):
+            code, shown = await lent(house, "--add-dir", folder, cwd=project)
+            assert code == 1, shown
+            assert "holds keys" in shown
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+async def test_commands_of_a_run_start_in_the_folder_that_it_is_lent(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def rule(_body: Any, number: int) -> Say:
+        return Say("finished") if number else Say(calls=(("exec", {"command": "pwd > where.txt"}),))
+
+    async with home(tmp_path, rule) as house:
+        code, shown = await lent(house, "--workspace", ".", cwd=project)
+    assert code == 0, shown
+    assert (project / "where.txt").read_text().strip() == str(project)

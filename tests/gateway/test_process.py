@@ -1,0 +1,89 @@
+"""The gateway as a process: it makes its secret, serves, is alone, tells clients when it goes, and leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.gateway.served import Wire
+from websockets.asyncio.client import connect, unix_connect
+
+
+def start(home: Path, *more: str) -> subprocess.Popen[str]:
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "homarus", "gateway", "run", "--port", "0", *more]
+    return subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def port_of(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if " port " in line:
+            return int(line.split(" port ")[1].split()[0])
+    raise AssertionError(process.communicate())
+
+
+@pytest.fixture
+def home(tmp_path: Path):
+    (tmp_path / ".openclaw").mkdir()
+    process = start(tmp_path)
+    try:
+        yield tmp_path, process, port_of(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_from_the_first_start_to_the_end(home: tuple[Path, subprocess.Popen[str], int]) -> None:
+    folder, process, port = home
+    file, sock = folder / ".openclaw/openclaw.json", folder / ".openclaw/homarus/gateway.sock"
+    token = json.loads(file.read_text())["gateway"]["auth"]["token"]
+    assert len(token) >= 40
+    assert stat.S_IMODE(sock.stat().st_mode) == 0o600
+    second = start(folder)
+    said = second.communicate(timeout=60)
+    assert (second.returncode != 0, f"pid {process.pid}" in said[1], "gateway stop" in said[1]) == (True, True, True)
+
+    async def talk() -> None:
+        async with unix_connect(str(sock)) as raw:
+            local = Wire(raw)
+            await local.connect(None, scopes=())  # the kernel says who it is
+            assert "operator.admin" in local.hello["auth"]["scopes"]
+            async with connect(f"ws://127.0.0.1:{port}/", proxy=None) as other:
+                client = Wire(other)
+                assert (await client.connect(token))["ok"]
+                process.send_signal(signal.SIGTERM)
+                assert (await client.event("shutdown"))["reason"] == "gateway stopping"
+                assert await client.closed() == (1012, "service restart")
+
+    asyncio.run(talk())
+    assert process.wait(30) == 0
+    assert not sock.exists()
+    again = start(folder)
+    try:
+        assert port_of(again)  # nothing is left that would be in the way
+        assert json.loads(file.read_text())["gateway"]["auth"]["token"] == token
+        again.send_signal(signal.SIGINT)
+        assert again.wait(30) == 0
+    finally:
+        again.kill()
+        again.communicate()
+
+
+def test_a_port_that_is_taken_is_said(
+    home: tuple[Path, subprocess.Popen[str], int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / ".openclaw").mkdir()
+    second = start(other, "--port", str(home[2]))
+    said = second.communicate(timeout=60)
+    assert second.returncode != 0
+    assert "--port" in said[1]
+    assert "Traceback" not in said[1]

@@ -1,0 +1,95 @@
+"""kill -9 while jobs run by the clock: every due time has exactly one end, and its effect happened at most once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from tests.invariants import cron_driver
+from tests.invariants.test_kill import Victims
+
+from homarus.core.clock import epoch_ms
+
+
+def make_home(folder: Path) -> Path:
+    home = folder / "home"
+    (home / ".openclaw").mkdir(parents=True)
+    (home / ".openclaw" / "openclaw.json").write_text(cron_driver.CONFIG)
+    return home
+
+
+def verify(home: Path) -> dict[str, int]:
+    """Check everything that must hold when no process is left; return what was counted."""
+    folder = home / ".openclaw" / "cron"
+    jobs = json.loads((folder / "jobs.json").read_text())["jobs"]
+    assert len(jobs) == 2
+    now = epoch_ms(datetime.fromisoformat((home / "clock").read_text()))
+    ends: Counter[str] = Counter()
+    interrupted = 0
+    for job in jobs:
+        rows = [json.loads(line) for line in (folder / "runs" / f"{job['id']}.jsonl").read_text().splitlines()]
+        claimed = Counter(row["runId"] for row in rows if row["action"] == "claimed")
+        ended = Counter(row["runId"] for row in rows if row["action"] == "finished")
+        assert set(claimed) == set(ended), "a due time without an end"
+        assert set(ended.values()) <= {1}, "a due time that ended twice"
+        assert "runningAtMs" not in job["state"]
+        assert job["state"]["nextRunAtMs"] > now - 60_000
+        every = 120_000 if job["name"] == "often" else 180_000
+        ran = sorted((row for row in rows if row["action"] == "finished"), key=lambda row: row["dueAtMs"])
+        for row, after in itertools.pairwise(ran):
+            # The times follow each other without a gap; a pause after a failure is the only one.
+            gap = row["dueAtMs"] + every * (1 + row.get("missed", 0))
+            assert after["dueAtMs"] == gap or row["status"] == "error", "a due time was skipped"
+        interrupted += sum("interrupted" in str(row.get("error")) for row in rows)
+        ends.update({f"{job['id']}:{run}": 1 for run in ended})
+    marks = Counter((home / "ledger").read_text().split())
+    assert set(marks.values()) <= {1}, "a job did its work twice"
+    return {"runs": sum(ends.values()), "marks": sum(marks.values()), "interrupted": interrupted}
+
+
+def massacre(folder: Path, kills: int) -> dict[str, int]:
+    home, dice = make_home(folder), random.Random(kills)
+    victims = Victims(home, "cron_driver.py")
+    try:
+        usual = victims.run(0, cron_driver.MINUTES, kill_after=None)
+        assert verify(home)["interrupted"] == 0
+        for number in range(1, kills + 1):
+            victims.run(number, cron_driver.MINUTES, kill_after=dice.randint(1, usual))
+        victims.run(200_000, 2, kill_after=None)
+    finally:
+        victims.close()
+    return verify(home)
+
+
+def test_ten_kills(tmp_path: Path) -> None:
+    counted = massacre(tmp_path, 10)
+    assert counted["runs"] >= 20
+    assert counted["marks"] <= counted["runs"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("part", range(3))
+def test_hundreds_of_kills(tmp_path: Path, part: int) -> None:
+    counted = massacre(tmp_path, 100 + part)
+    assert counted["runs"] > 100
+    # A run is taken up once; only a second kill in the same turn ends it without its work.
+    assert counted["marks"] >= counted["runs"] - counted["interrupted"]
+
+
+def test_the_checks_would_notice(tmp_path: Path) -> None:
+    home = make_home(tmp_path)
+    victims = Victims(home, "cron_driver.py")
+    try:
+        victims.run(0, 6, kill_after=None)
+    finally:
+        victims.close()
+    verify(home)
+    ledger = home / "ledger"
+    ledger.write_text(ledger.read_text() + ledger.read_text().splitlines()[0] + "\n")
+    with pytest.raises(AssertionError, match="twice"):
+        verify(home)

@@ -1,0 +1,248 @@
+"""The unmodified clients of the npm package `openclaw` against our gateway. `make test-live` says what they need.
+
+OPENCLAW_NODE_MODULES names a folder with the npm packages node@24, openclaw@2026.9.6 and playwright-core.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import mock_model
+from homarus.gateway.methods import table
+
+pytestmark = pytest.mark.live
+MODULES = os.environ.get("OPENCLAW_NODE_MODULES", "")
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
+TOKEN = "a-token-that-is-long-enough-for-everybody"
+REPLY = "All is well"
+HERE = Path(__file__).parent
+if not (MODULES and Path(MODULES, "openclaw").is_dir()):
+    pytest.skip("OPENCLAW_NODE_MODULES names no folder with the npm package openclaw", allow_module_level=True)
+
+
+class Home:
+    """Our gateway with a mock model, and the original's clients beside it."""
+
+    def __init__(self, folder: Path, model: int) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "api": "openai-completions", "apiKey": "x"}
+        models = [{"id": "m", "name": "Mock", "contextWindow": 128_000}]
+        scopes = [f"operator.{name}" for name in ("admin", "pairing", "approvals", "questions")]
+        page = str(Path(MODULES, "openclaw/dist/control-ui"))
+        gateway = {"auth": {"token": TOKEN, "secretScopes": scopes}, "controlUi": {"root": page}}
+        document = {
+            "agents": {"defaults": {"model": "mock/m"}},
+            "models": {"providers": {"mock": {**provider, "models": models}}},
+            "gateway": {**gateway, "port": self.port},
+        }
+        state = folder / ".openclaw"
+        state.mkdir()
+        (state / "openclaw.json").write_text(json.dumps(document))
+        theirs = {"url": f"ws://127.0.0.1:{self.port}", "token": TOKEN}
+        client = {"mode": "remote", "port": self.port, "remote": theirs, "auth": {"mode": "token", "token": TOKEN}}
+        (folder / "client.json").write_text(json.dumps({"gateway": client}))
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "PATH": f"{MODULES}/.bin{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.folder / "theirs"),
+            "OPENCLAW_STATE_DIR": str(self.folder / "theirs/state"),
+            "OPENCLAW_CONFIG_PATH": str(self.folder / "client.json"),
+            "NO_COLOR": "1",
+            "TERM": "xterm-256color",
+        }
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        env = {"HOME": str(self.folder), "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "homarus", "gateway", "run"], env=env, stdout=subprocess.DEVNULL
+        )
+        try:
+            wait_for(lambda: self.get("/startupz"))
+            yield
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+    def get(self, path: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def client(self, *words: str) -> str:
+        line = ["node", f"{MODULES}/openclaw/openclaw.mjs", *words]
+        done = subprocess.run(line, env=self.env, capture_output=True, text=True, timeout=180)
+        assert done.returncode == 0, f"{words}: {done.stderr[-800:]} {done.stdout[-400:]}"
+        return done.stdout
+
+    def call(self, method: str, params: Any = None) -> Any:
+        more = [] if params is None else ["--params", json.dumps(params)]
+        return json.loads(self.client("gateway", "call", method, "--json", *more))
+
+
+def wait_for(condition: Any, seconds: float = 90) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not come"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    with mock_model.serving() as model:
+        found = Home(tmp_path_factory.mktemp("home"), model)
+        with found.serving():
+            yield found
+
+
+def test_the_command_line(home: Home) -> None:
+    assert json.loads(home.client("health", "--json"))["ok"] is True
+    assert json.loads(home.client("status", "--json"))
+    assert json.loads(home.client("gateway", "probe", "--json"))
+    assert REPLY in home.client("agent", "--agent", "main", "-m", "hello")
+    told = json.loads(home.client("agent", "--agent", "main", "-m", "hello again", "--json"))
+    assert REPLY in told["result"]["payloads"][0]["text"]
+
+
+class Terminal:
+    """A program inside tmux, as a person sees it."""
+
+    def __init__(self, home: Home) -> None:
+        self._tmux = ["tmux", "-L", f"homarus-live-{os.getpid()}"]
+        line = f"node {MODULES}/openclaw/openclaw.mjs tui"
+        settings = [f"{key}={value}" for key, value in home.env.items()]
+        subprocess.run(
+            [*self._tmux, "new-session", "-d", "-x", "120", "-y", "50", "env", *settings, "sh", "-c", line], check=True
+        )
+
+    def shows(self, text: str, seconds: float = 90) -> None:
+        wait_for(lambda: text in self.screen, seconds)
+
+    @property
+    def screen(self) -> str:
+        return subprocess.run([*self._tmux, "capture-pane", "-p"], capture_output=True, text=True).stdout
+
+    def type(self, *keys: str) -> None:
+        subprocess.run([*self._tmux, "send-keys", *keys], check=True)
+
+    def end(self) -> None:
+        subprocess.run([*self._tmux, "kill-server"], check=False)
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="the Debian package tmux is missing")
+def test_the_terminal_page_shows_history_sends_and_stops(home: Home) -> None:
+    home.client("agent", "--agent", "main", "-m", "said before")
+    terminal = Terminal(home)
+    try:
+        terminal.shows("gateway connected")
+        terminal.shows("said before")
+        terminal.type("hello from the terminal", "Enter")
+        wait_for(lambda: REPLY in terminal.screen.partition("hello from the terminal")[2])
+        terminal.type("[[wait:120]] take your time", "Enter")
+        wait_for(lambda: home.call("sessions.describe", {"key": "agent:main:main"})["session"]["hasActiveRun"])
+        terminal.type("Escape")
+        terminal.shows("abort")
+        assert home.call("sessions.describe", {"key": "agent:main:main"})["session"]["hasActiveRun"] is False
+    finally:
+        terminal.end()
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="the Debian package chromium is missing")
+def test_the_page_for_browsers(home: Home) -> None:
+    tabs = ["/sessions", "/usage", "/config", "/agents"]
+    tabs += ["/cron"] if "cron.list" in table() else []
+    script = [
+        str(HERE / "openclaw/page.mjs"),
+        f"http://127.0.0.1:{home.port}",
+        TOKEN,
+        "hello from the page",
+        REPLY,
+        *tabs,
+    ]
+    env = {**home.env, "OPENCLAW_NODE_MODULES": MODULES, "CHROMIUM": CHROMIUM}
+    done = subprocess.run(["node", *script], env=env, capture_output=True, text=True, timeout=300)
+    found = json.loads(done.stdout)
+    assert (found["errors"], found["reply"], found["stuck"]) == ([], True, False)
+    assert {tab: seen["banners"] for tab, seen in found["tabs"].items()} == {tab: [] for tab in tabs}
+    assert "agent:main:main" in found["tabs"]["/sessions"]["text"]
+
+
+def test_gateway_call_reaches_every_method(home: Home) -> None:
+    main, own = {"sessionKey": "agent:main:main"}, {"key": "agent:main:live"}
+    state = home.call("config.get")
+    calls: dict[str, Any] = {
+        "health": None,
+        "status": {"includeChannelSummary": False},
+        "system-presence": None,
+        "logs.tail": {"limit": 10, "maxBytes": 1000},
+        "channels.status": {"probe": False, "timeoutMs": 1000},
+        "config.get": {},
+        "config.schema": {},
+        "config.schema.lookup": {"path": "gateway.auth"},
+        "config.patch": {"raw": '{"ui": {"assistant": {"name": "Clawd"}}}', "baseHash": state["hash"]},
+        "models.list": {"view": "configured"},
+        "models.authStatus": {},
+        "agents.list": {},
+        "agents.files.list": {"agentId": "main"},
+        "agents.files.get": {"agentId": "main", "name": "AGENTS.md"},
+        "agents.files.set": {"agentId": "main", "name": "USER.md", "content": "# Me\n"},
+        "agent.identity.get": {"agentId": "main"},
+        "skills.status": {"agentId": "main"},
+        "tools.catalog": {"agentId": "main"},
+        "tools.effective": main,
+        "tools.invoke": {"name": "session_status", "args": {}, **main},
+        "commands.list": {"agentId": "main", "scope": "text", "includeArgs": False},
+        "chat.history": {**main, "limit": 200},
+        "chat.startup": main,
+        "chat.metadata": main,
+        "chat.send": {**main, "message": "hello", "deliver": False, "idempotencyKey": "live-1"},
+        "agent.wait": {"runId": "live-1", "timeoutMs": 20_000},
+        "chat.abort": main,
+        "sessions.list": {"limit": 5, "includeDerivedTitles": True, "includeLastMessage": True},
+        "sessions.create": {**own, "label": "live"},
+        "sessions.patch": {**own, "label": "renamed", "thinkingLevel": None},
+        "sessions.describe": own,
+        "sessions.send": {**own, "message": "hello", "idempotencyKey": "live-2"},
+        "sessions.abort": own,
+        "sessions.preview": {"keys": ["agent:main:main"], "limit": 3, "maxChars": 80},
+        "sessions.resolve": own,
+        "sessions.usage": {"range": "7d"},
+        "usage.cost": {},
+        "sessions.compact": own,
+        "sessions.reset": {**own, "reason": "reset"},
+        "sessions.delete": {**own, "deleteTranscript": True},
+        "device.pair.list": {},
+        "node.list": {},
+        "exec.approval.list": {},
+        "exec.approvals.get": {},
+        "plugin.approval.list": {},
+        "question.list": {},
+        "tasks.list": {},
+        "system.info": {},
+    }
+    failed = {}
+    for method, params in calls.items():
+        try:
+            home.call(method, params)
+        except AssertionError as problem:
+            failed[method] = str(problem)[:300]
+    assert failed == {}

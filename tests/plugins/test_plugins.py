@@ -1,0 +1,269 @@
+"""Plugins in a home: what is switched on works, what misbehaves is contained and named, and the rest is not even looked at."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios.home import House, until
+from tests.scenarios.script import Line
+
+from homarus.cli.main import run
+from homarus.config.load import load_config
+from homarus.config.paths import resolve_paths
+from homarus.core.messages import ToolResult
+from homarus.models.registry import Registry
+from homarus.plugins.host import HealthBook, Plugins
+from homarus.plugins.manifest import FILE, Lock, fingerprint, found_plugins
+from homarus.sandbox.process import available
+from homarus.sandbox.spec import Backend
+from homarus.tools.tool import ToolContext
+
+boxed = pytest.mark.skipif(not available(Backend.BWRAP), reason="needs bubblewrap (apt install bubblewrap)")
+OFF = {"agents": {"defaults": {"sandbox": {"mode": "off"}}}}
+CODE = """
+import os, subprocess, sys, time
+print("hello from the plugin")
+
+def tool(arguments):
+    {body}
+
+def register(api):
+    api.tool("act", tool)
+"""
+
+
+def plugin(state: Path, name: str, body: str = "return 'done'", *, code: str = "", **more: Any) -> Path:
+    folder = state / "plugins" / name
+    folder.mkdir(parents=True)
+    manifest = {"id": name, "entry": "plugin.py:register", "tools": [{"name": "act", "description": "Act."}], **more}
+    (folder / FILE).write_text(json.dumps(manifest))
+    (folder / "plugin.py").write_text(code or CODE.replace("{body}", body))
+    return folder
+
+
+def house(folder: Path, *lines: Line | str, name: str = "p", **entry: Any) -> House:
+    config: dict[str, Any] = {**OFF, "plugins": {"entries": {name: {"enabled": True, **entry}}}}
+    return House(folder, *lines, config=config)
+
+
+def locked(home: House, folder: Path) -> None:
+    Lock(resolve_paths(home.env)).write(folder.name, fingerprint(folder))
+
+
+def results(home: House) -> list[ToolResult]:
+    return [message for message in home.model.requests[-1].messages if isinstance(message, ToolResult)]
+
+
+def health(home: House) -> dict[str, Any]:
+    return HealthBook(resolve_paths(home.env).own_dir).read()
+
+
+CALL = Line(calls=(("act", {"x": "1"}),))
+
+
+@pytest.mark.parametrize("inside", [True, pytest.param(False, marks=boxed)])
+async def test_a_plugin_that_is_switched_on_adds_its_tools(tmp_path: Path, inside: bool) -> None:
+    home = house(tmp_path, CALL, "fine", inProcess=inside, config={"word": "w"})
+    body = (
+        "return f\"{arguments['x']} {os.path.exists('/root/.ssh') or os.path.exists(arguments.get('p', '/nowhere'))}\""
+    )
+    locked(home, plugin(home.state, "p", body))
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "fine"
+    (result,) = results(home)
+    assert "Source: plugin p" in result.text
+    assert "\n1 " in result.text
+    assert result.details is not None
+    assert result.details["tainted"]
+    assert health(home) == {}
+
+
+@boxed
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise ValueError('oh')", "ValueError: oh"),
+        ("sys.exit(3)", "SystemExit: 3"),
+        ("os._exit(3)", "its process ended"),
+        ("time.sleep(3600)", "did not answer within 3 s"),
+        (
+            "os.system('sleep 3600 &'); subprocess.Popen(['sleep', '3600']); time.sleep(3600)",
+            "did not answer within 3 s",
+        ),
+        ("x = []\n    while True: x.append('x' * 10**7)", "MemoryError|its process ended|did not answer"),
+        ("open('/etc/x-plugin', 'w')", "Read-only file system|Permission denied"),
+        ("import socket; socket.create_connection(('127.0.0.1', 9), 2)", "OSError|unreachable|refused"),
+    ],
+)
+async def test_what_misbehaves_apart_fails_its_own_call_and_is_named(tmp_path: Path, body: str, told: str) -> None:
+    home = house(tmp_path, config={})
+    locked(home, plugin(home.state, "p", body))
+    config = load_config(resolve_paths(home.env), home.env)
+    from tests.tools.context import context
+
+    plugins = Plugins(config, Registry.__new__(Registry), seconds=3)
+    try:
+        (tool,) = await plugins.tools()
+        given: ToolContext = context(tmp_path)
+        for _ in range(2):  # and the next call is tried again
+            output = await tool.run(given, {})
+            text = "".join(part.text for part in output.parts)
+            assert output.is_error
+            assert any(words in text for words in told.split("|")), text
+    finally:
+        await plugins.aclose()
+    assert health(home)["p"].failures == 2
+    await until(lambda: not [pid for pid in sleepers() if pid])
+
+
+def sleepers() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if b"plugin-p" in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+async def test_files_that_changed_since_are_not_run(tmp_path: Path) -> None:
+    home = house(tmp_path, "fine", inProcess=True)
+    folder = plugin(home.state, "p")
+    locked(home, folder)
+    (folder / "plugin.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef register(api): pass\n")
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "fine"
+    assert not (tmp_path / "ran").exists()
+    assert "not those that were switched on" in health(home)["p"].last
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise SystemExit(1)", "SystemExit"),
+        ("def register(api): api.tool('other', print)", "does not name under tools"),
+        ("def register(api): pass", "names no function for act"),
+        ("syntax error", "SyntaxError"),
+    ],
+)
+async def test_a_plugin_that_cannot_be_loaded_is_named_and_the_home_opens(tmp_path: Path, code: str, told: str) -> None:
+    home = house(tmp_path, "fine", inProcess=True)
+    locked(home, plugin(home.state, "p", code=code))
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "fine"
+    assert told in health(home)["p"].last
+
+
+async def test_a_provider_runs_inside_and_only_there(tmp_path: Path) -> None:
+    code = """
+from homarus.core.events import TextDelta
+from homarus.core.messages import Assistant, Text
+from homarus.models.provider import Stop
+
+class Echo:
+    async def stream(self, request, *, cancel):
+        yield TextDelta("echo")
+        yield Stop(Assistant((Text("echo"),)))
+
+def register(api):
+    api.provider("echo", lambda ref, credential: Echo())
+"""
+    for inside in (True, False):
+        folder = tmp_path / str(inside)
+        folder.mkdir()
+        home = house(folder, "script", inProcess=inside)
+        document = json.loads((home.state / "openclaw.json").read_text())
+        document["agents"]["defaults"]["model"] = "echo/one"
+        (home.state / "openclaw.json").write_text(json.dumps(document))
+        locked(home, plugin(home.state, "p", code=code, tools=[], providers=["echo"]))
+        async with home.agent() as agent:
+            assert ((await agent.ask("go")).text == "echo") is inside
+    assert "wants to run inside" in health(home)["p"].last
+
+
+def test_what_is_not_switched_on_is_not_even_read(tmp_path: Path) -> None:
+    home = house(tmp_path, name="other")
+    for number in range(5):
+        folder = plugin(home.state, f"p{number}", code="raise SystemExit")
+        (folder / FILE).write_text("{ damaged")
+    config = load_config(resolve_paths(home.env), home.env)
+    seen: list[str] = []
+    sys.addaudithook(
+        lambda name, args: seen.append(str(args[0])) if name == "open" and "plugins/p" in str(args[0]) else None
+    )
+    Plugins(config, Registry.__new__(Registry))
+    assert seen == []
+    assert all(each.problem for each in found_plugins(config))
+    assert health(home) == {}
+    Lock(config.paths).write("other", "x")  # it was here once
+    Plugins(config, Registry.__new__(Registry))
+    assert "no such plugin" in health(home)["other"].last
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "../x"},
+        {"entry": "../x.py:f"},
+        {"entry": "/x.py:f"},
+        {"entry": "plugin.py"},
+        {"api": 2},
+        {"tools": [{"name": "a b", "description": ""}]},
+        {"tools": [{"name": "a", "description": ""}] * 2},
+        {"channels": ["x"]},
+        {"tools": 5},
+    ],
+)
+def test_manifests_that_are_wrong_say_so(tmp_path: Path, change: dict[str, Any]) -> None:
+    home = house(tmp_path)
+    plugin(home.state, "p", **change)
+    (found,) = found_plugins(load_config(resolve_paths(home.env), home.env))
+    assert found.problem.startswith(FILE)
+
+
+# As a person uses them.
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    (tmp_path / ".openclaw").mkdir()
+    return tmp_path
+
+
+def test_a_plugin_is_written_installed_switched_on_and_off(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = own_home / "dice"
+    assert run(["plugins", "new", "dice", "--to", str(made)]) == 0
+    assert run(["plugins", "install", str(made)]) == 0
+    assert "is off; it adds: roll_dice" in capsys.readouterr().out
+    assert run(["plugins", "enable", "dice", "--in-process"]) == 0
+    (row,) = rows(capsys)
+    assert row["state"] == "on"
+    assert run(["plugins", "doctor"]) == 0
+    (own_home / ".openclaw/plugins/dice/plugin.py").write_text("changed")
+    assert run(["plugins", "doctor"]) == 1
+    assert "homarus plugins enable dice" in capsys.readouterr().out
+    assert run(["plugins", "disable", "dice"]) == 0
+    assert rows(capsys)[0]["state"] == "off"
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert run(["plugins", "list", "--json"]) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["plugins"]
+    return found
+
+
+def test_plugins_of_openclaw_are_named_with_what_replaces_them(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = {"telegram": {"enabled": True}, "voice-call": {"enabled": True, "config": {"x": 1}}}
+    (own_home / ".openclaw/openclaw.json").write_text(json.dumps({"plugins": {"entries": entries}}))
+    assert run(["plugins", "doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "'telegram' belongs to OpenClaw; nothing of it runs here (instead: channels.telegram" in out
+    assert "'voice-call' belongs to OpenClaw" in out

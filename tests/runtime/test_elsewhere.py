@@ -1,0 +1,115 @@
+"""A session that another process has open: what is said there is told here, and commands are carried out there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.scenarios.home import House, until
+from tests.scenarios.script import Line
+
+from homarus import Agent
+from homarus.core.clock import SystemClock
+from homarus.core.errors import Locked
+from homarus.core.events import (
+    MessageEnded,
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    ToolEnded,
+    ToolStarted,
+    UserAccepted,
+)
+from homarus.runtime.elsewhere import Tail
+
+
+@asynccontextmanager
+async def following(house: House) -> AsyncIterator[tuple[Agent, list[RunEvent], asyncio.Task[None]]]:
+    """A second process that follows the main session, and what it heard."""
+    async with house.agent(clock=SystemClock()) as agent:
+        heard: list[RunEvent] = []
+        agent.listen(heard.append)
+        task = asyncio.ensure_future(agent.client.follow(agent.key))
+        try:
+            yield agent, heard, task
+        finally:
+            task.cancel()
+
+
+def kinds(events: list[RunEvent]) -> list[type]:
+    return [type(event) for event in events]
+
+
+async def test_what_is_said_there_is_told_here_and_the_session_is_taken_when_it_is_free(tmp_path: Path) -> None:
+    house = House(tmp_path, Line("", (("ls", {"path": "."}),)), "looked", "mine now")
+    owner = house.agent()
+    leave = owner.client.attend(owner.key)
+    await owner.client.status(owner.key)
+    owner.client.runtime.lane(owner.key)
+    async with following(house) as (agent, heard, task):
+        assert agent.client.is_elsewhere(agent.key)
+        await owner.ask("look around")
+        await until(lambda: RunEnded in kinds(heard))
+        assert kinds(heard) == [
+            *(RunStarted, UserAccepted, MessageEnded, ToolStarted, ToolEnded, MessageEnded, RunEnded)
+        ]
+        assert isinstance(heard[-1], RunEnded)
+        assert (heard[-1].status, heard[-1].text) == ("ok", "looked")
+        leave()
+        await owner.aclose()
+        await asyncio.wait_for(task, 5)
+        assert (await agent.ask("and now?")).text == "mine now"
+        assert not agent.client.is_elsewhere(agent.key)
+
+
+async def test_a_command_is_carried_out_by_the_process_that_has_the_session(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+    async with house.agent() as owner:
+        await owner.ask("hi")
+        told: list[RunEvent] = []
+        owner.listen(told.append)
+        leave = owner.client.attend(owner.key)
+        async with house.agent(clock=SystemClock()) as other:
+            done = await other.send("/pin always be brief")
+            assert "brief" in (await other.send("/pins")).text
+            assert done.replies
+            assert (await other.send("/stop")).text == "Nothing was running."
+            asked = await other.ask("//literally")
+            assert asked.text == "answer 2"
+        leave()
+        notices = [event.text for event in told if isinstance(event, Notice)]
+        assert "› /pin always be brief (from another terminal)" in notices
+        assert list((house.state / "homarus/letters").iterdir()) == []
+    assert house.model.prompts == ["hi", "/literally"]
+
+
+async def test_a_command_that_nobody_there_takes_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    house = House(tmp_path, "hello")
+    async with house.agent() as owner, house.agent(clock=SystemClock()) as other:
+        await owner.ask("hi")  # a program that does not stay, such as a script
+        with pytest.raises(Locked):
+            await other.send("/pin this")
+        assert "owner" in (await other.send("/whoami")).text  # what needs no session works all the same
+    assert list((house.state / "homarus/letters").iterdir()) == []
+
+
+async def test_a_line_that_is_being_written_waits_and_a_fresh_transcript_is_told(tmp_path: Path) -> None:
+    house = House(tmp_path, "one", "two")
+    async with house.agent() as owner:
+        await owner.ask("first")
+        tail = Tail(owner.client.home.store("main"), owner.key)
+        assert tail.read() == []
+        path = Path(house.row()["sessionFile"])
+        with path.open("ab") as file:
+            file.write(b'{"type":"message","id":"x"')
+        assert tail.read() == []
+        path.write_bytes(path.read_bytes().removesuffix(b'{"type":"message","id":"x"'))
+        await owner.send("/new")
+        await owner.ask("second")
+        events = tail.read()
+        assert events[0] == Notice("the session starts over")
+        assert [event.message.text for event in events if isinstance(event, UserAccepted)] == ["second"]
