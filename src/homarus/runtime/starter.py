@@ -190,7 +190,7 @@ def reflector(home: Home) -> Callable[[str], Awaitable[str]]:
     async def reflect_on(agent_id: str) -> str:
         from homarus.memory.bank.reflect import reflect
 
-        pages = await asyncio.to_thread(reflect, home.memory(agent_id))
+        pages = (await asyncio.to_thread(reflect, home.memory(agent_id))).pages
         return f"{sum(page.changed for page in pages)} of {len(pages)} pages written"
 
     return reflect_on
