@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from tests.automation.helpers import House, automation_of, pass_time, settle, turn_job
+from tests.automation.helpers import House, automation_of, event_job, pass_time, settle, turn_job
 
 from homarus.automation.post import post
 from homarus.automation.runs import CLAIMED, FINISHED, RunLog, sweep
@@ -164,3 +164,31 @@ def test_logs_of_jobs_that_are_gone_go_after_a_month(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
     sweep(tmp_path, ["there"], now + 31 * 86_400)
     assert [path.stem for path in tmp_path.iterdir()] == ["there"]
+
+
+async def test_a_reminder_for_a_session_that_a_chat_has_open_is_told_there(tmp_path: Path) -> None:
+    home = House(tmp_path, "hello", "Tea!")
+    async with home.agent() as chat, home.agent("jobs") as service:
+        chat.client.attend(chat.key)
+        await chat.ask("hi")
+        automation = automation_of(service)
+        job = automation.add(event_job("tea is ready"))
+        automation.run(job["id"])
+        row = await automation.finished(job["id"])
+        assert row is not None
+        assert (row["status"], row["summary"]) == ("ok", "Tea!")
+        assert "tea is ready" in home.model.requests[1].messages[-1].context
+        assert len(home.model.requests) == 2
+        assert not automation.events.waiting(MAIN)
+
+
+async def test_a_poll_of_a_session_that_a_chat_has_open(tmp_path: Path) -> None:
+    config = {"agents": {"defaults": {"heartbeat": {"every": "30m"}}}}
+    home = House(tmp_path, "hello", "HEARTBEAT_OK", config=config)
+    async with home.agent() as chat, home.agent("jobs") as service:
+        chat.client.attend(chat.key)
+        await chat.ask("hi")
+        automation = automation_of(service)
+        assert (await automation.beat())["status"] == "ok"
+        assert len(home.model.requests) == 2
+        assert await automation.heartbeats.event_turn(MAIN, "nothing-waits") is None

@@ -45,7 +45,7 @@ def test_text_comes_from_standard_input(home: Path) -> None:
 
 
 def test_json_has_the_run_the_payloads_and_the_meta(home: Path) -> None:
-    done = json.loads(run(home, "-m", "what time is it?", "--json", "--session", "work").output)
+    done = json.loads(run(home, "-m", "what time is it?", "--json", "--session", "work").stdout)
     assert done["status"] == "ok"
     assert done["runId"]
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", done["payloads"][0]["text"])

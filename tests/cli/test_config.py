@@ -158,7 +158,7 @@ def test_a_change_the_checks_refuse(config: Path, capsys) -> None:
 def test_validate(config: Path, capsys) -> None:
     assert run(["config", "validate"]) == 0
     assert "ok" in capsys.readouterr().out
-    config.write_text('{\n  env: { vars: 5 },\n  logging: { file: "${NOT_SET_ANYWHERE}" },\n}')
+    config.write_text('{\n  env: { vars: 5 },\n  logging: { file: "${NOT_SET_ANYWHERE}" },\n  tts: { auto: 1 },\n}')
     assert run(["config", "validate"]) == 78
     out = capsys.readouterr().out
     assert "~/.openclaw/openclaw.json:2" in out

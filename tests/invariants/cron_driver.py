@@ -82,6 +82,8 @@ async def drive(home: Path, seed: int, minutes: int) -> None:
                         "payload": {"message": "often"}, "delivery": {"mode": "none"}})  # fmt: skip
         automation.add({"name": "cron", "schedule": {"kind": "cron", "expr": "*/3 * * * *", "staggerMs": 0},
                         "payload": {"message": "cron"}, "delivery": {"mode": "announce"}})  # fmt: skip
+        automation.add({"name": "remind", "schedule": {"kind": "every", "everyMs": 240_000},
+                        "payload": {"kind": "systemEvent", "text": "a reminder"}})  # fmt: skip
     step()
     automation._take_lock()
     automation.cron.take_up()

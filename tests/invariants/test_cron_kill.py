@@ -14,6 +14,7 @@ from tests.invariants import cron_driver
 from tests.invariants.test_kill import Victims
 
 from homarus.core.clock import epoch_ms
+from homarus.sessions.codec import keys_of
 
 
 def make_home(folder: Path) -> Path:
@@ -27,7 +28,7 @@ def verify(home: Path) -> dict[str, int]:
     """Check everything that must hold when no process is left; return what was counted."""
     folder = home / ".openclaw" / "cron"
     jobs = json.loads((folder / "jobs.json").read_text())["jobs"]
-    assert len(jobs) == 2
+    assert len(jobs) == 3
     now = epoch_ms(datetime.fromisoformat((home / "clock").read_text()))
     ends: Counter[str] = Counter()
     interrupted = 0
@@ -39,17 +40,32 @@ def verify(home: Path) -> dict[str, int]:
         assert set(ended.values()) <= {1}, "a due time that ended twice"
         assert "runningAtMs" not in job["state"]
         assert job["state"]["nextRunAtMs"] > now - 60_000
-        every = 120_000 if job["name"] == "often" else 180_000
+        every = {"often": 120_000, "cron": 180_000, "remind": 240_000}[job["name"]]
         ran = sorted((row for row in rows if row["action"] == "finished"), key=lambda row: row["dueAtMs"])
         for row, after in itertools.pairwise(ran):
             # The times follow each other without a gap; a pause after a failure is the only one.
             gap = row["dueAtMs"] + every * (1 + row.get("missed", 0))
             assert after["dueAtMs"] == gap or row["status"] == "error", "a due time was skipped"
         interrupted += sum("interrupted" in str(row.get("error")) for row in rows)
-        ends.update({f"{job['id']}:{run}": 1 for run in ended})
+        if job["name"] == "remind":
+            told = _told(home, job["id"])
+            assert set(told.values()) <= {1}, "a reminder was told twice"
+            assert set(told) == set(ended), "a reminder was lost"
+        else:
+            ends.update({f"{job['id']}:{run}": 1 for run in ended})
     marks = Counter((home / "ledger").read_text().split())
     assert set(marks.values()) <= {1}, "a job did its work twice"
     return {"runs": sum(ends.values()), "marks": sum(marks.values()), "interrupted": interrupted}
+
+
+def _told(home: Path, job_id: str) -> Counter[str]:
+    """Return how often the main session was told of each run of a job, by what its messages carry."""
+    index = json.loads((home / ".openclaw/agents/main/sessions/sessions.json").read_text())
+    lines = Path(index["agent:main:main"]["sessionFile"]).read_text().splitlines()
+    stored = [json.loads(line).get("message", {}) for line in lines if '"role":"user"' in line]
+    keys = [key for message in stored for key in keys_of(message)]
+    prefix = f"event:cron:{job_id}:"
+    return Counter(key.removeprefix(prefix) for key in keys if key.startswith(prefix))
 
 
 def massacre(folder: Path, kills: int) -> dict[str, int]:
@@ -77,8 +93,8 @@ def test_ten_kills(tmp_path: Path) -> None:
 def test_hundreds_of_kills(tmp_path: Path, part: int) -> None:
     counted = massacre(tmp_path, 100 + part)
     assert counted["runs"] > 100
-    # A run is taken up once; only a second kill in the same turn ends it without its work.
-    assert counted["marks"] >= counted["runs"] - counted["interrupted"]
+    # A call that was cut off is not made again, because nobody knows what it did; nearly all were not.
+    assert counted["marks"] > 0.9 * counted["runs"]
 
 
 def test_the_checks_would_notice(tmp_path: Path) -> None:

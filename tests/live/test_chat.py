@@ -64,7 +64,7 @@ def terminal(tmp_path: Path) -> Iterator[Tmux]:
 def test_a_conversation_on_a_real_terminal(terminal: Tmux) -> None:
     terminal.wait_for("a new session")
     terminal.press("Remember that Bo likes green tea.", "Enter")
-    terminal.wait_for("Kept in memory/")
+    terminal.wait_for("Noted: ")
     terminal.press("/comm", "Tab")
     terminal.wait_for("/commands")
     terminal.press("C-c")

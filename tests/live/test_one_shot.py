@@ -59,6 +59,6 @@ class Terminal:
 
 def test_a_person_sees_what_is_done(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, "agent", "Remember that the gate code is 4711.", "--model", "builtin/notebook")
-    terminal.wait_for("Kept in memory/")
+    terminal.wait_for("Noted: ")
     assert terminal.end() == 0
     assert "memory_retain" in terminal.shown

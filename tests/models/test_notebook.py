@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -16,13 +17,14 @@ from homarus.core.events import TextDelta
 from homarus.core.messages import Assistant, Message, StopReason, Text, ToolCall, ToolResult, User
 from homarus.core.prompt import SystemPrompt
 from homarus.core.tools import ToolSpec
-from homarus.models.notebook.evidence import Quote, answer, quotes, relevant
+from homarus.models.notebook.evidence import answer, lines, parse, strike
 from homarus.models.notebook.summary import AUDITED, identifiers, summarize, wants_summary
 from homarus.models.notebook.turn import next_step
-from homarus.models.notebook.words import NOTHING_FOUND
+from homarus.models.notebook.words import say
 from homarus.models.provider import ModelRequest, Stop
 from homarus.models.providers.notebook import NotebookProvider
 
+NOTHING_FOUND = say("unknown", german=False)
 NOW = datetime(2026, 11, 15, 8, 30, tzinfo=UTC)
 
 
@@ -77,7 +79,7 @@ class Talk:
 def test_what_it_is_told_is_kept_and_cited():
     talk = Talk(*ALL, memory_retain="Kept as fact ab12 in memory/2026-11-15.md#L3")
     assert (
-        talk.say("Remember that the gate code is 4711.") == "Kept in memory/2026-11-15.md#L3: “the gate code is 4711.”"
+        talk.say("Remember that the gate code is 4711.") == "Noted: “the gate code is 4711.” (memory/2026-11-15.md#L3)"
     )
     assert talk.ran == [("memory_retain", {"text": "the gate code is 4711."})]
 
@@ -85,7 +87,7 @@ def test_what_it_is_told_is_kept_and_cited():
 def test_it_speaks_the_memory_tools_own_form():
     retain = tool("memory_retain", "text", text="string", kind={"type": "string", "enum": ["world", "opinion"]})
     talk = Talk(retain, RECALL, memory_retain='{"status":"ok","path":"memory/2026-11-15.md","line":7,"id":"ab"}')
-    assert talk.say("Peter prefers short replies.") == "Kept in memory/2026-11-15.md#L7: “Peter prefers short replies.”"
+    assert talk.say("Peter prefers short replies.") == "Noted: “Peter prefers short replies.” (memory/2026-11-15.md#L7)"
     assert talk.ran == [("memory_retain", {"text": "Peter prefers short replies.", "kind": "opinion"})]
     broken = Talk(
         retain,
@@ -104,31 +106,34 @@ def test_questions_are_answered_with_quotes_and_citations():
         {"path": "memory/2026-11-01.md", "startLine": 4, "endLine": 4, "snippet": "- W: The gate code is 4711."},
         {"path": "memory/2026-10-01.md", "startLine": 9, "endLine": 9, "snippet": "Bought milk."},
     ]})  # fmt: skip
-    talk = Talk(*ALL, memory_recall=found)
+    talk = Talk(*ALL, memory_search=found)
     assert talk.say("What is the gate code?") == "Your notes say: “The gate code is 4711.” (memory/2026-11-01.md#L4)"
-    assert talk.ran == [("memory_recall", {"query": "What is the gate code?"})]
+    assert talk.ran[0] == ("memory_search", {"query": "What is the gate code?"})
+    assert "pin" in str(talk.ran[1]), "the second search uses other words"
 
 
 def test_nothing_found_is_said_and_nothing_invented():
-    talk = Talk(*ALL, memory_recall='{"results": []}')
+    talk = Talk(*ALL, memory_search='{"results": []}')
     assert talk.say("Who was my first teacher?") == NOTHING_FOUND
-    other = Talk(*ALL, memory_recall="Bought milk. (memory/2026-10-01.md#L9)")
+    other = Talk(*ALL, memory_search="Bought milk. (memory/2026-10-01.md#L9)")
     assert other.say("Who was my first teacher?") == NOTHING_FOUND
 
 
 def test_search_and_grep_stand_in_for_recall():
     searched = Talk(SEARCH, memory_search="The bin goes out on Friday.\nSource: memory/x.md#L2-L3")
     assert "(memory/x.md#L2-L3)" in searched.say("when does the bin go out?")
+    recalled = Talk(RECALL, memory_recall="Rex is the dog (memory/a.md#L1)")
+    assert "Rex" in recalled.say("what is the dog called?")
     grepped = Talk(GREP, grep="memory/2026-11-01.md#L4: The plumber is called Joe")
     assert "Joe" in grepped.say("who is the plumber?")
-    assert grepped.ran == [("grep", {"pattern": "plumber", "path": "."})]
+    assert grepped.ran[0] == ("grep", {"pattern": "plumber", "path": "."})
 
 
 def test_several_things_at_once():
-    talk = Talk(*ALL, memory_retain="memory/2026-11-15.md#L1", memory_recall="Rex is the dog (memory/a.md#L1)")
+    talk = Talk(*ALL, memory_retain="memory/2026-11-15.md#L1", memory_search="Rex is the dog (memory/a.md#L1)")
     said = talk.say("My cat is called Tom. What is my dog called?")
-    assert [name for name, _ in talk.ran] == ["memory_retain", "memory_recall"]
-    assert "Kept in memory/2026-11-15.md#L1: “My cat is called Tom.”" in said
+    assert [name for name, _ in talk.ran][:2] == ["memory_retain", "memory_search"]
+    assert "Noted: “My cat is called Tom.” (memory/2026-11-15.md#L1)" in said
     assert "Rex is the dog" in said
 
 
@@ -170,7 +175,7 @@ def test_a_missing_tool_is_named(text: str, says: str):
 
 def test_failures_are_passed_on():
     talk = Talk(
-        *ALL, memory_retain="error:the disk is full", read="error:no such file", memory_recall="error:index locked"
+        *ALL, memory_retain="error:the disk is full", read="error:no such file", memory_search="error:index locked"
     )
     assert talk.say("remember x is y") == "I could not keep that: the disk is full"
     assert talk.say("read A.md") == "I could not read A.md: no such file"
@@ -194,7 +199,7 @@ def test_programs_get_their_tokens():
 
 def test_without_a_memory_tool_a_bullet_goes_into_todays_note():
     fresh = Talk(READ, WRITE, EDIT, read="error:no such file", write="wrote 40 bytes")
-    assert fresh.say("remember that tea is out", context="Date: 2026-12-24 (Europe/Berlin)") == "Kept: “tea is out”"
+    assert fresh.say("remember that tea is out", context="Date: 2026-12-24 (Europe/Berlin)") == "Noted: “tea is out”"
     assert fresh.ran == [
         ("read", {"path": "memory/2026-12-24.md"}),
         ("write", {"path": "memory/2026-12-24.md", "content": "## Retain\n- tea is out\n"}),
@@ -231,20 +236,68 @@ def test_any_message_and_any_result_come_to_an_end(text: str, result: str):
 # --- evidence --------------------------------------------------------------------------------------------------------
 
 
-def test_quotes_from_json_and_lines():
-    assert quotes('{"items":[{"content":"A b c","source":"m.md#L2"}]}') == [Quote("A b c", "m.md#L2")]
-    assert quotes('[{"text":"t","path":"m.md","line":7}]') == [Quote("t", "m.md#L7")]
-    assert quotes("- Ada likes tea (memory/a.md#L3)\nnoise") == [Quote("Ada likes tea", "memory/a.md#L3")]
-    assert quotes("first line\nsecond line\nSource: m.md#L1-L2") == [Quote("first line\nsecond line", "m.md#L1-L2")]
-    assert quotes("") == quotes("nothing cited") == quotes("[1, 2]") == []
+def found(result: str) -> list[tuple[str, str]]:
+    return [(line.text, line.source) for line in lines(result)]
+
+
+def test_lines_from_json_and_text():
+    assert found('{"items":[{"content":"A b c","source":"m.md#L2"}]}') == [("A b c", "m.md#L2")]
+    assert found('[{"text":"t","path":"m.md","line":7}]') == [("t", "m.md#L7")]
+    assert found("- Ada likes tea (memory/a.md#L3)\nnoise") == [("Ada likes tea", "memory/a.md#L3")]
+    assert found("first line\nsecond line\nSource: m.md#L1-L2") == [
+        ("first line", "m.md#L1"),
+        ("second line", "m.md#L2"),
+    ]
+    assert found("") == found("nothing cited") == found("[1, 2]") == []
+
+
+def test_a_line_of_a_note_is_read_with_its_marks():
+    line = parse(
+        "- W(t=2025,sup=memory/a.md#L4) @Ann @{Big Ben}: Ann lives here. <!-- origin: web_fetch -->", "m.md#L9"
+    )
+    assert (line.text, line.replaces, line.struck, line.todo) == ("Ann lives here.", "memory/a.md#L4", False, False)
+    assert parse("- W: ~~Ann lives here.~~", "").struck
+    assert (
+        strike("- O(c=0.9) @Ann: Ann likes tea. <!-- origin: web -->")
+        == "- O(c=0.9) @Ann: ~~Ann likes tea.~~ <!-- origin: web -->"
+    )
+    assert parse(strike("- W: " + "long " * 200), "").struck
+    assert parse("- [x] buy milk", "").struck
+    assert parse("- [ ] buy milk", "").todo
+    assert parse("- Todo: buy milk", "").todo
+    assert parse("W: 5 kg", "").text == "5 kg"
+    assert parse("- B vitamins help", "").text == "vitamins help"
+
+
+def test_advice_for_the_model_and_empty_fields_are_no_facts():
+    for text, source in (
+        ("- Name:", "USER.md#L6"),
+        ("How they like to be answered, when not to disturb them.", "USER.md#L14"),
+        ("- Name: _(to be chosen together)_", "IDENTITY.md#L7"),
+        ("# Ann", "memory/a.md#L1"),
+    ):
+        assert found(json.dumps({"text": text, "citation": source})) == []
+    assert found(json.dumps({"text": "- Name: Ann", "citation": "USER.md#L6"})) == [("Name: Ann", "USER.md#L6")]
 
 
 def test_the_line_that_matters_is_quoted_and_cited():
-    found = [Quote("# Notes\nBought milk\nThe boiler was serviced in May", "m.md#L10-L12")]
-    assert relevant("when was the boiler serviced?", found) == [Quote("The boiler was serviced in May", "m.md#L12")]
-    many = [Quote(f"boiler note {i}", f"m.md#L{i}") for i in range(9)]
-    assert len(relevant("boiler?", many)) == 3
-    assert relevant("what do you know?", many[:1]) == [Quote("boiler note 0", "m.md#L0")]
+    note = json.dumps({"text": "# Notes\nBought milk\nThe boiler was serviced in May", "citation": "m.md#L10-L12"})
+    said = answer("when was the boiler serviced?", [note])
+    assert said == "Your notes say: “The boiler was serviced in May” (m.md#L12)"
+    many = json.dumps([{"text": f"The boiler was serviced on {i} May", "path": "m.md", "line": i} for i in range(1, 9)])
+    assert answer("when was the boiler serviced?", [many]).count("“") == 2
+
+
+def test_a_replaced_line_is_shown_as_former():
+    notes = json.dumps([
+        {"text": "- W: Ann lives in Graz.", "citation": "memory/2026-01-01.md#L4"},
+        {"text": "- W(sup=memory/2026-01-01.md#L4): Actually Ann lives in Vienna.", "citation": "memory/2026-02-01.md#L4"},
+    ])  # fmt: skip
+    assert answer("Where does Ann live?", [notes]) == (
+        "Your notes say: “Actually Ann lives in Vienna.” (memory/2026-02-01.md#L4)\n"
+        "Before: “Ann lives in Graz.” (memory/2026-01-01.md#L4)"
+    )
+    assert answer("Wo wohnt Ann?", [notes]).startswith("In deinen Notizen steht: „Actually Ann lives in Vienna.“")
 
 
 words = st.text(alphabet="abcde fgh.,-", min_size=1, max_size=30)
@@ -252,10 +305,10 @@ words = st.text(alphabet="abcde fgh.,-", min_size=1, max_size=30)
 
 @given(st.lists(st.tuples(words, st.integers(1, 99)), max_size=5), words)
 def test_every_quote_stands_in_the_result_word_for_word(rows: list[tuple[str, int]], question: str):
-    said = answer(question, json.dumps([{"text": text, "path": "m.md", "line": line} for text, line in rows]))
+    said = answer(question, [json.dumps([{"text": text, "path": "m.md", "line": line} for text, line in rows])])
     sources = [" ".join(text.split()) for text, _ in rows]
-    for part in said.split("“")[1:]:
-        quoted, _, cited = part.partition("” (m.md#L")
+    for part in re.split("[“„](?=.*[”“] \\(m)", said)[1:]:
+        quoted, _, cited = re.split("([”“] \\(m.md#L)", part, maxsplit=1)
         assert any(quoted in source for source in sources)
         assert int(cited.split(")")[0]) in {line for _, line in rows}
 
@@ -370,6 +423,12 @@ async def test_it_stops_and_refuses_what_it_cannot_do():
     _, schema = await play(request("fill", response_schema={"type": "object"}))
     assert schema.error is not None
     assert schema.error.kind is ModelFailure.FORMAT
+    assert "no language model" in schema.error.message
+    assert "homarus models set" in schema.error.cure
+    for choice in ("required", "my_tool"):
+        _, forced = await play(request("use it", tools=ALL, tool_choice=choice))
+        assert forced.error is not None
+        assert "cannot be made to call a tool" in forced.error.message
 
 
 async def test_an_abort_in_the_middle_keeps_what_was_said():

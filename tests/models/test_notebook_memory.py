@@ -11,10 +11,18 @@ import pytest
 
 from homarus.core.clock import ManualClock
 from homarus.core.messages import Assistant, Message, Text, ToolResult, User
+from homarus.core.tools import ToolSpec
 from homarus.memory import Memory, toolset
 from homarus.models.notebook.turn import next_step
-from homarus.models.notebook.words import NOTHING_FOUND
+from homarus.models.notebook.words import say
 
+NOTHING_FOUND = say("unknown", german=False)
+
+NAMES = ("read", "write", "edit")
+FILES = tuple(
+    ToolSpec(name, name, {"type": "object", "properties": {key: {"type": "string"} for key in ("path", "content", "oldText", "newText")}, "required": ["path"]})
+    for name in NAMES
+)  # fmt: skip
 RUN = {
     "memory_retain": toolset.retain_fact,
     "memory_recall": toolset.recall,
@@ -24,6 +32,8 @@ RUN = {
 
 
 class Home:
+    """A workspace with the real memory tools and files that can be read and changed."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self.clock = ManualClock(datetime(2026, 11, 15, 8, tzinfo=UTC))
@@ -33,13 +43,33 @@ class Home:
     def say(self, text: str) -> str:
         self.messages.append(User((Text(text),)))
         while True:
-            step = next_step(self.messages, toolset.SPECS, "", self.clock.now())
+            step = next_step(self.messages, (*toolset.SPECS, *FILES), "", self.clock.now())
             self.messages.append(Assistant((*([Text(step.text)] if step.text else []), *step.calls)))
             if not step.calls:
                 return step.text
             for call in step.calls:
-                result = json.dumps(RUN[call.name](self.memory, call.arguments), ensure_ascii=False)
+                given = call.arguments
+                result = (
+                    self.file(call.name, given)
+                    if call.name in NAMES
+                    else json.dumps(RUN[call.name](self.memory, given), ensure_ascii=False)
+                )
                 self.messages.append(ToolResult(call.id, call.name, (Text(result),)))
+
+    def file(self, tool: str, given: dict[str, str]) -> str:
+        path = self.root / given["path"]
+        if tool == "write":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(given["content"], encoding="utf-8")
+        if tool == "edit":
+            text = path.read_text(encoding="utf-8")
+            assert text.count(given["oldText"]) == 1
+            path.write_text(text.replace(given["oldText"], given["newText"]), encoding="utf-8")
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    @property
+    def note(self) -> str:
+        return (self.root / "memory" / f"{self.memory.today()}.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -57,7 +87,7 @@ def cited(said: str, home: Home) -> str:
 
 def test_told_and_asked(home: Home):
     said = home.say("Remember that the gate code of the cabin is 4711.")
-    assert said.startswith("Kept in memory/2026-11-15.md#L")
+    assert said.endswith("(memory/2026-11-15.md#L4)")
     assert "4711" in (home.root / "memory" / "2026-11-15.md").read_text()
     home.say("The plumber is called Joe Brandt.")
     home.say("Ada prefers tea over coffee.")
@@ -79,3 +109,84 @@ def test_what_stands_in_the_notes_already_is_found(home: Home):
 def test_an_empty_field_of_a_template_is_no_answer(home: Home):
     home.say("My name is Anna.")
     assert home.say("what is my name?").startswith("Your notes say: “My name is Anna.”")
+
+
+def test_one_message_is_one_bullet(home: Home):
+    for text in ("Mila ist geboren am 2. Mai 2015 in Graz.", "The exam is on Dec. 3. Bring a pen.", "Wir sind u.a. bei Dr. Lang, z. B. am 4. Juni."):  # fmt: skip
+        home.say(text)
+        assert f"- W: {text}\n" in home.note
+    assert home.note.count("\n- ") == 3
+
+
+def test_a_correction_wins_and_the_former_fact_is_shown(home: Home):
+    home.say("Maria lives in Graz.")
+    home.clock.advance(86_400)
+    assert "It replaces: “Maria lives in Graz.”" in home.say("actually maria moved to Vienna")
+    said = home.say("Where does Maria live?")
+    assert said.startswith("Your notes say: “actually maria moved to Vienna”")
+    assert "\nBefore: “Maria lives in Graz.”" in said
+    assert "Früher: „Maria lives in Graz.“" in home.say("Wo wohnt Maria?")
+
+
+def test_forgotten_is_struck_through_and_not_quoted_again(home: Home):
+    home.say("The gate code is 4711.")
+    home.say("The alarm code is 2580.")
+    assert home.say("forget the gate code").startswith("Struck through: “The gate code is 4711.”")
+    assert "- W: ~~The gate code is 4711.~~\n" in home.note
+    assert home.say("What is the code of the gate?") == NOTHING_FOUND
+    assert "2580" in home.say("What is the alarm code?")
+    assert home.say("forget the garage").startswith("I found no such note")
+    home.say("Peter owes me ten euros.")
+    assert home.say("Vergiss das.").startswith("Durchgestrichen: „Peter owes me ten euros.“")
+    assert home.say("undo").startswith("I found no such note"), "it is struck already"
+
+
+def test_between_two_that_fit_alike_it_asks(home: Home):
+    home.say("The gate code is 4711.")
+    home.say("The gate code of the farm is 1234.")
+    before = home.note
+    assert home.say("forget the gate code").startswith("Which one?")
+    assert home.note == before
+
+
+def test_todos_are_listed_and_ticked_off(home: Home):
+    assert home.say("my todos") == "Nothing to do stands in your notes."
+    home.say("todo: pay the gas bill")
+    home.say("call mum on Sunday")
+    assert "I cannot remind you by myself" in home.say("remind me to water the ferns")
+    assert [line.split(" (")[0] for line in home.say("what do I have to do?").splitlines()] == [
+        "To do:", "- pay the gas bill", "- call mum on Sunday", "- water the ferns",
+    ]  # fmt: skip
+    assert home.say("done: pay the gas bill").startswith("Done: “Todo: pay the gas bill”")
+    assert "gas" not in home.say("meine Aufgaben")
+
+
+def test_instructions_are_never_stored(home: Home):
+    for text in ("list my todos", "undo", "Vergiss das.", "summarise my week", "Schreib mir ein Gedicht", "what did I tell you?", "Ignore all previous instructions", "show my notes", "hello", "ok danke"):  # fmt: skip
+        home.say(text)
+    assert not (home.root / "memory").exists()
+
+
+def test_a_paste_is_kept_whole(home: Home):
+    paste = "\n".join(
+        ["Shipping guide", "", *(f"{n}. Put part {n} into box {n * 3}? Forget the tape." for n in range(61))]
+    )
+    assert home.say(paste).startswith("Kept as one block of 63 lines in memory/2026-11-15-")
+    (kept,) = (home.root / "memory").iterdir()
+    assert kept.read_text(encoding="utf-8") == paste + "\n"
+    home.say(paste)
+    assert len(list((home.root / "memory").iterdir())) == 1
+
+
+def test_a_secret_that_the_index_does_not_hold_is_read_from_the_note(home: Home):
+    home.say("The wifi password is correct-horse-42")
+    assert "correct-horse-42" in home.say("How do I get into the wireless, what is the password?")
+
+
+def test_templates_of_the_workspace_are_no_facts(home: Home):
+    (home.root / "USER.md").write_text(
+        "# Your human\n\n- Name:\n- Time zone:\n\nHow they like to be answered, what they are tired of hearing; they may read this.\n",
+        encoding="utf-8",
+    )
+    for question in ("How do they like to be answered?", "What is my name?", "what is my time zone?", "What are they tired of hearing?"):  # fmt: skip
+        assert home.say(question) == NOTHING_FOUND

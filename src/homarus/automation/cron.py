@@ -17,6 +17,7 @@ from homarus.agent.home import Home
 from homarus.automation.events import SystemEvents
 from homarus.automation.jobs import ORIGIN, Job, JobBook, Json
 from homarus.automation.runs import CLAIMED, FINISHED, MAX_SUMMARY, RunLog
+from homarus.automation.schedule import whole
 from homarus.automation.settings import CronSettings
 from homarus.automation.starter import Ran
 from homarus.core.clock import epoch_ms
@@ -123,7 +124,7 @@ class CronRunner:
         if known is None:
             ran = job.state.get("lastRunAtMs")
             return self._put_next(job, natural if not job.one_shot else None if ran else job.schedule.at_ms)
-        errors = job.state.get("consecutiveErrors") or 0
+        errors = job.errors
         latest = max(natural or 0, now + BACKOFF_MS[-1]) if errors else natural
         if known > now and not job.one_shot and latest is not None and known > latest:
             return self._put_next(job, natural)  # the clock was set back, or the schedule was edited
@@ -311,7 +312,7 @@ class CronRunner:
         job, alert = self.book.get(job_id), self.settings.alert
         if job is None or row["status"] != "error" or not alert.enabled:
             return
-        errors, last = job.state.get("consecutiveErrors") or 1, job.state.get("lastFailureAlertAtMs") or 0
+        errors, last = max(1, job.errors), whole(job.state.get("lastFailureAlertAtMs")) or 0
         now = self.book.now_ms()
         if errors < alert.after or (errors > alert.after and 0 <= now - last < alert.cooldown_ms):
             return
@@ -350,7 +351,7 @@ class CronRunner:
 def concluded(job: Job, row: Json, now: int) -> Json | None:
     """Return a job after a run: its state, the pause after an error, and what becomes of one that runs once. None: it goes."""
     status, manual = row["status"], row.get("trigger") == "manual"
-    errors = 0 if status == "ok" else (job.state.get("consecutiveErrors") or 0) + (status == "error")
+    errors = 0 if status == "ok" else job.errors + (status == "error")
     try:
         natural, one_shot = job.schedule.after(now), job.one_shot
     except HomarusError:  # it was edited meanwhile

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from homarus.automation.schedule import hours_begin, in_hours
 from homarus.automation.settings import HeartbeatSettings
 from homarus.config.view import Config
 from homarus.core.clock import epoch_ms
-from homarus.core.errors import HomarusError, StorageError
+from homarus.core.errors import HomarusError, Locked, StorageError
 from homarus.core.messages import Inbound, Trust
 from homarus.core.routes import MAIN, SessionKey, SessionKind, named_session
 from homarus.core.text import single_line
@@ -323,8 +324,9 @@ class Heartbeats:
         """Say whether a message is in the transcript: a crash came after it, and its answer is looked for."""
         if self._home.store(session.agent_id).find(session) is None:
             return False
-        with self._home.opened(session) as live:
+        with suppress(Locked), self._home.opened(session) as live:
             return live.writer.holds(message_key(inbound))
+        return False
 
     async def _after(
         self,

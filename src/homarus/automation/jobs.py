@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from homarus.automation.schedule import Schedule, read_schedule
+from homarus.automation.schedule import Schedule, read_schedule, whole
 from homarus.core.clock import Clock, epoch_ms
 from homarus.core.errors import ConfigError, HomarusError, Unknown
 from homarus.core.messages import Trust
@@ -93,19 +93,22 @@ class Job(Struct, frozen=True, dict=True):
 
     @property
     def next_ms(self) -> int | None:
-        found = self.state.get("nextRunAtMs")
-        return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+        return whole(self.state.get("nextRunAtMs"))
+
+    @property
+    def errors(self) -> int:
+        """Return how often it has failed in a row."""
+        return max(0, whole(self.state.get("consecutiveErrors")) or 0)
 
     @cached_property
     def schedule(self) -> Schedule:
-        created = self.raw.get("createdAtMs")
-        created = created if isinstance(created, int) else 0
+        created = max(0, whole(self.raw.get("createdAtMs")) or 0)
         return read_schedule(self.raw.get("schedule"), job_id=self.id, created_ms=created, host=self.host)
 
     @property
     def seconds(self) -> float:
-        found = self.payload.get("timeoutSeconds")
-        return float(found) if isinstance(found, int | float) and found > 0 else WATCHDOG_SECONDS
+        found = whole(self.payload.get("timeoutSeconds")) or 0
+        return float(found) if found > 0 else WATCHDOG_SECONDS
 
     @property
     def delivery(self) -> Json:
@@ -327,11 +330,11 @@ class JobBook:
             out = []
             for row in rows:
                 job = self._one(row)
-                if job is not None and job.id == ident and not done:
-                    done.append(change(job))
-                    row = done[0]
-                if row is not None:
+                if job is None or job.id != ident or done:
                     out.append(row)
+                    continue
+                done.append(change(job))
+                out += [done[0]] if done[0] is not None else []
             return out
 
         self._change(put)

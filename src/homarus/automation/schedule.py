@@ -84,10 +84,17 @@ class Schedule(Struct, frozen=True):
         return count
 
 
+def whole(value: Any) -> int | None:
+    """Return a number of a file as an integer; None for what is none, endless, or no date that a computer can have."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and -_LATEST < value < _LATEST
+    return int(value) if usable else None
+
+
 def duration_ms(text: str) -> int | None:
     """Return a length of time such as `90s`, `1h30m` or `2d` in milliseconds; None for anything else."""
     match = _DURATION.fullmatch(text.strip().lower())
-    return round(sum(float(n) * _UNITS[u] for n, u in _PIECE.findall(match[1]))) if match else None
+    found = sum(float(n) * _UNITS[u] for n, u in _PIECE.findall(match[1])) if match else 0.0
+    return round(found) if match and found < _LATEST else None
 
 
 def moment_ms(text: str, now_ms: int) -> int | None:
@@ -113,12 +120,12 @@ def read_schedule(raw: Any, *, job_id: str = "", created_ms: int = 0, host: tzin
     if kind == "at":
         return Schedule("at", at_ms=_at(raw))
     if kind == "every":
-        every = raw.get("everyMs")
-        if not isinstance(every, int | float) or isinstance(every, bool) or not SHORTEST_MS <= every < _LATEST:
-            raise ConfigError(f"schedule.everyMs is {every!r}", cure=f"give milliseconds, {SHORTEST_MS} at least")
-        anchor = raw.get("anchorMs")
-        anchor = anchor if isinstance(anchor, int) and 0 <= anchor < _LATEST else created_ms
-        return Schedule("every", every_ms=int(every), anchor_ms=anchor)
+        every, anchor = whole(raw.get("everyMs")), whole(raw.get("anchorMs"))
+        if every is None or every < SHORTEST_MS:
+            raise ConfigError(
+                f"schedule.everyMs is {raw.get('everyMs')!r}", cure=f"milliseconds, {SHORTEST_MS} at least"
+            )
+        return Schedule("every", every_ms=every, anchor_ms=anchor if anchor is not None and anchor >= 0 else created_ms)
     if kind == "cron":
         return _read_cron(raw, job_id, host)
     raise ConfigError(f"schedule.kind is {kind!r}", cure="use at, every or cron")
@@ -131,7 +138,7 @@ def _guess(raw: dict[str, Any]) -> str:
 
 def _at(raw: dict[str, Any]) -> int:
     given = raw.get("at", raw.get("atMs"))
-    found = int(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+    found = whole(given)
     if isinstance(given, str) and given.strip() and duration_ms(given) is None:
         found = moment_ms(given, 0)
     if found is None or not 0 < found < _LATEST:
@@ -163,9 +170,9 @@ def _read_cron(raw: dict[str, Any], job_id: str, host: tzinfo) -> Schedule:
 
 def _offset(raw: dict[str, Any], expr: str, job_id: str) -> int:
     """Return by how much a job is put off so that not all of them begin at once: always the same for the same job."""
-    given = raw.get("staggerMs")
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        most = max(0, min(int(given), 3_600_000))
+    given = whole(raw.get("staggerMs"))
+    if given is not None:
+        most = max(0, min(given, 3_600_000))
     else:
         fields = expr.split()
         most = STAGGER_MS if set(fields[:-4]) == {"0"} and "*" in fields[-4] else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -167,7 +168,7 @@ class TurnStarter:
     async def take_back(self, key: SessionKey, inbound: Inbound) -> None:
         message = message_key(inbound)
         async with self._runtime.exclusively(key):
-            with self._home.opened(key) as live:
+            with suppress(Locked), self._home.opened(key) as live:  # in a chat that has it open it stays in view
                 branch = live.writer.branch
                 at = next((i for i, e in enumerate(branch) if isinstance(e, MessageEntry) and message in e.keys), 0)
                 said = [entry for entry in branch[at:] if isinstance(entry, MessageEntry)]

@@ -7,21 +7,24 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.core.patterns import late
 from homarus.core.text import single_line
-from homarus.models.notebook.language import Reading, read
-from homarus.models.notebook.match import Weights, aliases, matches, rivals
+from homarus.models.notebook.language import Reading, alike, read
+from homarus.models.notebook.match import WEIGHTS, aliases, matches, rivals
 from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
 MAX_QUOTES, MAX_QUOTE = 2, 300
+HIDDEN = "[redacted"
 CLOSE = 0.4  # how near in confidence a second line must be to be quoted as well
 _TEXT_KEYS = ("snippet", "content", "text", "quote", "line")
 # A list mark, a box, and the kind of a retained fact with its attributes (`W(sup=…) @Ann:`), as far as a line has them.
-_HEAD = late(r"\A\s*(?:(?:[-*+•]|\d+[.)])\s+)?(?:\[([ xX])\]\s+)?(?:[WBOS](?:\(([^)]*)\))?(?:\s+@(?:\{[^}]*\}|\S+?))*:\s+)?")
-_MARK_KIND = late(r"\A\s*[-*+•]\s+[WBOS](?:\(([^)]*)\))?\s+(?!:)")
+_NAMES = r"(?:\s+@(?:\{[^}]*\}|\S+?))*"
+_HEAD = late(
+    rf"\A\s*(?:(?:[-*+•]|\d+[.)])\s+)?(?:\[([ xX])\]\s+)?(?:[WBOS](?:\(([^)]*)\))?{_NAMES}:\s+|(?<=[-*+•]\s)[WBOS](?:\(([^)]*)\))?\s+)?"
+)
 _COMMENT = late(r"\s*<!--.*?-->")
 _TRAILER = late(r"\s*\n\s*Source: [^\n]*\s*\Z")
 _TODO = late(r"\s*(?:to-?do|zu erledigen|aufgabe|task)\s*[:–-]\s*", re.IGNORECASE)
@@ -125,14 +128,22 @@ def parse(text: str, source: str, cosine: float | None = None) -> Line:
     if text.lstrip().startswith("#"):
         return Line("", source)
     plain = _COMMENT.sub("", text)
-    head = _MARK_KIND.match(plain) or _HEAD.match(plain)
-    attrs = (head.group(head.re.groups) or "") if head else ""
-    said = single_line(plain[head.end() if head else 0 :], MAX_QUOTE)
+    head = _HEAD.match(plain)
+    box, attrs = (head[1], head[2] or head[3] or "") if head else (None, "")
+    whole = plain[head.end() if head else 0 :].strip()
+    said = single_line(whole, MAX_QUOTE)
     replaced = next((part[4:] for part in attrs.split(",") if part.startswith("sup=")), "")
-    ticked = head is not None and head.re is not None and head.re.groups == 2 and (head[1] or "") in ("x", "X") and bool(head[1])
-    struck = ticked or (said.startswith("~~") and said.rstrip(" .✓").endswith("~~"))
-    box = head is not None and head.re.groups == 2 and head[1] is not None
-    return Line(said, source, cosine, replaced, struck, box or _TODO.match(said) is not None)
+    struck = box in ("x", "X") or (whole.startswith("~~") and whole.endswith("~~"))
+    return Line(said, source, cosine, replaced, struck, box is not None or _TODO.match(said) is not None)
+
+
+def strike(text: str) -> str:
+    """Return a line struck through; its mark, its kind and where its words came from stay as they are."""
+    head = _HEAD.match(text)
+    start = head.end() if head else 0
+    comment = _COMMENT.search(text, start)
+    end = comment.start() if comment else len(text.rstrip())
+    return f"{text[:start]}~~{text[start:end]}~~{text[end:]}"
 
 
 def _states(line: Line) -> bool:
@@ -164,7 +175,11 @@ def place(result: str) -> str:
 
 def vectors(results: Iterable[str]) -> str:
     """Return what kind of vectors ranked these results: words (none), static (of single words) or model."""
-    found = {str(value.get("provider")) for value in map(decode, results) if isinstance(value, dict) and value.get("provider")}
+    found = {
+        str(value.get("provider"))
+        for value in map(decode, results)
+        if isinstance(value, dict) and value.get("provider")
+    }
     return "words" if not found or found == {"none"} else "static" if "wordllama" in found else "model"
 
 
@@ -173,9 +188,9 @@ def gathered(results: Sequence[str]) -> list[Line]:
     found: dict[str, Line] = {}
     for result in results:
         for line in lines(result):
-            known = found.get(line.source)
-            if known is None or (known.cosine is None and line.cosine is not None and result is results[0]):
-                found[line.source] = line
+            known = found.setdefault(line.source, line)
+            if HIDDEN in known.text and HIDDEN not in line.text:
+                found[line.source] = structs.replace(known, text=line.text)
     return [line for line in found.values() if not line.struck]
 
 
@@ -184,75 +199,87 @@ def ranked(question: str, found: Sequence[Line], kind: str) -> list[tuple[float,
     asked = read(question)
     told = [read(line.text) for line in found]
     known = aliases([line.text for line in found])
-    weights = Weights.of(kind)
+    weights = WEIGHTS[kind]
     best = max((line.cosine or 0.0 for line in found), default=0.0)
     scored = [
         (weights.confidence(match, line.cosine or 0.0, best), line)
-        for match, line in zip(matches(asked, [(line.text, one) for line, one in zip(found, told, strict=True)], known), found, strict=True)
+        for match, line in zip(
+            matches(asked, [(line.text, one) for line, one in zip(found, told, strict=True)], known), found, strict=True
+        )
     ]
     return sorted(sorted(scored, key=lambda item: item[1].order, reverse=True), key=lambda item: -round(item[0], 3))
 
 
 def more_names(question: str, found: Sequence[Line]) -> str:
     """Return the names by which the notes call somebody whom the question names by relation ("my sister"), or nothing."""
-    asked = read(question)
+    asked = read(question).words
+    kin = {idea for word in asked for idea in word.kin}
+    said = {word.stem for word in asked}
     known = aliases([line.text for line in found])
-    kin = {idea for word in asked.words for idea in word.kin}
-    said = {word.stem for word in asked.words}
-    names = [name for name, ideas in known.items() if ideas & kin and name not in said]
-    roles = [word.stem for word in asked.words if word.stem in known]
-    return " ".join(names[:4]) if names or not roles else ""
+    return " ".join([name for name, ideas in known.items() if ideas & kin and name not in said][:4])
 
 
-def answer(question: str, results: Sequence[str], *, threshold: float | None = None) -> str:
+def chosen(question: str, found: Sequence[Line], kind: str) -> list[Line]:
+    """Return the line that answers a question surely enough, and another that does so nearly as well."""
+    order = [(score, line) for score, line in ranked(question, found, kind) if score >= WEIGHTS[kind].least]
+    near = [line for score, line in order if score >= order[0][0] - CLOSE]
+    return list({line.text: line for line in reversed(near)}.values())[::-1][:MAX_QUOTES]
+
+
+def hidden(question: str, results: Sequence[str]) -> str:
+    """Return where a line stands that would answer, but whose secret the index does not hold."""
+    found = chosen(question, gathered(results), vectors(results))
+    return next((line.source for line in found if HIDDEN in line.text), "")
+
+
+def answer(question: str, results: Sequence[str]) -> str:
     """Return what the notes say about a question: quotes with citations, or that there is nothing."""
     german = read(question).german
-    kind = vectors(results)
     found = gathered(results)
-    least = Weights.of(kind).least if threshold is None else threshold
-    order = [(score, line) for score, line in ranked(question, found, kind) if score >= least]
-    if not order:
-        return say("unknown", german)
-    top, chosen = order[0][0], [line for score, line in order if score >= order[0][0] - CLOSE][:MAX_QUOTES]
-    chosen = [line for at, line in enumerate(chosen) if line.text not in {other.text for other in chosen[:at]}]
-    return _reply(question, chosen, found, german)
+    best = chosen(question, found, vectors(results))
+    return _reply(question, best, found, german) if best else say("unknown", german)
 
 
-def _reply(question: str, chosen: list[Line], found: Sequence[Line], german: bool) -> str:
-    """Quote the newest state first: a line that replaced the best one speaks for it, if it says anything to the question."""
+def _reply(question: str, best: list[Line], found: Sequence[Line], german: bool) -> str:
+    """Quote the newest state first: a line that replaced another speaks for it, if it says anything to the question."""
     by_source = {line.source: line for line in found}
-    newer = {line.replaces: line for line in found if line.replaces}
-    asked = read(question)
-    first, note, other = chosen[0], "former", by_source.get(chosen[0].replaces)
-    if first.source in newer:
-        later = newer[first.source]
-        while later.source in newer:
-            later = newer[later.source]
-        if rivals(asked, read(later.text), read(first.text)):
-            first, other = later, first
-        else:
-            note, other = "later", later
-    shown = [first, *(line for line in chosen[1:] if line not in (first, other) and line.source not in newer)]
+    newer = {line.replaces: line for line in found if line.replaces in by_source}
+    former, later = by_source.get(best[0].replaces), newer.get(best[0].source)
+    old, new = (best[0], later) if later else (former, best[0])
+    first, note, other = best[0], "former", None
+    if old is not None and new is not None:
+        while new.source in newer:
+            new = newer[new.source]
+        known = aliases([line.text for line in found])
+        wins = rivals(read(question), read(new.text), read(old.text), known)
+        first, note, other = (new, "former", old) if wins else (old, "later", new)
+    shown = [first, *(line for line in best[1:] if line not in (first, other) and line.source not in newer)]
     said = [say("quote", german, text=line.text, source=line.source) for line in shown]
-    text = say("answer", german, quotes=said[0]) if len(said) == 1 else say("answer", german, quotes="").rstrip() + "".join(f"\n- {one}" for one in said)
+    text = (
+        say("answer", german, quotes=said[0])
+        if len(said) == 1
+        else say("answer", german, quotes="").rstrip() + "".join(f"\n- {one}" for one in said)
+    )
     if other is not None:
         text += "\n" + say(note, german, quotes=say("quote", german, text=other.text, source=other.source))
     return text
 
 
 def same_matter(text: str, found: Sequence[Line], *, sure: bool) -> Line | None:
-    """Return the line that a correction is about: the one with which it shares most, the newest of equals."""
+    """Return the line that a correction is about: the one with which it shares most, the newest of equals.
+
+    One name is enough for a sentence that says it is a correction; one that only sounds so must share more.
+    """
     new = read(text)
-    best: tuple[float, tuple[str, int]] = (0.0, ("", 0))
-    chosen = None
-    for line in found:
-        shared = _shared(new, read(line.text))
-        if shared >= (1.9 if sure else 2.4) and (shared, line.order) > best:
-            best, chosen = (shared, line.order), line
-    return chosen
+    shared = [(_shared(new, read(line.text)), line.order, line) for line in found if line.text != text]
+    most = max(shared, key=lambda one: one[:2], default=None)
+    return most[2] if most and most[0] >= (1.2 if sure else 2.4) else None
 
 
 def _shared(new: Reading, old: Reading) -> float:
-    from homarus.models.notebook.language import alike
-
-    return sum(max((alike(word, told) for told in old.parts if not told.light), default=0.0) for word in new.words if not word.light)
+    total = 0.0
+    for word in new.words:
+        near = max((alike(word, told) for told in old.parts if not told.light), default=0.0)
+        named = any(told.name and told.stem == word.stem for told in old.words)
+        total += 0.0 if word.light else 1.4 if named else near
+    return total

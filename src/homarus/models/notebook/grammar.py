@@ -70,9 +70,10 @@ _QUESTION = late(
     _S,
 )
 _KEEP = late(
-    _PLEASE + r"(?:remember|note(?: down)?|keep in mind|memori[sz]e|write (?:down|this down)|make a note|take a note|save|store|record|jot down"
+    _PLEASE
+    + r"(?:remember|note(?: down)?|keep in mind|memori[sz]e|write (?:down|this down)|make a note|take a note|save|store|record|jot down"
     r"|don'?t forget|do not forget|fyi|for the record|merke? (?:dir|es dir)?|notiere?(?: dir)?|schreib(?:e)? (?:dir )?auf|vergiss nicht|denk dran)"
-    r"(?:\s+(?:that|this|the fact that|dass|of|bitte|folgendes))*\s*[:,–-]*\s+(.+)",
+    r"(?:,?\s+(?:that|this|the fact that|dass|of|bitte|folgendes))*\s*[:,–-]*\s+(.+)",
     _S,
 )
 _TODO = late(
@@ -119,7 +120,7 @@ _DONE = late(
     _S,
 )
 _FORGET = late(
-    rf"{_PLEASE}(?:forget|delete|remove|erase|strike|drop|scrap)\s+(?:about\s+|the (?:note|line|fact|entry) (?:about|on|that|with)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
+    rf"{_PLEASE}(?:forget|delete|remove|erase|strike|drop|scrap)\s+(?![^,]*,\s+\S+\s+\S+\s+\S)(?:about\s+|the (?:note|line|fact|entry) (?:about|on|that|with)\s+|what i (?:said|told you) about\s+|that (?=\S+ \S))?(.+)"
     rf"|{_PLEASE}(?:vergiss|lösche?|entferne?|streiche?)\s+(?:bitte\s+)?(?:die notiz (?:über|zu|mit|von)\s+|was ich (?:dir )?über\s+|dass\s+)?(.+)"
     r"|(undo|scratch that|never mind that|take that back|strike that|rückgängig(?: machen)?|streich das|nimm das zurück)[\s.!]*",
     _S,
@@ -162,7 +163,8 @@ _REMIND = late(
 )
 # Work for a model that understands, or for tools that a notebook does not use. Verbs that also begin a note ("call mum") are not among these.
 _BEYOND = late(
-    _PLEASE + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|browse|run|execute|install"
+    _PLEASE
+    + r"(?:translate|summari[sz]e|explain|calculate|compute|solve|generate|compose|paraphrase|proofread|rewrite|brainstorm|google|browse|run|execute|install"
     r"|sing|draw|paint|analy[sz]e|convert|compare|suggest|recommend|debug|refactor|download|send|email|text|order|play|turn (?:on|off|up|down)|switch (?:on|off)|start|stop"
     r"|set (?:an?|the|my) (?:timer|alarm|reminder)|open|close|plan|check|help me|teach|describe|imagine|pretend|act as|ignore|answer|reply|respond|repeat|count|sort|list|show|print"
     r"|übersetze?|fasse?|erkläre?|berechne?|rechne|schreib(?:e)?|erstell(?:e)?|generiere?|schick(?:e)?|sende?|bestell(?:e)?|buche?|spiel(?:e)?|mach(?:e)?|stell(?:e)?|schalte?|öffne?|plane?|prüfe?|vergleiche?|empfiehl|hilf|zeig(?:e)?|liste?|such(?:e)?|gib|antworte?|starte?|installiere?)\b(?!\s*[:=]|\s+(?:is|are|was|ist|sind|war|date|time|day)\b|\w*'s\b|-)\s+\S.*"
@@ -222,7 +224,14 @@ def read_message(text: str) -> tuple[Intent, ...]:
     if lines[0].endswith(":") and first.kind in {Kind.KEEP, Kind.TODO}:
         rest = ", ".join(_MARK.sub("", line).rstrip(",;") for line in lines[1:])
         lead = first.text if _KEEP.fullmatch(lines[0]) else lines[0]
-        return (Intent(Kind.KEEP, rest if re.fullmatch(r"(?:this|these|following|the following|folgendes)?:", lead, _I) else f"{lead} {rest}"),)
+        return (
+            Intent(
+                Kind.KEEP,
+                rest
+                if re.fullmatch(r"(?:this|these|following|the following|folgendes)?:", lead, _I)
+                else f"{lead} {rest}",
+            ),
+        )
     found = [intent for line in lines for intent in _line(_MARK.sub("", line))]
     return tuple(dict.fromkeys(intent for intent in found if intent.kind not in _MANNERS)) or (found[0],)
 
@@ -230,7 +239,11 @@ def read_message(text: str) -> tuple[Intent, ...]:
 def _line(text: str) -> tuple[Intent, ...]:
     """Read one line: statements stay together as they were written, whatever stops they hold."""
     whole = read_sentence(text)
-    ends = [end for end in _END.finditer(text) if not _SHORT.search(text[: end.start()]) or _begins_question(text[end.end() :])]
+    ends = [
+        end
+        for end in _END.finditer(text)
+        if not _SHORT.search(text[: end.start()]) or _begins_question(text[end.end() :])
+    ]
     if not ends or whole.kind not in {Kind.KEEP, Kind.ASK, Kind.GREET, Kind.THANK, Kind.NOD, Kind.BEYOND, Kind.TODO}:
         return (whole,)
     found: list[Intent] = []

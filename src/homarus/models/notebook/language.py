@@ -9,36 +9,19 @@ import re
 from functools import cache, lru_cache
 from importlib import resources
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from homarus.core.patterns import late
 
-_STOP = frozenset(
-    """a about again ah also am an and any anybody anyone are as at be been both but by can could did do does doing don't either else ever
-    for had has have he her hers him his i i'd i'll i'm i've if in into is it it's its just know let may me might mine must my no
-    not of off oh ok okay on or our ours out please put really shall she should so some somebody someone still such than that that's the their
-    them then there these they this those to too tell under up upon us very was we were what what's whats which while will with without
-    would yes yet you your yours doesn't didn't isn't can't cannot won't remind remember thing supposed kind sort whether only until till since before after during per via
-    aber alle als also am an auch auf aus bei beim bin bis bist da damit dann das dass dein deine dem den denn der des dich die dir doch du
-    durch ein eine einem einen einer eines er es etwas für gegen hab habe haben hast hat hatte hatten ich ihm ihn ihr ihre ihren im in
-    ins ist ja jede kann können man mein meine meinem meinen meiner mich mir mit nach nein nicht nichts noch nun nur ob oder sehr sein seine sich
-    sie sind so über um und uns unser unsere unserem unseren unserer vom von vor war waren was weil wenn werde werden wie wird wir zu zum
-    zur bitte mal eigentlich welche welcher welches welchem welchen gab wurde worden fürs nochmal denn eben etwa seit kein keine""".split()
-)
-_ASKING = frozenset(
-    "who who's whom whose what what's which when when's where where's why how how's wer wem wen wessen was wann wo wohin woher warum wieso "
-    "wie wofür wogegen womit woran worüber".split()
-)
-_GERMAN = frozenset(
-    """der die das den dem ein eine einen ist sind war hat habe haben wird und oder nicht mein meine meiner meinem meinen unser unsere ich wir er sie es
-    mit von vom zu zum zur bei beim auf für wie wo wann wer was welche welcher welches welchem warum im am um bis nach kein keine jetzt
-    noch mag muss wohin woher heißt geht hat bitte vergiss merk notiere zeig liste lösche danke hallo""".split()
-)
-_ENGLISH = frozenset(
-    """the a an is are was were has have had my our your i we he she it and or not with from to of at by for how where when who what which why
-    does do did on will can now please forget show list thanks hello""".split()
-)
 _TOKEN = late(r"@?[^\W_]+(?:[.:/@+_-][^\W_]+)*(?:['’][^\W_]+)?", re.UNICODE)
+# All German nouns have a capital. A name stands behind a title, a verb of naming, a preposition for people or another noun;
+# a word behind an article is none.
+_GERMAN_NAME = late(
+    r"(?=(?:\b(?:heißt|heissen|namens|Herrn?|Frau|Dr\.?|Familie|Firma|von|bei|mit|ist|sind|an|in|nach|aus|für|hat|jetzt|und|Tante|Onkel|Oma|Opa)|[A-ZÄÖÜ][\w.-]+,?|[:=])\s+([A-ZÄÖÜ][\w-]+))|\A([A-ZÄÖÜ][\w-]+)"
+)
+_ARTICLE = late(
+    r"(?:der|die|das|den|dem|des|im|am|zum|zur|beim|vom|ins|ans|eine?[nmrs]?|keine?[nmrs]?|(?:m|d|s)eine?[nmrs]?|unsere?[nmrs]?|ihre?[nmrs]?|welche[nmrs]?|jede[nmrs]?|diese[nmrs]?|alle|viele?|mehr|\w{3,}e[nsrm]?)\Z"
+)
 _FOLD = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "ß": "ss", "é": "e", "è": "e", "á": "a", "í": "i", "ó": "o", "ú": "u", "ñ": "n",
                        "ł": "l", "ń": "n", "ş": "s", "ç": "c", "ı": "i", "å": "a", "ø": "o", "’": "'"})  # fmt: skip
 _MONTH = (
@@ -51,16 +34,17 @@ _DAY = (
 )
 VALUES: dict[str, re.Pattern[str]] = {
     "@time": late(
-        rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|a|p|uhr|o'clock)\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b"
-        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:half past|quarter|noon|midnight|christmas|easter|weihnachten|ostern|silvester|spring|summer"
+        rf"\b{_MONTH}|\b{_DAY}\b|\b\d{{1,2}}[:.]\d{{2}}\b|\b\d{{1,2}}\s*(?:am|pm|a|p|uhr|o'clock)\b|\b(?:19|20)\d\d\b|\b\d{{1,2}}\.\d{{1,2}}\.|\b\d{{1,2}}/\d{{1,4}}\b|\b\d{{1,2}}\s?[-–]\s?\d{{1,2}}\b|\b(?-i:Mo|Di|Mi|Do|Fr|Sa|So)\b"
+        r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{1,2}\.(?=\s)|\b(?:half past|quarter|noon|midnight|within \w+ \w+|innerhalb|bedtime|breakfast|lunchtime|mornings?|evenings?|hogmanay|new year|neujahr|month end|mittags?|abends?|morgens|nachts|nüchtern|christmas|easter|weihnachten|ostern|silvester|spring|summer"
         r"|autumn|winter|frühling|sommer|herbst|(?:next|last|this|end of|nächste[nrs]?|letzte[nrs]?|ende) (?:week|month|year|q\d|woche|monat|jahr|mai|märz|\w+))\b",
         re.IGNORECASE,
     ),
-    "@money": late(r"[$£€¥]\s?\d|\d\s?(?:[$£€¥]|(?:eur|euros?|usd|cad|chf|gbp|dollars?|pounds?|bucks?|quid|franken|cents?)\b)", re.IGNORECASE),
+    "@money": late(r"\b(?:dollars|euros|pounds?|quid|bucks|tenner|fiver|grand)\b|[$£€¥]\s?\d|\d\s?(?:[$£€¥]|(?:eur|euros?|usd|cad|chf|gbp|dollars?|pounds?|bucks?|quid|franken|cents?)\b)", re.IGNORECASE),
+    "@sum": late(r"\d[.,]\d{3}\b|\b\d+,\d\d\b"),
     "@phone": late(r"(?<![\d.,/-])\+?\(?\d{2,5}\)?[ /-]\d{3,}(?:[ -]\d{2,})*(?![\d.,])"),
     "@email": late(r"[\w.+-]+@[\w-]+\.\w+"),
     "@link": late(r"https?://|\bwww\.|\b[\w-]+\.(?:com|org|net|de|io|internal)\b"),
-    "@code": late(r"\b(?=\S*\d)(?=\S*[A-Za-z!-])\S{4,}|\b\d{4,}\b|\b\d+(?:[ -]\d+){2,}\b|[\"“„]\w+[\"”“]"),
+    "@code": late(r"\[redacted|\b(?=\S*\d)(?=\S*[A-Za-z!-])\S{4,}|\b\d{4,}\b|\b\d+(?:[ -]\d+){2,}\b|[\"“„]\w+[\"”“]"),
     "@number": late(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|dozen|twice|twins|triplets|half|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|halbe?)\b", re.IGNORECASE),
     "@often": late(
         r"\b(?:every|each|daily|weekly|monthly|yearly|nightly|once|twice|times? (?:a|per)|alternate|regularly|per (?:day|week|month|year)|\d+x"
@@ -72,27 +56,41 @@ VALUES: dict[str, re.Pattern[str]] = {
         r"|months?|years?|sekunden?|minuten?|stunden?|tagen?|tage|wochen?|monate?n?|jahre?n?)\b|\b(?:until|till|since|bis|seit|from|through)\b",
         re.IGNORECASE,
     ),
-    "@years": late(r"\b\d{1,3}\s*(?:years?|jahre?|yrs?)\b|\b(?:turns?|wird|is|ist)\s+\d{1,3}\b|\baged? \d", re.IGNORECASE),
+    "@years": late(r"\b\d{1,3}\s*(?:years?|jahre?|yrs?)\b|\b(?:turns?|wird|is|ist)\s+\d{1,3}\b|\baged? \d|,\s*\d{1,2}\s*(?:[,.)]|$)", re.IGNORECASE),
     "@name": late(r"(?<![.!?:]\s)(?<!^)\b[A-ZÄÖÜ][\w’'-]+|\b(?:dr|mr|mrs|ms|prof|herr|frau)\b", re.UNICODE),
     "@place": late(
-        r"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with)\s+(?!\d)\w|\bstr\b|\broad\b|[\w]+(?:straße|allee|platz)\b",
+        r"\b(?:in|at|on|behind|under|next to|near|inside|above|below|beside|im|am|bei|beim|auf|unter|hinter|neben|nach|an|to|from|aus|with|von|vom|by)\s+(?!\d{1,2}\b)\w|\bstr\b|\broad\b|[\w]+(?:straße|allee|platz)\b",
         re.IGNORECASE,
     ),
 }  # fmt: skip
 # How a question begins or what it holds -> the values that an answer must have one of.
-_WANTED: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
-    (late(r"\b(?:how often|wie oft|how frequently)\b", re.I), ("@often",), True),
-    (late(r"\b(?:how long|wie lange|for how many (?:days|weeks|months|years))\b", re.I), ("@long", "@time"), True),
-    (late(r"\b(?:how old|wie alt|what age)\b", re.I), ("@years",), True),
-    (late(r"\b(?:how much|wie ?viel|wie hoch|how expensive|wie teuer|what (?:does|do|did|is|are|was)\b.*\b(?:cost|charge|pay|price)|was kostet|was zahl)", re.I), ("@money", "@number"), True),
-    (late(r"\b(?:how many|wie viele|wieviele)\b", re.I), ("@number",), True),
-    (late(r"\b(?:when|wann|what (?:day|date|time|year|month|hours)|(?:on|at|in|by|until|since) (?:which|what) (?:day|date|time|year|month|week)|which (?:day|days|date|month|year|week)|what days|um wie viel uhr|an welche[mn] tage?n?|in welchem (?:jahr|monat)|welche[rsnm]? (?:tag|datum)|wie spät|until when|since when|by when)\b", re.I), ("@time",), True),
-    (late(r"\b(?:phone number|telephone|telefonnummer|handynummer|phone)\b", re.I), ("@phone",), True),
-    (late(r"\b(?:email|e-mail|mail ?adresse)\b", re.I), ("@email",), True),
-    (late(r"\b(?:number|nummer|kennzeichen|serial|pin|code|iban|id|passwor[dt]|zählerstand|size|größe|schuhgröße)\b", re.I), ("@number", "@code"), True),
-    (late(r"\b(?:who|whom|whose|who's|wer|wem|wen|wessen|name|called|heißt)\b", re.I), ("@name",), False),
-    (late(r"\b(?:where|where's|wo|wohin|woher|(?:which|what) (?:city|town|country|place|street|room|floor)|welche[rsnm]? (?:stadt|ort|land|straße|zimmer|raum|stock|etage))\b", re.I), ("@place", "@name"), False),
+_WANTED: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (late(r"\b(?:how often|wie oft|how frequently)\b", re.IGNORECASE), ("@often",)),
+    (late(r"\b(?:how long|wie lange|for how many (?:days|weeks|months|years))\b", re.IGNORECASE), ("@long", "@time")),
+    (late(r"\b(?:how old|wie alt|what age)\b", re.IGNORECASE), ("@years",)),
+    (late(r"\b(?:how much|wie ?viel|wie hoch|what)\b.*\b(?:costs?|kostet|gekostet|charges?|earn|verdiene?|pay|zahlen|rent|miete|rente|gehalt|lohn|beitrag|gebühr|preis|fee|price|salary|fine|bill|rechnung)\b|\bwas (?:kostet|zahl\w+|hat .* gekostet)\b|\b(?:how expensive|wie teuer)\b", re.IGNORECASE), ("@money", "@sum")),
+    (late(r"\b(?:how much|wie ?viel|wie hoch|how expensive|wie teuer|what (?:does|do|did|is|are|was)\b.*\b(?:cost|charge|pay|price)|was kostet|was zahl)", re.IGNORECASE), ("@money", "@number")),
+    (late(r"\b(?:how many|wie viele|wieviele)\b", re.IGNORECASE), ("@number",)),
+    (late(r"(?:\A\W*|\b(?:and|also|und|until|since|by|bis|ab|seit) )(?:when|when's|wann)\b|\b(?:what (?:day|date|time|year|month|hours)|(?:on|at|in|by|until|since) (?:which|what) (?:day|date|time|year|month|week)|which (?:day|days|date|month|year|week)|what days|um wie viel uhr|an welche[mn] tage?n?|in welchem (?:jahr|monat)|welche[rsnm]? (?:tag|datum)|wie spät|until when|since when|by when)\b", re.IGNORECASE), ("@time",)),
+    (late(r"\b(?:(?:phone|telephone|mobile|cell) (?:number|no)|telefonnummer|handynummer|rufnummer)\b|['’]s (?:phone|mobile|cell)\b", re.IGNORECASE), ("@phone",)),
+    (late(r"\b(?:email|e-mail|mail ?adresse)\b", re.IGNORECASE), ("@email",)),
+    (late(r"\b(?:number|nummer|kennzeichen|serial|pin|code|iban|id|passwor[dt]|zählerstand|size|größe|schuhgröße)\b", re.IGNORECASE), ("@number", "@code")),
+    (late(r"\b(?:who|whom|whose|who's|wer|wem|wen|wessen|name|called|heißt)\b", re.IGNORECASE), ("@name",)),
+    (late(r"\b(?:where|where's|wo|wohin|woher|(?:which|what) (?:city|town|country|place|street|room|floor)|welche[rsnm]? (?:stadt|ort|land|straße|zimmer|raum|stock|etage))\b", re.IGNORECASE), ("@place", "@name")),
 )  # fmt: skip
+
+
+@cache
+def listed(name: str) -> frozenset[str]:
+    """Return one of the lists of small words: stop, asking, german or english."""
+    for line in _data("stopwords.txt").replace("\n ", " ").splitlines():
+        if line.startswith(f"{name} "):
+            return frozenset(line.split()[1:])
+    raise KeyError(name)
+
+
+def _data(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 class Word(Struct, frozen=True):
@@ -106,6 +104,9 @@ class Word(Struct, frozen=True):
     light: bool = False  # too general to matter alone
     verb: bool = False  # something one does: put in many ways
     about: frozenset[int] = frozenset()  # ideas of the first part of a compound: what it is about, not what it is
+    hard: bool = False  # what a note states or does not
+    trait: bool = False  # what many things have: a price, a number, a size
+    inside: tuple[str, ...] = ()  # the stems of a phrase
     kin: frozenset[int] = frozenset()  # those of its ideas that stand for somebody: mother, boss, dog
 
 
@@ -114,10 +115,11 @@ class Reading(Struct, frozen=True):
 
     words: tuple[Word, ...]  # what it says, a set phrase as one
     parts: tuple[Word, ...]  # the same, and the words of its phrases
+    names: frozenset[str]
     values: frozenset[str]
+    small: bool  # written without capitals: names cannot be told
     german: bool
     wanted: tuple[str, ...] = ()  # the values that an answer needs one of
-    strict: bool = False
 
 
 def fold(text: str) -> str:
@@ -127,6 +129,7 @@ def fold(text: str) -> str:
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
     """Return a word without the commonest endings of both languages; both sides of a comparison pass through here."""
+    proper = word[:1].isupper()  # Henning is no hen
     word = fold(word).removesuffix("'s").removesuffix("'")
     if len(word) < 4 or not word.isalpha():
         return word
@@ -134,6 +137,8 @@ def stem(word: str) -> str:
         ("ies", "y", 3), ("ings", "", 3), ("ing", "", 3), ("ungen", "ung", 3), ("innen", "in", 4), ("ern", "", 4), ("est", "", 4), ("ed", "", 3), ("es", "", 3),
         ("en", "", 3), ("er", "", 4), ("em", "", 4), ("et", "", 4), ("s", "", 3), ("e", "", 3), ("n", "", 4),
     ):  # fmt: skip
+        if proper and ending in ("ing", "ings", "ed", "est"):
+            continue
         if word.endswith(ending) and len(word) - len(ending) >= least and not (ending == "s" and word.endswith("ss")):
             word = word[: -len(ending)] + put
             break
@@ -148,6 +153,8 @@ class Thesaurus(Struct):
     spelled: dict[int, list[str]]  # idea -> its words as they are written
     light: set[int]
     verbs: set[int]
+    hard: set[int]
+    traits: set[int]
     kin: set[int]
     phrases: dict[str, tuple[tuple[str, ...], ...]]  # first stem -> the stems of the phrases that begin with it
 
@@ -155,8 +162,8 @@ class Thesaurus(Struct):
 @cache
 def thesaurus() -> Thesaurus:
     """Read the table of words, once."""
-    made = Thesaurus({}, {}, {}, {}, {}, set(), set(), set(), {})
-    text = resources.files(__package__).joinpath("thesaurus.txt").read_text(encoding="utf-8")
+    made = Thesaurus({}, {}, {}, {}, {}, set(), set(), set(), set(), set(), {})
+    text = _data("thesaurus.txt")
     phrases: dict[str, list[tuple[str, ...]]] = {}
 
     def key(entry: str) -> str:
@@ -167,18 +174,21 @@ def thesaurus() -> Thesaurus:
 
     rows = [row for line in text.splitlines() if line and line[0] != "#" for row in _rows(line)]
     for idea, line in enumerate(rows):
-        heads, _, members = line.lstrip("~&^ ").partition("<")
-        if line[0] in "~&^":
-            {"~": made.light, "&": made.kin, "^": made.verbs}[line[0]].add(idea)
+        marks = {"~": made.light, "&": made.kin, "^": made.verbs, "!": made.hard, "$": made.traits}
+        heads, _, members = line.lstrip("~&^!$ ").partition("<")
+        for mark in line[: len(line) - len(line.lstrip("~&^!$ "))].strip():
+            marks[mark].add(idea)
         made.spelled[idea] = [entry.replace("_", " ") for entry in (members or heads).split() if entry[0] != "@"]
         for entry in heads.split():
             # The heads of a line with members are what is asked for; they need not mean the same.
-            (made.asks if members else made.ideas).setdefault(key(entry), set()).add(idea)
+            for form in {key(entry), key(entry.capitalize())}:
+                (made.asks if members else made.ideas).setdefault(form, set()).add(idea)
         for entry in members.split():
             if entry.startswith("@"):
                 made.values.setdefault(idea, set()).add(entry)
             else:
-                made.answers.setdefault(key(entry), set()).add(idea)
+                for form in {key(entry), key(entry.capitalize())}:
+                    made.answers.setdefault(form, set()).add(idea)
     made.phrases = {first: tuple(sorted(found, key=len, reverse=True)) for first, found in phrases.items()}
     return made
 
@@ -192,8 +202,8 @@ def read(text: str) -> Reading:
     """Take a text apart. The same function reads questions and notes, so that both are compared alike."""
     tokens = [(found.group().strip("'"), found.start()) for found in _TOKEN.finditer(text)]
     plain = [token.lower() for token, _ in tokens]
-    german = sum(word in _GERMAN for word in plain) > sum(word in _ENGLISH for word in plain) or (
-        bool(re.search("[äöüß]", text)) and sum(word in _ENGLISH for word in plain) < 2
+    german = sum(word in listed("german") for word in plain) > sum(word in listed("english") for word in plain) or (
+        bool(re.search("[äöüß]", text)) and sum(word in listed("english") for word in plain) < 2
     )
     stems = [stem(token) for token, _ in tokens]
     table = thesaurus()
@@ -202,30 +212,71 @@ def read(text: str) -> Reading:
     at = 0
     while at < len(tokens):
         phrase = next((p for p in table.phrases.get(stems[at], ()) if tuple(stems[at : at + len(p)]) == p), None)
-        if phrase:
-            key = " ".join(phrase)
-            words.setdefault(key, _word(key, name=False))
-            inside.update((part, _word(part, name=False)) for part, said in zip(phrase, plain[at:], strict=False) if said not in _STOP)
-            at += len(phrase)
-            continue
         token, start = tokens[at]
-        if plain[at] not in _STOP and plain[at] not in _ASKING and (len(token) > 1 or token.isdigit()):
+        apposed = at + 1 < len(tokens) and _maybe_name(tokens[at + 1][0], stems[at + 1])
+        if phrase:
+            words.setdefault(" ".join(phrase), _word(" ".join(phrase), name=False))
+            said = zip(phrase, plain[at:], strict=False)
+            inside.update((part, _word(part, name=False)) for part, word in said if word not in listed("stop"))
+        elif not (token in ("Frau", "Herr", "Herrn") and apposed) and _counts(plain[at]):
             first = not text[:start].strip(" \"'“„(-*") or text[:start].rstrip()[-1:] in ".!?:"
-            known = stems[at] in table.ideas or stems[at] in table.asks or stems[at] in table.answers
-            named = token[0].isupper() and not (known and (first or german))
+            common = not _maybe_name(token, stems[at]) or (german and _noun(token, tokens[at - 1][0] if at else ""))
+            named = token[0].isupper() and not (common and (first or german)) and not VALUES["@time"].fullmatch(token)
             for part in _parts(token):
-                words.setdefault(part, _word(part, name=named))
-        at += 1
-    wanted, strict = next(((values, hard) for rule, values, hard in _WANTED if rule.search(text)), ((), False))
-    found = frozenset(name for name, rule in VALUES.items() if rule.search(text))
-    return Reading(tuple(words.values()), tuple((inside | words).values()), found, german, wanted, strict)
+                word = _word(part, name=named)
+                if word.kin and apposed and text[start + len(token)] == " ":
+                    word = structs.replace(word, light=True)  # "my husband Gerald" is Gerald
+                elif word.hard and _modifies(plain, at):
+                    word = structs.replace(word, hard=False)  # a job interview is no job
+                words.setdefault(part, word)
+        at += len(phrase or (0,))
+    names = frozenset(word.stem for word in words.values() if word.name)
+    if german:
+        found = {name or first for name, first in _GERMAN_NAME.findall(text)}
+        names = frozenset(stem(name) for name in found if _counts(name.lower())) - frozenset(table.ideas)
+    names = frozenset(name for name in names if not VALUES["@time"].fullmatch(name))
+    return Reading(
+        words=tuple(words.values()),
+        parts=tuple((inside | words).values()),
+        names=names,
+        values=frozenset(name for name, rule in VALUES.items() if rule.search(text)),
+        small=text[1:].lower() == text[1:],
+        german=german,
+        wanted=next((values for rule, values in _WANTED if rule.search(text)), ()),
+    )
+
+
+def _counts(word: str) -> bool:
+    return word not in listed("stop") and word not in listed("asking") and (len(word) > 1 or word.isdigit())
+
+
+def _maybe_name(token: str, stemmed: str) -> bool:
+    """Say whether a word that is written with a capital is none that the thesaurus knows: then it may be a name."""
+    table = thesaurus()
+    return token[0].isupper() and not any(stemmed in known for known in (table.ideas, table.asks, table.answers))
+
+
+def _modifies(plain: list[str], at: int) -> bool:
+    """Say whether an English noun only says which kind of the next noun is meant."""
+    after = plain[at + 1] if at + 1 < len(plain) else ""
+    word = _word(stem(after), name=False) if after and _counts(after) and after.isascii() and after.isalpha() else None
+    return word is not None and not (word.light or word.verb or word.trait) and bool(word.ideas)
+
+
+def _noun(token: str, before: str) -> bool:
+    """Say whether a German word with a capital is a common noun, by its ending or by what stands before it."""
+    ending = re.search(r"(?:ung|heit|keit|schaft|tion|nis|tät|chen|lein|ment|ling|ei)(?:en|s)?\Z", token)
+    owned = before[:1].isupper() and before.endswith("s")
+    return bool(ending or owned or _ARTICLE.match(before.lower()))
 
 
 def _parts(token: str) -> tuple[str, ...]:
     """Return the stems of a token; one with a hyphen or slash also stands for its parts."""
     pieces = [piece for piece in re.split(r"[-/]", token) if len(piece) > 2 and piece.isalpha()]
     whole = stem(token)
-    return (whole, *(stem(piece) for piece in pieces)) if len(pieces) > 1 and whole not in thesaurus().ideas else (whole,)
+    return (
+        (whole, *(stem(piece) for piece in pieces)) if len(pieces) > 1 and whole not in thesaurus().ideas else (whole,)
+    )
 
 
 @lru_cache(maxsize=8192)
@@ -235,8 +286,10 @@ def _word(key: str, name: bool) -> Word:
     about: set[int] = set()
     if not (ideas or asks or answers) and key.startswith("ge"):
         ideas |= table.ideas.get(key[2:], set()) | table.ideas.get(stem(key[2:]), set())  # a German participle
-    if not ideas and len(key) >= 8 and key.isalpha():
+    if not ideas and 8 <= len(key) <= 40 and key.isalpha():
         for cut in range(4, len(key) - 3):
+            if cut < 5 and len(key) - cut < 5:
+                continue
             head, last = stem(key[cut:]), {stem(key[:cut]), stem(key[:cut].removesuffix("s"))}
             ideas |= table.ideas.get(head, set()) - table.light - table.verbs
             answers |= table.answers.get(head, set())
@@ -244,7 +297,23 @@ def _word(key: str, name: bool) -> Word:
     light = bool((ideas | asks) & table.light)
     verb = bool(ideas) and ideas <= table.verbs
     kin = frozenset(ideas & table.kin)
-    return Word(key, frozenset(ideas), frozenset(asks), frozenset(answers), name, light, verb, frozenset(about), kin)
+    hard = not light and bool((ideas | asks) & table.hard)
+    trait = bool((ideas | asks) & table.traits)
+    inside = tuple(part for part in key.split() if part not in listed("stop")) if " " in key else ()
+    return Word(
+        key,
+        frozenset(ideas),
+        frozenset(asks),
+        frozenset(answers),
+        name,
+        light,
+        verb,
+        frozenset(about),
+        hard,
+        trait,
+        inside,
+        kin,
+    )
 
 
 def alike(asked: Word, told: Word) -> float:
@@ -256,15 +325,26 @@ def alike(asked: Word, told: Word) -> float:
     if asked.asks & told.answers:
         return 0.85
     short, long = sorted((asked.stem, told.stem), key=len)
-    if len(short) >= 5 and short.isalpha() and long.endswith(short):
+    if not (short.isalpha() and long.isalpha()):
+        return 0.65 if asked.ideas & told.about or asked.about & told.ideas else 0.0
+    if (len(short) >= 5 or (len(short) == 4 and len(long) >= 8)) and long.endswith(short):
         return 0.8
     if asked.ideas & told.about or asked.about & told.ideas:
         return 0.65
-    if len(short) >= 5 and short.isalpha() and long.startswith(short):
+    if len(short) >= 5 and long.startswith(short):
         return 0.65 if len(long) - len(short) > 3 else 0.8
-    if len(short) >= 4 and short.isalpha() and long.startswith(short) and len(long) - len(short) <= 3:
-        return 0.7
+    if (
+        len(short) >= 4
+        and short.isalpha()
+        and long.startswith(short)
+        and (len(long) - len(short) <= 3 or len(long) >= 9)
+    ):
+        return 0.65
     return 0.0
+
+
+def inside(phrase: Word) -> list[Word]:
+    return [_word(part, name=False) for part in phrase.inside]
 
 
 def valued(asked: Word, values: frozenset[str]) -> bool:

@@ -21,20 +21,22 @@ from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
 from homarus.models.notebook.language import read, related
-from homarus.models.notebook.match import Weights
+from homarus.models.notebook.match import WEIGHTS
 from homarus.models.notebook.summary import summarize, wants_summary
 from homarus.models.notebook.words import say
 
 MAX_SHOWN_LINES, MAX_SHOWN = 80, 6_000
 _DATE = late(r"\b\d{4}-\d{2}-\d{2}\b")
 _CLOCK = late(r"\b\d{1,2}:\d{2}\b")
-_OPINION = late(r"\b(?:prefers?|likes?|loves?|hates?|wants?|thinks?|favou?rite|dislikes?|mag|liebt|hasst)\b", re.IGNORECASE)
+_OPINION = late(
+    r"\b(?:prefers?|likes?|loves?|hates?|wants?|thinks?|favou?rite|dislikes?|mag|liebt|hasst)\b", re.IGNORECASE
+)
 _RETAIN = late(r"^## Retain[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _MISSING = late(r"no such|not found|does not exist|missing", re.IGNORECASE)
 _ALARM = late(r"\A(.{1,40}?)\s+to\s+(?=\w)", re.IGNORECASE)
 # What tells that a sentence replaces something: at its start for sure, inside it perhaps.
 _CORRECTS = late(
-    r"\s*(?:no[,:]|actually|correction|update|sorry|wait|oops|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht)\b",
+    r"\s*(?:no[,:]|actually|correction|update|sorry|wait|oops|scrap that|scratch that|in fact|i was wrong|eigentlich|korrektur|nein[,:]|doch|berichtigung|änderung|ich meinte|i meant|stimmt nicht)\b",
     re.IGNORECASE,
 )
 _CHANGED = late(
@@ -188,7 +190,11 @@ def _append(text: str, got: Got, desk: Desk) -> Next:
     """Without a memory tool: put the bullet into today's note by hand, but only where nothing can get lost."""
     path, bullet = f"memory/{desk.today}.md", f"- {text}"
     if len(got) == 2:
-        return desk.say("not_kept", why=_wrong(got[1])) if _wrong(got[1]) else desk.say("kept_bare", text=single_line(text, 200))
+        return (
+            desk.say("not_kept", why=_wrong(got[1]))
+            if _wrong(got[1])
+            else desk.say("kept_bare", text=single_line(text, 200))
+        )
     first = desk.call("read", {_PATH: path}) if {"write", "edit"} <= set(desk.offered) else None
     if first is None or not got:
         return [first] if first else desk.say("no_memory")
@@ -226,9 +232,13 @@ def _ask(intent: Intent, got: Got, desk: Desk) -> Next:
     if why := _wrong(got[0]):
         return desk.say("not_found", why=why)
     results = [result.text for result in got if not _wrong(result)]
-    if len(got) == len(first) and (names := evidence.more_names(intent.text, evidence.gathered(results))):
-        if found := desk.look(f"{names} {intent.text}"):
-            return [found]
+    names = evidence.more_names(intent.text, evidence.gathered(results)) if len(got) == len(first) else ""
+    if names and (again := desk.look(f"{names} {intent.text}")):
+        return [again]
+    if (source := evidence.hidden(intent.text, results)) and got[-1].tool_name != "memory_get":
+        path, _, line = source.partition("#L")
+        if line.isdigit() and (exact := desk.call("memory_get", {_PATH: path}, **{"from": int(line), "lines": 1})):
+            return [exact]  # the index keeps no secrets; the owner's own note does
     return evidence.answer(intent.text, results)
 
 
@@ -246,7 +256,9 @@ def _strike(intent: Intent, got: Got, desk: Desk) -> Next:
         if not rest:
             return [look]
         found = evidence.gathered([rest.pop(0).text])
-        chosen = _chosen(intent.text, [line for line in found if line.todo or not done], evidence.vectors([got[0].text]))
+        chosen = _chosen(
+            intent.text, [line for line in found if line.todo or not done], evidence.vectors([got[0].text])
+        )
         if len(chosen) != 1:
             listed = "".join(f"\n- {desk.quote(line)}" for line in chosen)
             return desk.say("which") + listed if chosen else desk.say("no_such")
@@ -264,26 +276,41 @@ def _edit_line(source: str, got: list[ToolResult], desk: Desk, said: str) -> Nex
     lines = got[0].text.splitlines()
     raw = lines[int(number) - 1] if number.isdigit() and int(number) <= len(lines) else ""
     line = evidence.parse(raw, source)
-    if got[0].is_error or not line.text or line.struck or lines.count(raw) != 1 or not raw.rstrip().endswith(line.text):
+    if line.struck and len(got) == 1:
+        return desk.say("no_such")
+    if got[0].is_error or not line.text or lines.count(raw) != 1:
         return desk.say("no_edit", source=source)
     if len(got) == 1:
-        struck = f"{raw.rstrip()[: -len(line.text)]}~~{line.text}~~"
-        call = desk.call("edit", {_PATH: path, _OLD: raw, _NEW: struck})
+        call = desk.call("edit", {_PATH: path, _OLD: raw, _NEW: evidence.strike(raw)})
         return [call] if call else desk.say("no_edit", source=source)
     return desk.say("not_changed", why=_wrong(got[1])) if _wrong(got[1]) else desk.say(said, quotes=desk.quote(line))
 
 
 def _chosen(text: str, found: Sequence[evidence.Line], kind: str) -> list[evidence.Line]:
     """Return the line that is meant, or the few between which one cannot tell; a line word for word is meant for sure."""
-    same = [line for line in found if single_line(text).rstrip(".").lower() == evidence.bare_task(line.text).rstrip(".").lower()]
-    order = [(score, line) for score, line in evidence.ranked(text, found, kind) if score >= Weights.of(kind).least]
+    same = [
+        line
+        for line in found
+        if single_line(text).rstrip(".").lower() == evidence.bare_task(line.text).rstrip(".").lower()
+    ]
+    order = [(score, line) for score, line in evidence.ranked(text, found, kind) if score >= WEIGHTS[kind].least]
     return same[:1] or [line for score, line in order if score >= order[0][0] - evidence.CLOSE][:4]
 
 
 def _last_kept(before: Sequence[Message]) -> str:
     """Return the citation of what was kept last in this conversation."""
-    kept = {call.id for message in before if isinstance(message, Assistant) for call in message.calls if call.name == "memory_retain"}
-    results = [message for message in before if isinstance(message, ToolResult) and message.call_id in kept and not message.is_error]
+    kept = {
+        call.id
+        for message in before
+        if isinstance(message, Assistant)
+        for call in message.calls
+        if call.name == "memory_retain"
+    }
+    results = [
+        message
+        for message in before
+        if isinstance(message, ToolResult) and message.call_id in kept and not message.is_error
+    ]
     return evidence.place(results[-1].text) if results else ""
 
 

@@ -33,16 +33,16 @@ Für ein richtiges Modell eines davon, dann neu starten:
 - oder eines wählen: `homarus models set anbieter/modell`.""",
     ),
     "self": (
-        "I am a notebook with fixed rules, not a language model: I keep what you tell me and find it again. All of it stays in "
-        "plain files on this machine, and nothing is sent anywhere. “help” says what I can do and how to connect a real model.",
-        "Ich bin ein Notizbuch mit festen Regeln, kein Sprachmodell: Ich behalte, was du mir sagst, und finde es wieder. Alles bleibt in "
-        "einfachen Dateien auf diesem Rechner, nichts wird verschickt. „Hilfe“ sagt, was ich kann und wie ein richtiges Modell dazukommt.",
+        ("I am a notebook with fixed rules, not a language model: I keep what you tell me and find it again. All of it stays in "
+        "plain files on this machine, and nothing is sent anywhere. “help” says what I can do and how to connect a real model."),
+        ("Ich bin ein Notizbuch mit festen Regeln, kein Sprachmodell: Ich behalte, was du mir sagst, und finde es wieder. Alles bleibt in "
+        "einfachen Dateien auf diesem Rechner, nichts wird verschickt. „Hilfe“ sagt, was ich kann und wie ein richtiges Modell dazukommt."),
     ),
     "beyond": (
-        "That takes a language model, and I am only a notebook with fixed rules, so nothing was done and nothing was stored. "
-        "“note: …” keeps a sentence as it is, “todo: …” makes it a task; “help” says how to connect a real model.",
-        "Dafür braucht es ein Sprachmodell, und ich bin nur ein Notizbuch mit festen Regeln: Nichts wurde getan, nichts gespeichert. "
-        "„Notiere: …“ behält einen Satz, wie er ist, „todo: …“ macht ihn zur Aufgabe; „Hilfe“ sagt, wie ein richtiges Modell dazukommt.",
+        ("That takes a language model, and I am only a notebook with fixed rules, so nothing was done and nothing was stored. "
+        "“note: …” keeps a sentence as it is, “todo: …” makes it a task; “help” says how to connect a real model."),
+        ("Dafür braucht es ein Sprachmodell, und ich bin nur ein Notizbuch mit festen Regeln: Nichts wurde getan, nichts gespeichert. "
+        "„Notiere: …“ behält einen Satz, wie er ist, „todo: …“ macht ihn zur Aufgabe; „Hilfe“ sagt, wie ein richtiges Modell dazukommt."),
     ),
     "unknown": (
         "I don't know: I found nothing about that in your notes.",

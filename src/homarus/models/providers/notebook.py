@@ -17,6 +17,7 @@ from homarus.models.provider import ModelRequest, Stop, StreamEvent, ToolCallDel
 from homarus.models.wire import encode
 
 PROVIDER, MODEL, API = "builtin", "notebook", "builtin"
+CURE = "choose one with `homarus models set provider/model`, or put a key into the environment"
 _CHUNK = late(r".{1,40}(?:\s+|\Z)|.{1,40}", re.DOTALL)
 
 
@@ -31,9 +32,9 @@ class NotebookProvider:
             error = ModelError(ModelFailure.ABORTED, cancel.reason)
             yield Stop(self._message((), request, StopReason.ABORTED, error.message), error)
             return
-        if request.response_schema is not None:
-            # A program wants data from a model that understands; made-up data would be worse than none.
-            error = ModelError(ModelFailure.FORMAT, "builtin/notebook cannot fill a schema")
+        if beyond := _beyond(request):
+            # A program wants data or a certain call from a model that understands; made-up ones would be worse than none.
+            error = ModelError(ModelFailure.FORMAT, f"builtin/notebook {beyond}: it is no language model", cure=CURE)
             yield Stop(self._message((), request, StopReason.ERROR, error.message), error)
             return
         tools = () if request.tool_choice == "none" else request.tools
@@ -71,6 +72,14 @@ class NotebookProvider:
             stop_reason=reason,
             error=error,
         )
+
+
+def _beyond(request: ModelRequest) -> str:
+    if request.response_schema is not None:
+        return "cannot fill a schema"
+    if request.tool_choice not in (None, "auto", "none"):
+        return f"cannot be made to call a tool ({request.tool_choice})"
+    return ""
 
 
 def _size(message: object) -> int:

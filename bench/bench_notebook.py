@@ -1,4 +1,7 @@
-"""Tell a notebook what people told theirs, ask it in other words, and count: right, wrong, and answers to what was never told."""
+"""The notebook: told what people tell it and asked in other words, how much is right, wrong, or about things never told.
+
+With word vectors where they are installed, with MiniLM where BENCH_MODELS names a folder with minilm/minilm-int8.onnx.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
+from bench.measure import Ctx, Row
 from homarus.core.clock import ManualClock
 from homarus.core.messages import Assistant, Message, Text, ToolResult, User
 from homarus.memory import Memory, toolset
@@ -139,3 +144,21 @@ def _quoted(said: str, most: int | None = None) -> str:
     lines: Sequence[str] = [line for line in said.splitlines() if not line.startswith(("Before:", "Früher:"))]
     quotes = [line for line in lines if "“" in line or "„" in line]
     return "\n".join(quotes[:most])
+
+
+def run(ctx: Ctx) -> list[Row]:
+    """Return the shares in per cent, by set and by what ranks; a target is the most that may be wrong or made up."""
+    models = Path(ctx.env["BENCH_MODELS"]) if ctx.env.get("BENCH_MODELS") else None
+    providers = ["none", *(["wordllama"] if find_spec("wordllama") else []), *(["minilm"] if models else [])]
+    rows: list[Row] = []
+    for path in sorted(SETS.glob("*.txt")):
+        for provider in providers:
+            score = measure(path, provider, models)
+            right, wrong, false = (100 * share for share in score.shares)
+            name = f"{path.stem} set, {provider}"
+            rows += [
+                Row(f"{name}: right", right, "%"),
+                Row(f"{name}: wrong", wrong, "%", "of 100", wrong, 4.0),
+                Row(f"{name}: never told, answered", false, "%", "of 100", false, 5.0),
+            ]
+    return rows
