@@ -94,22 +94,11 @@ def updates() -> tuple[Notebook, list[tuple[str, int]]]:
     return Notebook("updates", {path: files[path] for path in sorted(files)}, questions), replaced
 
 
-def asked_and_not(people: int = 12, told: int = 8) -> tuple[dict[str, list[str]], list[str], list[str]]:
+def asked_and_not(people: int = 14, told: int = 9) -> tuple[dict[str, list[str]], list[str], list[str]]:
     """Return notes, questions that they answer, and questions about people who stand in them with other things only."""
-    names = [
-        "Greta",
-        "Jonas",
-        "Priya",
-        "Mateo",
-        "Anders",
-        "Bianca",
-        "Cedric",
-        "Dorota",
-        "Emil",
-        "Farah",
-        "Gustav",
-        "Hanna",
-    ][:people]
+    names = [*NAMES, "Anders", "Bianca", "Cedric", "Dorota", "Emil", "Farah", "Gustav", "Hanna", "Ilka", "Jorge"][
+        :people
+    ]
     rows = [row for row in CHANGES if row[2].isascii()][:25]
     files: dict[str, list[str]] = {}
     known: list[str] = []

@@ -155,6 +155,10 @@ def test_an_opinion_grows_with_support_shrinks_with_contradiction_and_is_superse
     held, _, superseded = (notes.root / "bank" / "opinions.md").read_text().partition("## Superseded")
     assert "c=0.70" in held and "Switched from tea to coffee." in held and "Prefers tea" not in held
     assert "Prefers tea over coffee. [+2 −1; ↓; last 2026-03-01]" in superseded
+    hits = {hit.text: hit for hit in memory.recall("what does Ada prefer to drink", kinds=["opinion"])}
+    newer, older = hits["O @Ada: Switched from tea to coffee."], hits["O @Ada: Prefers tea over coffee."]
+    assert (newer.confidence, newer.evidence) == (0.7, "+1 −0; →; last 2026-03-01")
+    assert older.evidence.startswith("+2 −1") and older.superseded_by == "memory/2026-03-01.md#L2"
 
 
 def test_strangers_words_are_no_evidence_and_are_never_promoted(notes):
@@ -259,3 +263,16 @@ def test_what_people_type_in_a_chat_is_in_the_bank_and_marked_as_inferred(notes,
     page = (notes.root / "bank/entities/user.md").read_text()
     assert "- I moved to Oslo. (inferred) (sessions/a.jsonl#L3)" in page
     assert "I prefer tea. (inferred)" in page and "rest" not in page
+
+
+def test_the_bank_changes_no_answer(notes):
+    for day, lines in {
+        "01": ["Ada prefers tea.", "Ada lives in Bergen."],
+        "02": ["Ada now prefers coffee.", "Otto met Ada."],
+    }.items():
+        notes.write(f"memory/2026-01-{day}.md", "".join(f"- {line}\n" for line in lines))
+    memory = notes.open()
+    questions = ["What does Ada prefer?", "Where does Ada live?", "Ada", "Who met Ada?"]
+    before = [[(hit.citation, hit.text) for hit in memory.recall(text)] for text in questions]
+    assert reflect(memory).changed
+    assert [[(hit.citation, hit.text) for hit in memory.recall(text)] for text in questions] == before

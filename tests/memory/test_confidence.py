@@ -15,7 +15,7 @@ def test_what_is_not_in_the_notes_is_told_from_what_is(notes):
     memory = notes.open()
     sure = [memory.recall(text).confidence for text in known]
     unsure = [memory.recall(text).confidence for text in unknown]
-    assert len(known) >= 160 and len(unknown) >= 80
+    assert len(known) >= 200 and len(unknown) >= 100
     assert separation(sure, unsure) >= 0.75
     right = sum(value >= UNKNOWN for value in sure) / len(sure) + sum(value < UNKNOWN for value in unsure) / len(unsure)
     assert right / 2 >= 0.7, "at the threshold that other notes gave"

@@ -121,3 +121,19 @@ def test_letters_stay_letters_and_accents_go():
         "brien",
     ]
     assert words("हिन्दी में।") == ["हिन्दी", "में"]
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("Она прочитала интересную книгу о море.", "интересная книгами"),
+        ("Η γιατρός δουλεύει στο νοσοκομείο.", "νοσοκομείων"),
+        ("زار أحمد المدرسة القديمة.", "مدرسة"),
+        ("ذهبت إلى مكتبة جديدة.", "المكتبة"),
+        ("Die Versicherungen wurden gekündigt.", "Versicherung"),
+    ],
+)
+def test_other_forms_of_a_word_are_found(notes, line, asked):
+    notes.write("memory/a.md", f"- {line}\n")
+    notes.write("memory/b.md", "- Something else entirely, about boats.\n")
+    assert [hit.path for hit in notes.open().search(asked)][:1] == ["memory/a.md"]

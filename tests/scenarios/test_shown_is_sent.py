@@ -166,7 +166,9 @@ def test_what_rides_on_the_next_turn_is_shown_byte_for_byte(tmp_path: Path) -> N
 
     def said(*words: str) -> str:
         line = [sys.executable, "-m", "homarus", *words]
-        return subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+        ).stdout
 
     for message in ("hello", "/pin Never sail at night."):
         said("agent", message)

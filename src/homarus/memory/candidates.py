@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from homarus.memory.bank.categories import members
 from homarus.memory.query import Query
-from homarus.memory.terms import match_expression, stem
+from homarus.memory.terms import beginning, match_expression, stem
 from homarus.storage.cache import BoundedCache
 
 LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities"
@@ -140,6 +140,7 @@ def read_files(conn: sqlite3.Connection, ids: Iterable[int]) -> dict[int, FileRo
 
 
 HEAVY = 20_000  # a word in more lines than this is looked up around candidates only
+LONG = 7  # letters of a word that stands nowhere and is looked for by its beginning
 LEAST_PREFIX = 4  # letters of a word that longer ones are looked for with
 KEPT_IDS = 400_000  # ids in memory over all words, about 28 MB
 
@@ -180,7 +181,13 @@ class Postings:
         """
         self.measure(conn)
         terms = list(terms)
-        return self._find(conn, terms) or self._find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
+        found = self._find(conn, terms)
+        if not found:
+            return self._find(conn, [f"{term}*" for term in terms if len(term) >= LEAST_PREFIX])
+        known = {posting.term for posting in found}
+        return found + self._find(
+            conn, [f"{beginning(t)}*" for t in terms if t not in known and len(t) >= LONG and t.isalpha()]
+        )
 
     def _find(self, conn: sqlite3.Connection, terms: Iterable[str]) -> list[Posting]:
         found: list[Posting] = []

@@ -20,7 +20,8 @@ from homarus.memory.terms import search_text
 from homarus.memory.transcripts import Tail
 
 _PATH_WORD = late(r"[^\W_]+")
-_OF_FILES = ("names", "facts", "entities", "fact_entities", "origins")
+_OPINION = late(r"- O\(c=(?P<c>[01]\.\d+),id=(?P<id>[\w-]+)\) .*\[(?P<counts>\+\d+ −\d+; [^\]]*)\]")
+_OF_FILES = ("names", "facts", "entities", "fact_entities", "origins", "opinions")
 _LINE_COLUMNS = "id, file, line, day, first, last, speaker, kind, flags, size, around, head, entities, text, terms"
 
 
@@ -230,6 +231,13 @@ class IndexWriter:
             facts,
         )
         self.conn.executemany("INSERT OR IGNORE INTO fact_entities VALUES(?, ?, ?, ?)", sorted(links))
+
+    def put_opinions(self, file: int, lines: Iterable[str]) -> None:
+        """Note how sure the bank is of each opinion, by the id of the fact that it began with."""
+        rows = [
+            (file, match["id"], float(match["c"]), match["counts"]) for match in map(_OPINION.match, lines) if match
+        ]
+        self.conn.executemany("INSERT OR REPLACE INTO opinions VALUES(?, ?, ?, ?)", rows)
 
     def put_entity(self, file: int, name: str, kind: str, aliases: Iterable[str]) -> None:
         self.conn.execute(

@@ -21,7 +21,7 @@ from homarus.memory.note_parser import body_of
 from homarus.memory.pack import cost
 from homarus.memory.query import Query
 from homarus.memory.results import parse_citation
-from homarus.memory.schema import LABELS, QUESTION
+from homarus.memory.schema import LABELS, QUESTION, RETAIN
 from homarus.memory.terms import match_expression, plain
 
 if TYPE_CHECKING:
@@ -194,7 +194,8 @@ def _replaced(rows: list[LineRow], lead: Sequence[int], texts: Mapping[int, str]
     dated = []
     for at in lead:
         row = rows[at]
-        plain_text = body_of(texts[row.id]) if row.speaker else texts[row.id]
+        text = texts[row.id]
+        plain_text = body_of(text) if row.speaker else text.partition(": ")[2] or text if row.flags & RETAIN else text
         speaker = "" if plain(row.speaker) in LABELS else row.speaker
         linked = [name for name in row.entities.split("\x1f") if name]
         usable = row.day and row.kind not in {"heading", "path"} and not row.flags & QUESTION

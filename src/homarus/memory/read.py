@@ -105,7 +105,10 @@ def entity_pages(conn: sqlite3.Connection) -> dict[str, str]:
 def with_facts(conn: sqlite3.Connection, hits: Iterable[Hit]) -> tuple[Hit, ...]:
     """Return hits with what the index knows of their lines beside the text: how sure an opinion is, and whose words they hold."""
     told = conn.execute("SELECT 1 FROM origins LIMIT 1").fetchone() is not None
-    opinion = "SELECT confidence FROM facts WHERE path = ? AND ? BETWEEN line AND end_line"
+    opinion = (
+        "SELECT coalesce(opinions.confidence, facts.confidence), coalesce(evidence, '') FROM facts LEFT JOIN opinions"
+        " ON opinions.id = facts.id WHERE path = ? AND ? BETWEEN line AND end_line"
+    )
     whose = (
         "SELECT DISTINCT origins.source FROM files JOIN origins ON origins.file = files.id"
         " WHERE files.source = ? AND files.path = ? AND line BETWEEN ? AND ?"
@@ -115,7 +118,8 @@ def with_facts(conn: sqlite3.Connection, hits: Iterable[Hit]) -> tuple[Hit, ...]
         sure = conn.execute(opinion, (hit.path, hit.start_line)).fetchone() if hit.kind == "opinion" else None
         place = (hit.source, hit.path, hit.start_line, hit.end_line)
         origin = tuple(row[0] for row in conn.execute(whose, place)) if told else ()
-        return replace(hit, confidence=sure[0] if sure else None, origin=origin) if sure or origin else hit
+        known, evidence = sure or (None, "")
+        return replace(hit, confidence=known, evidence=evidence, origin=origin) if sure or origin else hit
 
     return tuple(map(fact, hits))
 

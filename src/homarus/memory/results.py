@@ -32,7 +32,8 @@ class Hit(Struct, frozen=True, kw_only=True):
     vector_score: float | None = None
     also: tuple[str, ...] = ()
     tokens: int = 0
-    confidence: float | None = None  # of an opinion
+    confidence: float | None = None  # of an opinion: what the bank makes of all evidence, else what its line says
+    evidence: str = ""  # how much speaks for and against it, and since when
     origin: tuple[str, ...] = ()  # whose words are in it, where not the owner's or the agent's own
     superseded_by: str = ""  # where something newer is said about the same matter
 
@@ -135,5 +136,6 @@ def as_json(hit: Hit) -> dict[str, Any]:
         **({"also": list(hit.also)} if hit.also else {}),
         **({"supersededBy": hit.superseded_by} if hit.superseded_by else {}),
         **({"confidence": hit.confidence} if hit.confidence is not None else {}),
+        **({"evidence": hit.evidence} if hit.evidence else {}),
         **({"origin": list(hit.origin)} if hit.origin else {}),
     }

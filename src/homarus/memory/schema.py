@@ -80,6 +80,8 @@ CREATE TABLE entities(slug TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL
 CREATE TABLE fact_entities(file INTEGER NOT NULL, fact_id TEXT NOT NULL, slug TEXT NOT NULL, role TEXT NOT NULL,
   PRIMARY KEY(file, fact_id, slug)) WITHOUT ROWID;
 
+CREATE TABLE opinions(file INTEGER NOT NULL, id TEXT NOT NULL, confidence REAL NOT NULL, evidence TEXT NOT NULL,
+  PRIMARY KEY(file, id)) WITHOUT ROWID;
 CREATE TABLE origins(file INTEGER NOT NULL, line INTEGER NOT NULL, source TEXT NOT NULL,
   PRIMARY KEY(file, line, source)) WITHOUT ROWID;
 

@@ -212,7 +212,7 @@ class Synchroniser:
             before.stamp, before.settled = item.stamp, True
             return
         lines = redacted_lines(split_lines(decode(data)))
-        lines = blank_generated(lines) if item.path.startswith("bank/") else lines
+        whole, lines = lines, blank_generated(lines) if item.path.startswith("bank/") else lines
         after = _grown(before, data)
         units, ending = read_note(item.path, lines[after.lines if after else 0 :], after)
         ending = ending if len(data) >= self.tail_bytes and data.endswith(b"\n") else None
@@ -226,7 +226,9 @@ class Synchroniser:
             chunks = chunk_lines(lines, tokens=self.chunking.tokens, overlap=self.chunking.overlap)
             file = writer.put_note(item, digest, units, chunks, ending)
         if item.path.startswith("bank/entities/") and not item.path.startswith("bank/entities/_"):
-            _entity_page(writer, file, item.path, lines)
+            _entity_page(writer, file, item.path, whole)
+        if item.path == "bank/opinions.md":
+            writer.put_opinions(file, whole)
         state = msgspec.json.encode(ending).decode() if ending else ""
         job.known[item.source, item.path] = KnownFile(file, item.stamp, digest, item.size, state, settled=False)
         job.report.indexed += 1

@@ -25,6 +25,7 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u
 WORD = late(rf"(?:[^\W_]|[{_MARKED}])+")
 _ENDING = late(r"(?<=[^\W_])'(?:s|t|d|ll|re|ve|m)(?![^\W_])")  # English: Anna's, don't
 _APART = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))  # the same for ASCII, much faster
+_ARTICLE = late(r"(?<![^\W_])[وفبكل]?ال(?=[^\W_]{3})")  # Arabic writes "the" as part of the word
 _RUN = late(f"[{_UNSPACED}]+")
 _UNSPACED_CHAR = late(f"[{_UNSPACED}]")
 _MIXED = late(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Za-z]\d|\d[A-Za-z]")
@@ -89,7 +90,8 @@ def plain(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_FOLDING)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_FOLDING)
+    return _ARTICLE.sub("", folded) if "ال" in folded else folded
 
 
 def words(text: str) -> list[str]:
@@ -193,7 +195,15 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=4096)
 def match_expression(word: str) -> str:
     """Return the FTS5 expression for a word: always quoted, so that no word is ever an operator."""
-    return " OR ".join('"' + form.replace('"', '""') + '"' for form in forms(word))
+    found = " OR ".join('"' + form.replace('"', '""') + '"' for form in forms(word))
+    # The stemmer of the index knows English: of other words the beginning stands for all forms.
+    inflected = not word.isascii() and len(word) >= 5 and not _RUN.search(word)
+    return f'{found} OR "{beginning(word)}"*' if inflected else found
+
+
+def beginning(word: str) -> str:
+    """Return the part of a word that its forms share, about: what an ending leaves of it."""
+    return word[: max(4, len(word) - (2 if len(word) < 8 else 3))]
 
 
 LIMIT = 700

@@ -44,8 +44,13 @@ class Fact(Struct, frozen=True, kw_only=True):
     retracted: bool = False
 
     @property
+    def by_hand(self) -> bool:
+        """Say whether a person wrote it into a page of the bank, whose lines move."""
+        return self.path.startswith("bank/")
+
+    @property
     def citation(self) -> str:
-        return cite(self.path, self.line, self.end_line)
+        return self.path if self.by_hand else cite(self.path, self.line, self.end_line)
 
     @property
     def holds(self) -> bool:

@@ -77,10 +77,15 @@ def _digest(body: str) -> str:
     return sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
+_MADE = re.compile(
+    r"(?:---\nname: [^\n]*\n---\n\n)?# [^\n]*(?:\n\n`homarus memory promote [^\n]*)?"
+)  # how new pages begin
+
+
 def is_ours(page: str, head: str = "") -> bool:
     """Say whether a page holds nothing but untouched regions, below the head that it was made with (or any front matter and title)."""
     rest = _REGION.sub(lambda match: "" if _digest(match["body"]) == match["hash"] else match[0], page).strip()
-    return rest == head.strip() if head else bool(re.fullmatch(r"---\nname: ([^\n]*)\n---\n\n# \1", rest))
+    return rest == head.strip() if head else bool(_MADE.fullmatch(rest))
 
 
 def blank_generated(lines: list[str]) -> list[str]:
@@ -88,6 +93,8 @@ def blank_generated(lines: list[str]) -> list[str]:
     page = "\n".join(lines) + "\n"
     if "<!-- reflect:begin" not in page:
         return lines
+    if is_ours(page):
+        return [""] * len(lines)
     return _REGION.sub(_blank, page).split("\n")[: len(lines)]
 
 

@@ -105,33 +105,38 @@ def reflect(
 def _drafts(known: Knowledge, opinions: list[Opinion], pages: dict[str, str], since: date | None) -> Iterable[Draft]:
     by_entity: dict[str, list[Fact]] = defaultdict(list)
     for fact in known.facts:
-        if not fact.retracted:
+        if not fact.retracted and not fact.by_hand:  # a person's own line is on its page already
             for entity in fact.entities:
                 by_entity[entity].append(fact)
     thought: dict[str, list[Opinion]] = defaultdict(list)
     for opinion in opinions:
         thought[opinion.subject].append(opinion)
     related = _related(known.facts)
-    newest_first = sorted(known.facts, key=lambda f: (-(f.day or 0), f.path, f.line))
+    newest_first = sorted([f for f in known.facts if not f.by_hand], key=lambda f: (-(f.day or 0), f.path, f.line))
     for kind, title in (("world", "World"), ("experience", "Experience")):
         rows = [_row(f) for f in newest_first if f.kind == kind and f.holds and not (f.inferred and f.agent)]
         yield Draft(f"bank/{kind}.md", f"# {title}\n", {kind: _listed(rows)}, len(rows))
     yield Draft("bank/opinions.md", "# Opinions\n", {"opinions": _opinions(opinions)}, len(opinions))
-    for entity, found in sorted(by_entity.items()):
-        explicit = any(not fact.inferred for fact in found)
+    by_page: dict[str, list[str]] = defaultdict(
+        list
+    )  # two names may share a page: by an alias, or because somebody renamed it
+    for entity in sorted(by_entity):
+        if slug(entity) == entity:  # a name that no file can have stays in the notes
+            by_page[pages.get(entity) or f"{FOLDER}/{entity}.md"].append(entity)
+    for path, entities in sorted(by_page.items()):
+        found = list({f.citation + f.id: f for entity in entities for f in by_entity[entity]}.values())
+        known_of = any(not fact.inferred for fact in found) or len(found) > 1 or path in pages.values()
         fresh = since is None or any((fact.day or 0) >= since.toordinal() for fact in found)
-        # A name that no file can have stays in the notes; who is only mentioned once by the way has no page yet.
-        if slug(entity) != entity or not fresh or not (explicit or len(found) > 1 or entity in pages):
-            continue
-        name = known.names.get(entity) or entity.replace("-", " ").title()
+        if not (known_of and fresh):
+            continue  # who is only mentioned once by the way has no page yet
+        name = known.names.get(entities[0]) or entities[0].replace("-", " ").title()
         ordered = sorted(found, key=lambda f: (-(f.day or 0), f.path, f.line))
-        current = "\n\n".join(filter(None, [_current(ordered), _held(thought[entity]), _conflicts(found)]))
-        timeline = "\n\n".join(filter(None, [_timeline(ordered), _related_rows(entity, related, known)]))
+        held = _held([opinion for entity in entities for opinion in thought[entity]])
+        current = "\n\n".join(filter(None, [_current(ordered), held, _conflicts(ordered)]))
+        timeline = "\n\n".join(filter(None, [_timeline(ordered), _related_rows(entities[0], related, known)]))
         head = f"---\nname: {name}\n---\n\n# {name}\n"
-        yield Draft(
-            pages.get(entity) or f"{FOLDER}/{entity}.md", head, {"current": current, "timeline": timeline}, len(found)
-        )
-    for path in sorted(set(pages.values()) - {path for entity, path in pages.items() if by_entity.get(entity)}):
+        yield Draft(path, head, {"current": current, "timeline": timeline}, len(found))
+    for path in sorted(set(pages.values()) - by_page.keys()):
         yield Draft(path, "", {"current": "", "timeline": ""})  # nobody is known by that name any more
     yield Draft(f"{FOLDER}/_review.md", "# To look at\n", {"review": _review(known, pages)})
     yield Draft("bank/_proposals.md", PROPOSALS, {"proposals": _proposals(known, opinions)})
@@ -279,7 +284,9 @@ def _proposals(known: Knowledge, opinions: list[Opinion]) -> str:
     return "\n".join(["## Proposed", *rows[:PROPOSED]]) if rows else ""
 
 
-_TAIL = re.compile(r"\s*(?:\[\+[^\]]*\]\s*)?(?:\([^()]*#L[^()]*\)\s*)?$")
+_TAIL = re.compile(
+    r"\s*(?:\(c=[\d.]+\)\s*)?(?:\(inferred\)\s*)?(?:; replaced by \S+\s*)?(?:\[\+[^\]]*\]\s*)?(?:\([^()]*(?:#L|bank/)[^()]*\)\s*)?$"
+)
 
 
 def _edited(workspace: Path, pages: Iterable[str]) -> list[tuple[str, Fact]]:
