@@ -23,7 +23,7 @@ end
 complete -C "homarus sess"
 """
 EXPECTED = [
-    {"setup", "sessions"},
+    {"setup", "sessions", "security"},
     {"edit", "file", "get", "patch", "schema", "set", "unset", "validate"},
     {"zsh"},
     {"--profile"},
@@ -81,6 +81,7 @@ def test_zsh_is_answered(env: dict[str, str]):
     assert output(["homarus"], env | asked) == [
         *("plain", "setup", "create what is missing: folder, configuration, workspace"),
         *("plain", "sessions", "list, read, search and look after conversations"),
+        *("plain", "security", "what in this home is open to others, and how to close it"),
     ]
 
 

@@ -28,7 +28,7 @@ ELSEWHERE = {("chat",), ("onboard",), ("configure",), ("config", "edit"), ("demo
 WORDS = {
     "path": "agents.list", "agent": f"a{HOSTILE}", "channel": f"c{HOSTILE}", "name": f"n{HOSTILE}", "alias": f"x{HOSTILE}", "model": f"m/{HOSTILE}",
     "session": "main", "query": "lamp", "citation": "memory/2026-05-01.md", "ident": f"i{HOSTILE}", "request": f"q{HOSTILE}", "device": f"d{HOSTILE}", "rule": f"r{HOSTILE}", "shell": "bash",
-    "plugin_id": f"p{HOSTILE}", "folder": f"f{HOSTILE}", "method": f"m{HOSTILE}", "fact": f"k{HOSTILE}", "entity": f"e{HOSTILE}",
+    "source": f"s{HOSTILE}", "archive": f"b{HOSTILE}", "plugin_id": f"p{HOSTILE}", "folder": f"f{HOSTILE}", "method": f"m{HOSTILE}", "fact": f"k{HOSTILE}", "entity": f"e{HOSTILE}",
     "job": f"j{HOSTILE}", "text": f"t{HOSTILE}",
 }  # fmt: skip
 

@@ -137,6 +137,11 @@ ROWS = [
     Row("memory rebuild", VECTORS),
     Row("memory reflect", VECTORS),
     # It says which vectors are in use, and they are in use only if they load.
+    Row("memory retain 'W: The gate code is 4711.'", VECTORS),
+    Row("memory timeline --entity gate", VECTORS),
+    Row("memory promote", VECTORS),
+    Row("memory forget ^nothing", VECTORS, code=1),
+    Row("memory undo", VECTORS),
     Row("memory status", VECTORS),
     Row("memory doctor", VECTORS),
     Row("memory explain gate memory/today.md#L1", VECTORS),

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,16 @@ def port_of(process: subprocess.Popen[str]) -> int:
 
 
 @pytest.fixture
-def home(tmp_path: Path):
-    (tmp_path / ".openclaw").mkdir()
-    process = start(tmp_path)
-    try:
-        yield tmp_path, process, port_of(process)
-    finally:
-        process.kill()
-        process.communicate()
+def home():
+    with tempfile.TemporaryDirectory(prefix="h") as short:  # a socket's path holds a hundred bytes
+        folder = Path(short)
+        (folder / ".openclaw").mkdir()
+        process = start(folder)
+        try:
+            yield folder, process, port_of(process)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def test_from_the_first_start_to_the_end(home: tuple[Path, subprocess.Popen[str], int]) -> None:

@@ -211,6 +211,8 @@ def audit(app: App, source: str | None, as_json: bool) -> int:
         held = quarantined(app.paths.own_dir, home)
         names = [name for name in sorted(LockFile(app.paths.own_dir).read()) if (home / name / "SKILL.md").is_file()]
         rows = [{**_offered(look(home / name)), "approved": name not in held} for name in names]
+    if not rows and not as_json:
+        app.out.line("no skill was installed from elsewhere")
     _tell_offers(app, rows, as_json=as_json)
     return 1 if any(row["findings"] for row in rows) else 0
 
