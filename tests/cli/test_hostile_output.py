@@ -114,6 +114,7 @@ def test_no_command_prints_what_a_terminal_obeys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.chdir(hostile)  # some commands write where they are called
     words = _lines(path, required, as_json=as_json)
     if path == ("agent",):
         words += ["-m", "hello", "--model", "builtin/notebook"]
