@@ -27,7 +27,7 @@ from homarus.runtime.runtime import Runtime
 AT = (10, 300, 1_000)
 SAMPLE = 20
 EARLY_MS, LATE_MS = 3.0, 6.0
-ONE_SHOT_S = 0.15
+ONE_SHOT_S = 0.25
 # Small, so that a long session is compacted several times.
 WINDOW = 64_000
 
