@@ -76,14 +76,14 @@ async def test_a_turn_with_a_tool_and_an_approval(tmp_path: Path) -> None:
         hello = await conn.initialize(protocol_version=PROTOCOL_VERSION)
         assert hello.protocol_version == 1
         assert hello.agent_capabilities.load_session
-        session = (await conn.new_session(cwd="/work/here", mcp_servers=[])).session_id
+        session = (await conn.new_session(cwd="/projects/here", mcp_servers=[])).session_id
         done = await conn.prompt(session_id=session, prompt=[text_block("run it")])
         assert done.stop_reason == "end_turn"
         assert editor.said() == "made it"
         assert {"available_commands_update", "tool_call", "tool_call_update"} <= set(editor.kinds())
         assert len(editor.questions) == 1
         assert (house.workspace / "made").exists()
-        assert "/work/here" in house.model.prompts[0]
+        assert "/projects/here" in house.model.prompts[0]
         listed = (await conn.list_sessions()).sessions
         assert [row.session_id for row in listed] == [session]
         editor.updates.clear()

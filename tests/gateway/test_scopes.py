@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homarus.core.messages import Trust
 from homarus.gateway.devices import Pending
-from homarus.gateway.methods import Call, authorize, dispatch, table
+from homarus.gateway.methods import Call, authorize, dispatch, home, table
 from homarus.gateway.protocol import Refused
 from homarus.gateway.scopes import ADMIN, ALL, EVENTS, READ, TALK, WRITE, Principal, implied, narrowed, require
+from homarus.runtime.client import RunOptions
 
 NAMES = sorted(table())
 SCOPES = sorted(ALL)
@@ -93,3 +96,12 @@ def test_implying_is_done_after_one_step(scopes: frozenset[str]) -> None:
 
 def test_no_wish_of_a_device_holds_an_authority() -> None:
     assert not {"owner", "admin", "senderIsOwner", "token"} & set(Pending.__struct_encode_fields__)
+
+
+def test_folders_are_lent_by_those_who_sit_at_the_machine() -> None:
+    wish = RunOptions(folders=("/etc",), cwd="/", trust=Trust.GROUP, channel="telegram")
+    for method, lent in (("local", (("/etc",), "/")), ("token", ((), "")), ("device-token", ((), ""))):
+        call: Any = SimpleNamespace(principal=Principal(ALL, method))
+        got = home.options_of(call, wish)
+        assert (got.folders, got.cwd) == lent
+        assert got.trust is Trust.OWNER

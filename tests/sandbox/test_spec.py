@@ -46,7 +46,7 @@ def test_zero_means_unlimited_and_is_the_widest() -> None:
 
 
 def test_what_the_owner_lends_to_a_run_reaches_its_children_and_nothing_more_does() -> None:
-    lent = Mount("/work/project", writable=True)
+    lent = Mount("/projects/boat", writable=True)
     parent = SandboxSpec(Backend.BWRAP, "/ws", mounts=(Mount("/data"), lent), lent=(lent,))
     child = parent.narrow(SandboxSpec(Backend.BWRAP, "/ws", mounts=(Mount("/data", writable=True), Mount("/else"))))
     assert child.mounts == (Mount("/data"), lent)

@@ -44,6 +44,23 @@ _folder = click.Path(exists=True, file_okay=False, resolve_path=True)
 add_dir = click.option(
     "--add-dir", "folders", multiple=True, type=_folder, help="A folder that this run may read and change, too."
 )
+which_agent = click.option(
+    "--agent",
+    "agent_id",
+    metavar="ID",
+    default="",
+    help="Which agent; the default one otherwise.",
+    shell_complete=complete.agents,
+)
+which_session = click.option(
+    "--session",
+    metavar="KEY",
+    default="main",
+    show_default=True,
+    help="A session's key or name.",
+    shell_complete=complete.sessions,
+)
+go_on = click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
 workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this folder for this run, for example '.'.")
 
 
@@ -53,23 +70,9 @@ workspace = click.option("--workspace", "cwd", type=_folder, help="Work in this 
 @click.option(
     "-f", "--file", "files", multiple=True, type=click.Path(path_type=Path), help="A text or picture to send along."
 )
-@click.option(
-    "--agent",
-    "agent_id",
-    metavar="ID",
-    default="",
-    help="Which agent; the default one otherwise.",
-    shell_complete=complete.agents,
-)
-@click.option(
-    "--session",
-    metavar="KEY",
-    default="main",
-    show_default=True,
-    help="A session's key or name.",
-    shell_complete=complete.sessions,
-)
-@click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
+@which_agent
+@which_session
+@go_on
 @add_dir
 @workspace
 @click.option("--model", default="", help="A model for this message alone.", shell_complete=complete.models)

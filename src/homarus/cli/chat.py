@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from msgspec.structs import replace
 
-from homarus.cli import complete
-from homarus.cli.agent import TextStream, add_dir, open_agent, workspace
+from homarus.cli.agent import TextStream, add_dir, go_on, open_agent, which_agent, which_session, workspace
 from homarus.cli.app import App
 from homarus.cli.chat_input import ChatHistory, Words
 from homarus.cli.options import pass_app
@@ -30,23 +29,9 @@ HISTORY = "chat-history"
 
 
 @click.command("chat")
-@click.option(
-    "--agent",
-    "agent_id",
-    metavar="ID",
-    default="",
-    help="Which agent; the default one otherwise.",
-    shell_complete=complete.agents,
-)
-@click.option(
-    "--session",
-    metavar="KEY",
-    default="main",
-    show_default=True,
-    help="A session's key or name.",
-    shell_complete=complete.sessions,
-)
-@click.option("-c", "--continue", "newest", is_flag=True, help="Go on with the session that was used last.")
+@which_agent
+@which_session
+@go_on
 @click.option("-r", "--resume", is_flag=True, help="Choose the session from a list.")
 @add_dir
 @workspace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
@@ -135,21 +136,27 @@ def load_handler(hook: Hook) -> Handler:
     if guarded.kind != "ok" or guarded.truncated:
         raise ImportError(guarded.reason or f"{hook.handler} is longer than {_MAX_BYTES} bytes")
     path = hook.folder / hook.handler
-    module = ModuleType(f"homarus_hook_{hashlib.sha256(str(path).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}")
+    name = f"homarus_hook_{hashlib.sha256(str(path).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+    return function_of(name, path, guarded.data, hook.function)  # type: ignore[no-any-return]
+
+
+def function_of(name: str, path: Path, source: bytes, function: str) -> Any:
+    """Run somebody's file from the bytes that were checked, as a module of this name, and return a function of it."""
+    module = ModuleType(name)
     module.__file__ = str(path)
-    code = compile(guarded.data, str(path), "exec", dont_inherit=True)
-    previous = sys.modules.get(module.__name__)
+    code = compile(source, str(path), "exec", dont_inherit=True)
+    previous = sys.modules.get(name)
     # Registered as an import would be: dataclasses and pickling look the module up by its name.
-    sys.modules[module.__name__] = module
+    sys.modules[name] = module
     try:
-        exec(code, module.__dict__)  # noqa: S102 - an enabled hook is code that its owner asked for
-        handler = getattr(module, hook.function, None)
-        if handler is None or not callable(handler):
-            raise AttributeError(f"{hook.handler} has no function '{hook.function}'")
+        exec(code, module.__dict__)  # noqa: S102 - it is enabled: code that its owner asked for
+        found = getattr(module, function, None)
+        if found is None or not callable(found):
+            raise AttributeError(f"{path.name} has no function '{function}'")
     except BaseException:
         if previous is None:
-            del sys.modules[module.__name__]
+            del sys.modules[name]
         else:
-            sys.modules[module.__name__] = previous
+            sys.modules[name] = previous
         raise
-    return handler  # type: ignore[no-any-return]  # callable is all that can be known of a stranger's function
+    return found

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +20,7 @@ from homarus.context.engine import find_factory, register_context_engine
 from homarus.core.errors import ConfigError, HomarusError, StorageError, ToolError
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
+from homarus.hooks.load import function_of
 from homarus.models.registry import Factory as ProviderFactory
 from homarus.models.registry import Registry
 from homarus.plugins.apart import CALL_SECONDS, Apart, sandbox_of
@@ -180,11 +179,9 @@ class _Inside:
         name = f"homarus_plugin_{self._plugin.id.replace('-', '_')}"
         api: PluginApi = self
         try:
-            # From the bytes that were switched on: a compiled file beside them counts for nothing.
-            sys.modules[name] = module = ModuleType(name)
-            module.__file__ = str(path := self._plugin.folder / file)
-            exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102
-            getattr(module, function)(api)
+            # From the file itself: a compiled one beside it counts for nothing.
+            path = self._plugin.folder / file
+            function_of(name, path, path.read_bytes(), function)(api)
         except HomarusError:
             raise
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - one bad plugin must not keep a home from opening

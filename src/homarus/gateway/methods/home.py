@@ -67,7 +67,7 @@ def _key(call: Call, session: str) -> SessionKey:
     return call.gateway.key(session)
 
 
-def _options(call: Call, given: RunOptions) -> RunOptions:
+def options_of(call: Call, given: RunOptions) -> RunOptions:
     if call.principal.method == "local":
         return replace(given, trust=Trust.OWNER, channel="terminal")
     # Folders of this machine are lent by those who sit at it.
@@ -86,13 +86,13 @@ def _tell(call: Call, stream: str, event: RunEvent) -> None:
 async def run(call: Call, params: SaidParams) -> dict[str, Any]:
     """Run a message; its events come before the response."""
     key = _key(call, params.session)
-    async for event in call.client.run(key, params.text, _options(call, params.options)):
+    async for event in call.client.run(key, params.text, options_of(call, params.options)):
         _tell(call, params.stream, event)
     return {}
 
 
 async def send(call: Call, params: SaidParams) -> dict[str, Any]:
-    return _wire(await call.client.send(_key(call, params.session), params.text, _options(call, params.options)))
+    return _wire(await call.client.send(_key(call, params.session), params.text, options_of(call, params.options)))
 
 
 async def steer(call: Call, params: SaidParams) -> dict[str, Any]:
