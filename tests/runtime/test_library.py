@@ -154,6 +154,12 @@ class TestFunctions:
         with pytest.raises(HomarusError, match="by name"):
             function_tool(function, name="f")
 
+    @pytest.mark.parametrize("name", ["exec", "Read", "memory_search"])
+    async def test_no_function_stands_in_for_a_tool_of_ours(self, env, name):
+        async with Agent.open(env=env) as agent:
+            with pytest.raises(HomarusError, match="already"):
+                agent.tool(name=name)(lambda: "mine")
+
     def test_a_lambda_needs_a_name(self):
         with pytest.raises(HomarusError, match="no name for a tool"):
             function_tool(lambda: None)

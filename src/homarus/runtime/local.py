@@ -46,6 +46,7 @@ from homarus.sessions.home import SessionHome
 from homarus.sessions.row import SessionEntry
 from homarus.sessions.settings import SessionSettings
 from homarus.tools.execute import execute
+from homarus.tools.registry import every_tool
 from homarus.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -368,6 +369,8 @@ class LocalClient:
                 return await execute(call, prepared.box, prepared.context)
 
     def add_tool(self, tool: Tool) -> None:
+        if tool.name.lower() in every_tool():
+            raise HomarusError(f"there is a tool '{tool.name}' already", cure="give the function another name")
         self.home.toolkit.add(tool)
 
     async def restart(self) -> str:
