@@ -88,3 +88,36 @@ class Denied(HomarusError):
 
 class Cancelled(HomarusError):
     """The run stops: somebody asked for it."""
+
+
+class DeliveryFailure(StrEnum):
+    """Why a platform did not take a message; decided by its channel, read by the retry."""
+
+    RATE_LIMIT = "rate_limit"
+    # It did not arrive: no connection, or the server said "not now".
+    TRANSIENT = "transient"
+    # The platform refuses the markup, not the words.
+    MARKUP = "markup"
+    # The same again until somebody acts: a wrong token, a chat that is gone, a file that is too big.
+    REFUSED = "refused"
+    # It may have arrived, and the platform cannot say. It is never sent again by itself.
+    UNKNOWN = "unknown"
+
+
+class DeliveryError(HomarusError):
+    """The outbox acts: try again, send plain text, give up, or say that nobody knows, by `kind`."""
+
+    def __init__(
+        self, kind: DeliveryFailure, message: str, *, retry_after: float | None = None, cure: str = ""
+    ) -> None:
+        super().__init__(message, cure=cure)
+        self.kind = kind
+        self.retry_after = retry_after
+
+
+class ChannelError(HomarusError):
+    """The operator acts: an account cannot be served. `fatal` when trying again cannot help (a wrong token)."""
+
+    def __init__(self, message: str, *, fatal: bool = False, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.fatal = fatal

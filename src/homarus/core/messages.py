@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -153,8 +153,31 @@ def least_trusted(trusts: Iterable[Trust]) -> Trust:
     return max(trusts, key=list(Trust).index, default=Trust.OWNER)
 
 
+class Media(Struct, frozen=True, omit_defaults=True):
+    """A file that came with a message. `ref` is the platform's own handle; `path` is where it lies once it was fetched."""
+
+    kind: Literal["image", "audio", "voice", "video", "file"] = "file"
+    mime_type: str = ""
+    name: str = ""
+    size: int = 0
+    ref: str = ""
+    path: str = ""
+
+
+class Quote(Struct, frozen=True, omit_defaults=True):
+    """The message that this one answers. `ours` when the agent wrote it."""
+
+    id: str
+    text: str = ""
+    sender: str = ""
+    ours: bool = False
+
+
 class Inbound(Struct, frozen=True, omit_defaults=True):
-    """One message that a channel took in. `id` is the platform's own, and dedupes retries."""
+    """One message that a channel took in. `id` is the platform's own, and dedupes retries.
+
+    `sender` is the platform's stable id of a person, never a name that they can choose; `trust` is set by admission alone.
+    """
 
     id: str
     channel: str
@@ -171,6 +194,18 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     reply_to: str = ""
     mentioned: bool = False
     facts: dict[str, Any] | None = None
+    # What admission and routing look at besides. `space` is a Discord guild or a Slack team, `parent` the chat that a
+    # thread hangs under where it has an id of its own, `command` a platform's own command (`/status`), typed or tapped.
+    handle: str = ""
+    from_bot: bool = False
+    from_self: bool = False
+    forwarded: bool = False
+    quote: Quote | None = None
+    media: tuple[Media, ...] = ()
+    space: str = ""
+    roles: tuple[str, ...] = ()
+    parent: str = ""
+    command: str = ""
 
 
 class Outbound(Struct, frozen=True, omit_defaults=True):
