@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path, PurePath
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from homarus.core.clock import Clock, chance, epoch_ms
-from homarus.core.errors import DeliveryError, DeliveryFailure, StorageError
+from homarus.core.errors import Cancelled, DeliveryError, DeliveryFailure, StorageError
 from homarus.core.messages import Outbound
 from homarus.core.redact import redacted
-from homarus.core.text import single_line
+from homarus.core.text import human_bytes, single_line
 from homarus.delivery.format import render
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
 from homarus.delivery.place import Piece, Place
 from homarus.delivery.retry import LATER, RetrySettings, attempt
-from homarus.delivery.sanitize import is_silent
+from homarus.delivery.sanitize import without_tokens
 
 # A message that does not get through after its request was repeated is tried again after these pauses, then given up.
 PAUSES_S = (5.0, 25.0, 120.0, 600.0)
@@ -31,6 +32,7 @@ MAX_AGE_S = 24 * 3600.0
 # Pieces that one conversation gets in a minute, however talkative an agent is.
 PIECES_PER_MINUTE = 30
 _LONGEST_PAUSE_S = 3600.0
+_ENDS = "the program ends; the message stays in the outbox"
 
 Target = tuple[str, str, str, str]
 
@@ -40,11 +42,26 @@ class Shows(Protocol):
 
     async def send(self, message: Outbound, piece: Piece, key: str) -> str: ...
 
+    async def edit(self, message: Outbound, sent: str, piece: Piece) -> None: ...
+
+    async def delete(self, message: Outbound, sent: str) -> None: ...
+
 
 class Retry(Protocol):
     def __call__(self, channel: str, account: str) -> tuple[RetrySettings, int]:
         """Return how requests of an account are repeated, and the platform's shortest wait in milliseconds."""
         ...
+
+
+class _Pauser:
+    """A clock whose pauses end when the sender stops."""
+
+    def __init__(self, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self.now, self.monotonic = clock.now, clock.monotonic
+        self._sleep = sleep
+
+    async def sleep(self, seconds: float) -> None:
+        await self._sleep(seconds)
 
 
 def target_of(message: Outbound) -> Target:
@@ -93,15 +110,19 @@ class Sender:
         self._waiters: dict[str, list[asyncio.Future[Settled]]] = {}
         self._up: dict[tuple[str, str], asyncio.Event] = {}
         self._stopping = asyncio.Event()
+        self._pauser = _Pauser(clock, self._sleep)
 
     def start(self) -> None:
         """Go on with what an earlier process left."""
         for row in self._outbox.pending():
             self._enqueue(row.outbound)
 
-    def submit(self, message: Outbound, *, pause: float = 0.0) -> bool:
-        """Make a message durable and send it in its turn; False when its id is known. `pause` seconds pass before it, as if typed."""
-        if not self._outbox.put(message):
+    def submit(self, message: Outbound, *, pause: float = 0.0, edits: str = "") -> bool:
+        """Make a message durable and send it in its turn; False when its id is known.
+
+        `pause` seconds pass before it, as if it were typed. `edits` is a message that was shown as its preview.
+        """
+        if not self._outbox.put(message, edits):
             return False
         if pause > 0:
             self._pauses[message.id] = pause
@@ -110,10 +131,12 @@ class Sender:
 
     async def deliver(self, message: Outbound) -> Settled:
         """Submit a message and return what became of it. Of one that was settled before, only the outcome is known."""
-        waiting = self._wait_for(message.id)
         if not self.submit(message) and (outcome := self._outbox.outcome(message.id)) is not None:
-            self._waiters.pop(message.id, None)
             return Settled(message, outcome)
+        if self._stopping.is_set():
+            raise Cancelled(_ENDS)
+        waiting: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(message.id, []).append(waiting)
         return await waiting
 
     def wake(self, channel: str, account: str) -> None:
@@ -134,13 +157,8 @@ class Sender:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for waiting in [future for futures in self._waiters.values() for future in futures]:
-            waiting.cancel()
-
-    def _wait_for(self, id_: str) -> asyncio.Future[Settled]:
-        waiting: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(id_, []).append(waiting)
-        return waiting
+        for waiting in [future for futures in self._waiters.values() for future in futures if not future.done()]:
+            waiting.set_exception(Cancelled(_ENDS))
 
     def _enqueue(self, message: Outbound) -> None:
         target = target_of(message)
@@ -180,6 +198,9 @@ class Sender:
                 self._warn(f"{_name(row)} waits: {_line(error)}")
                 await self._sleep(PAUSES_S[1])
                 continue
+            except Exception as error:  # noqa: BLE001 - a mistake in a channel or in here must not hold up the rows behind it
+                outcome = "unknown" if row.trying is not None else "partial" if row.receipts else "failed"
+                reason = f"{type(error).__name__}: {_line(error)}"
             if outcome is not None:
                 await self._settle(row, outcome, reason)
                 return True
@@ -189,61 +210,117 @@ class Sender:
         """Send what is left of a row. No outcome when the sender is stopping."""
         message, place, channel = row.outbound, *await self._there(row)
         if place is None or channel is None:
-            return (None, "") if self._stopping.is_set() else ("failed", "its channel was not up for a day")
-        if not message.media and (not message.text.strip() or is_silent(message.text)):
+            gone = DeliveryError(DeliveryFailure.REFUSED, "its channel was not up for a day")
+            return (None, "") if self._stopping.is_set() else _given_up(row, gone)
+        text = without_tokens(message.text)[0]
+        if not message.media and not text:
             return "suppressed", ""
-        if row.trying is not None and not place.repeatable:
+        # An edit can be made again: it shows the same message.
+        if row.trying is not None and not place.repeatable and not (row.edits and row.trying == 0):
             return "unknown", f"the program ended while piece {row.trying + 1} was on its way"
-        pieces = row.pieces or tuple(self._cut(message, place))
+        pieces, problem = row.pieces, ""
+        if not pieces:
+            pieces, problem = self._cut(replace(message, text=text), place)
         if len(pieces) > 1 and not row.pieces:
             self._outbox.cut(message.id, pieces)
         for n in range(len(row.receipts), len(pieces)):
             await self._rate_limit(target_of(message))
             if self._stopping.is_set():
                 return None, ""
-            self._outbox.trying(message.id, n)
-            try:
-                receipt = await self._show(channel, message, pieces[n], f"{message.id}:{n}")
-            except DeliveryError as error:
-                if error.kind is not DeliveryFailure.UNKNOWN:
-                    self._outbox.missed(message.id, n)
-                raise
+            if n == 0 and row.edits and pieces[0].file:
+                await self._detach(channel, row)
+            receipt = await self._show(channel, row, pieces[n], n)
             self._outbox.sent(message.id, n, receipt)
-        return ("sent", "") if pieces else ("suppressed", "")
+        return ("partial", problem) if problem else ("sent", "") if pieces else ("suppressed", "")
 
-    async def _show(self, channel: Shows, message: Outbound, piece: Piece, key: str) -> str:
+    async def _show(self, channel: Shows, row: Row, piece: Piece, n: int) -> str:
         """Send one piece. A platform that refuses the markup gets the words at once."""
-        settings, usual_ms = self._retry_of(message.channel, message.account)
+        settings, usual_ms = self._retry_of(row.outbound.channel, row.outbound.account)
 
         async def once(shown: Piece) -> str:
             return await attempt(
-                lambda: channel.send(message, shown, key), self._clock, settings, usual_ms=usual_ms, roll=self._roll
+                lambda: self._request(channel, row, shown, n),
+                self._pauser,
+                settings,
+                usual_ms=usual_ms,
+                roll=self._roll,
             )
 
         try:
             return await once(piece)
         except DeliveryError as error:
-            if error.kind is not DeliveryFailure.MARKUP or (piece.text == piece.plain and not piece.styles):
-                raise
-            return await once(replace(piece, text=piece.plain, styles=()))
+            if error.kind is DeliveryFailure.MARKUP and (piece.text != piece.plain or piece.styles):
+                return await once(replace(piece, text=piece.plain, styles=()))
+            if error.kind is DeliveryFailure.REFUSED and n == 0 and row.edits:
+                await self._detach(channel, row)
+                return await self._show(channel, row, piece, n)
+            raise
 
-    def _cut(self, message: Outbound, place: Place) -> list[Piece]:
-        """Return the pieces of a message: its words, and its files, the first of which takes short words along."""
-        text, files = message.text, []
+    async def _request(self, channel: Shows, row: Row, piece: Piece, n: int) -> str:
+        """Make one request, between its two notes: after a pause nothing is in doubt."""
+        message, edits = row.outbound, row.edits if n == 0 else ""
+        if self._stopping.is_set():
+            raise DeliveryError(DeliveryFailure.TRANSIENT, "the program ends")
+        self._outbox.trying(message.id, n)
+        try:
+            if not edits:
+                return await channel.send(message, piece, f"{message.id}:{n}")
+            await channel.edit(message, edits, piece)
+            return edits
+        except DeliveryError as error:
+            if error.kind is DeliveryFailure.UNKNOWN and edits:
+                error = DeliveryError(DeliveryFailure.TRANSIENT, error.message, retry_after=error.retry_after)
+            if error.kind is not DeliveryFailure.UNKNOWN:
+                self._outbox.missed(message.id, n)
+            raise error from None
+
+    async def _detach(self, channel: Shows, row: Row) -> None:
+        """Take a preview away that cannot become the message itself."""
+        preview = row.edits
+        self._outbox.detach(row.outbound.id)
+        try:
+            await channel.delete(row.outbound, preview)
+        except DeliveryError as error:
+            self._warn(f"a preview of {_name(row)} stays: {_line(error)}")
+
+    def _cut(self, message: Outbound, place: Place) -> tuple[tuple[Piece, ...], str]:
+        """Return the pieces of a message, and what of it cannot be shown: its words, then its files.
+
+        The first file takes short words along. A file that cannot be sent is named: the words around it speak of it.
+        """
+        text, files, problems = message.text, list[str](), list[str]()
         for media in message.media:
-            if place.media:
-                files.append(self._file_of(message, media))
-            elif "://" in media:
-                text = f"{text}\n\n{media}".strip()
-            else:
-                raise DeliveryError(DeliveryFailure.REFUSED, f"{message.channel} takes no files")
-        words = render(text, place) if text.strip() else []
-        if files and words:
+            try:
+                files += self._file(message, media, place)
+            except DeliveryError as error:
+                name = single_line(PurePath(media).name or media, 80)
+                problems.append(f"{name} could not be sent: {_line(error)}")
+            if not place.media and "://" in media:
+                text = f"{text}\n\n{media}"
+        text = "\n\n".join([text, *(f"⚠️ {problem}" for problem in problems)]).strip()
+        told = "; ".join(problems)
+        if files and text and not message.as_voice:
             caption = render(text, replace(place, limit=min(place.caption, place.limit), lines=0))
-            if len(caption) == 1 and not message.as_voice:
-                first = replace(caption[0], file=files[0])
-                return [first, *(Piece(file=file) for file in files[1:])]
-        return [*words, *(Piece(file=file, as_voice=message.as_voice and place.voice) for file in files)]
+            if len(caption) == 1:
+                return (replace(caption[0], file=files[0]), *(Piece(file=file) for file in files[1:])), told
+        shown = [Piece(file=file, as_voice=message.as_voice and place.voice) for file in files]
+        return (*(render(text, place) if text else ()), *shown), told
+
+    def _file(self, message: Outbound, media: str, place: Place) -> list[str]:
+        """Return the file to send for a reference; none where the reference itself is shown."""
+        if not place.media:
+            if "://" in media:
+                return []
+            raise DeliveryError(DeliveryFailure.REFUSED, "this platform takes no files")
+        file = self._file_of(message, media)
+        try:
+            size = Path(file).stat().st_size
+        except OSError as error:
+            raise DeliveryError(DeliveryFailure.REFUSED, "it cannot be read") from error
+        if size > place.media_bytes:
+            most = human_bytes(place.media_bytes)
+            raise DeliveryError(DeliveryFailure.REFUSED, f"it has {human_bytes(size)}, and at most {most} may be sent")
+        return [file]
 
     async def _there(self, row: Row) -> tuple[Place | None, Shows | None]:
         """Return where a row goes, as soon as its account is up; nothing when it did not come up in time."""
@@ -263,8 +340,10 @@ class Sender:
             await self._first_of(up.wait(), self._clock.sleep(left), self._stopping.wait())
 
     async def _rate_limit(self, target: Target) -> None:
-        shown = self._shown.setdefault(target, deque(maxlen=max(1, self._rate)))
         now = self._clock.monotonic()
+        if len(self._shown) > 1000:
+            self._shown = {one: times for one, times in self._shown.items() if times and times[-1] > now - 60.0}
+        shown = self._shown.setdefault(target, deque(maxlen=max(1, self._rate)))
         if len(shown) == shown.maxlen and (wait := shown[0] + 60.0 - now) > 0:
             await self._sleep(wait)
         shown.append(self._clock.monotonic())
@@ -291,7 +370,10 @@ class Sender:
             if not waiting.done():
                 waiting.set_result(settled)
         if self._told is not None:
-            await self._told(settled)
+            try:
+                await self._told(settled)
+            except Exception as error:  # noqa: BLE001 - whoever listens must not hold up the rows behind this one
+                self._warn(f"{type(error).__name__}: {_line(error)}")
 
 
 def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
