@@ -184,6 +184,32 @@ def register(api):
     assert "wants to run inside" in health(home)["p"].last
 
 
+async def test_an_index_of_a_plugin_answers_what_the_agent_remembers(tmp_path: Path) -> None:
+    code = """
+from homarus.memory.backend import Lines
+
+class Found:
+    def find(self, query, limit):
+        return [Lines("memory/diary.md", 2, 2, 0.9)]
+    def close(self):
+        pass
+
+def register(api):
+    api.memory("mine", lambda notes, folder: Found())
+"""
+    search = Line(calls=(("memory_search", {"query": "nothing that stands there"}),))
+    slots = {"entries": {"p": {"enabled": True, "inProcess": True}}, "slots": {"memory": "mine"}}
+    home = House(tmp_path, search, "fine", config={**OFF, "plugins": slots})
+    locked(home, plugin(home.state, "p", code=code, tools=[], memory=["mine"]))
+    (home.workspace / "memory").mkdir(parents=True)
+    (home.workspace / "memory/diary.md").write_text("# Diary\nThe cat is called Ada.\n")
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "fine"
+    (result,) = results(home)
+    assert "The cat is called Ada." in result.text
+    assert '"provider":"mine"' in result.text.replace(" ", "")
+
+
 async def test_a_plugin_joins_no_group_of_ours_and_takes_no_name_of_ours(tmp_path: Path) -> None:
     home = house(tmp_path, Line(calls=(("read", {"path": "x"}), ("act", {}))), "fine", name="fs", inProcess=True)
     document = json.loads((home.state / "openclaw.json").read_text())

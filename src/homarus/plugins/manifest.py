@@ -42,7 +42,7 @@ class Wishes(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False):
-    """`homarus.plugin.json`. `entry` is `file.py:function`; `providers` and `contextEngines` need to run inside the program."""
+    """`homarus.plugin.json`. `entry` is `file.py:function`; `providers`, `contextEngines` and `memory` need to run inside the program."""
 
     id: str
     entry: str
@@ -59,7 +59,7 @@ class Manifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=False)
     @property
     def inside(self) -> bool:
         """Say whether it can only work inside the program."""
-        return bool(self.providers or self.context_engines)
+        return bool(self.providers or self.context_engines or self.memory)
 
 
 class Entry(Struct, frozen=True, rename="camel"):
@@ -139,9 +139,8 @@ def _wrong(manifest: Manifest) -> str:
         return "entry: file.py:function, inside the folder"
     if len(names) != len(set(names)) or len(names) > MAX_TOOLS or not all(map(_TOOL.fullmatch, names)):
         return f"tools: at most {MAX_TOOLS}, each name once, in letters, digits and '_'"
-    for edge in ("channels", "memory"):
-        if getattr(manifest, edge):
-            return f"{edge}: plugins cannot bring that yet"
+    if manifest.channels:
+        return "channels: plugins cannot bring that yet"
     return ""
 
 
