@@ -85,7 +85,8 @@ class Plugins:
         settings, lock = config.block("plugins", PluginSettings), Lock(config.paths).read()
         for plugin_id, entry in sorted(settings.entries.items()):
             # One that was never switched on here and is not here is another program's: the doctor names it.
-            if not settings.wants(plugin_id) or (plugin_id not in lock and find_plugin(config, plugin_id) is None):
+            known = plugin_id in lock or find_plugin(config, plugin_id, packages=False) is not None
+            if not (settings.wants(plugin_id) and known):
                 continue
             try:
                 self._use(usable(config, plugin_id, entry, lock), entry)
