@@ -26,7 +26,7 @@ _PLAIN_LINE = late(
     r"((?:  )*)([A-Za-z][\w-]*):(?: (?:"
     r"\"([^\"\\\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff]*)\"|"
     r"\[(\"[\w./-]+\"(?:, \"[\w./-]+\")*)\]|"
-    r"([A-Za-z](?:[A-Za-z0-9 ,.'()/-]*[A-Za-z0-9.)])?))?)?"
+    r"([A-Za-z](?:(?:[A-Za-z0-9 ,.'()/-]|:(?! ))*[A-Za-z0-9.)])?))?)?"
 )
 _SWITCHES = {"true": True, "false": False}
 _SPECIAL = frozenset({"true", "false", "yes", "no", "on", "off", "null"})
