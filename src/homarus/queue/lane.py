@@ -81,6 +81,7 @@ class SessionLane:
         self._mailbox: Mailbox[Queued] | None = None
         self._cancel: Cancel | None = None
         self._trust = Trust.OWNER  # of the turn that runs
+        self._chat: tuple[str, str, str, str] | None = None  # where its answer goes
         self._begun: Batch | None = None  # a turn that a crash cut off
         self._closed = False
 
@@ -182,8 +183,13 @@ class SessionLane:
         return decide(mode, busy=self.busy, takes_input=takes_input)
 
     def _may_join(self, item: Queued) -> bool:
-        """Say whether a message may be heard in the running turn: who is trusted less gets a turn of their own, with their rights."""
-        return least_trusted((item.trust, self._trust)) is self._trust
+        """Say whether a message may be heard in the running turn.
+
+        Who is trusted less gets a turn of their own, with their rights; so does who writes in another chat than the one
+        that the turn answers, because there they would wait for ever.
+        """
+        here = item.route.place in (None, self._chat)
+        return here and least_trusted((item.trust, self._trust)) is self._trust
 
     @property
     def _droppable(self) -> tuple[Queued, ...]:
@@ -266,6 +272,7 @@ class SessionLane:
 
     async def _one(self, batch: Batch) -> None:
         self._mailbox, self._cancel, self._trust = Mailbox(), Cancel(), batch.trust
+        self._chat = batch.newest.route.place if batch.newest else None
         # Reports that came before the turn began are heard in it, all of them.
         heard = [item for item in self._queue if item.kept and self._may_join(item)]
         for item in heard:
