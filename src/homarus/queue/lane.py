@@ -129,13 +129,19 @@ class SessionLane:
         """Say whether a message was accepted whose turn is not over."""
         return any(item.key == key for item in self._inbox.pending)
 
-    def recover(self, stored: Callable[[str], bool] = lambda _key: False, *, go_on: bool = True) -> int:
+    def recover(
+        self,
+        stored: Callable[[str], bool] = lambda _key: False,
+        *,
+        go_on: bool = True,
+        ours: Callable[[Queued], object] = lambda _item: True,
+    ) -> int:
         """Take up what an earlier process accepted and did not finish; return how many messages that are.
 
         `stored` says whether a message is in the transcript. Those that are belong to a turn that was cut off: it goes on
-        once, unless `go_on` is false. The others are answered as if they had just come.
+        once, unless `go_on` is false. The others are answered as if they had just come. What is not `ours` stays where it is.
         """
-        begun = tuple(item for item in self._inbox.pending if stored(item.key))
+        begun = tuple(item for item in self._inbox.pending if ours(item) and stored(item.key))
         keys = [item.key for item in begun]
         self._inbox.settle(*(item.key for item in self._inbox.dropped if stored(item.key)))
         self._overflow = Overflow()
@@ -147,7 +153,7 @@ class SessionLane:
             self._inbox.settle(*keys)
             begun = ()
         known = {item.key for item in (*begun, *self._queue)}
-        items = [item for item in self._inbox.pending if item.key not in known]
+        items = [item for item in self._inbox.pending if item.key not in known and ours(item)]
         self._queue = (*items, *self._queue)
         if items or begun or self._overflow.count:
             self._wake()
