@@ -124,9 +124,7 @@ class LocalClient:
         apart = Overrides(mode=Mode.FOLLOWUP) if options.folders or options.cwd else None
         return await self.take(session, self._inbound(text, options), overrides=options.queue or apart)
 
-    async def take(
-        self, session: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None
-    ) -> IntakeResult:
+    async def take(self, session: SessionKey, inbound: Inbound, *, overrides: Overrides | None = None) -> IntakeResult:
         """Take a message in, whoever it came from; it is durable or answered when this returns."""
         # A command belongs to the process that has the session open; one that takes no letters leaves it to us.
         is_command = inbound.text.lstrip().startswith("/") or is_stop(inbound.text)

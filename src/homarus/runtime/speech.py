@@ -281,4 +281,3 @@ class Speech:
             return asked.reply_to
         mode = self._manner.reply_mode
         return self._asked if asked.reply_to_current or mode == "all" or (mode == "first" and self._posted <= 1) else ""
-
