@@ -343,21 +343,21 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "number": ((int, float), "a number"),
     "boolean": ((bool,), "true or false"),
     "strings": ((list,), "a list of texts"),
-    "object": ((dict,), "an object"),
+    "object": ((dict, list), "an object or a list"),
 }
 
 
 def fits(value: Any, setting: Setting) -> bool:
-    """Say whether a value can stand for a platform's key; a secret may be a reference, and an id may be a number."""
+    """Say whether a value can stand for a platform's key. A secret may be a reference, and a variable is always text."""
+    if isinstance(value, str):
+        return setting.type != "object" and (setting.type != "number" or value.strip().isdecimal())
     if setting.secret and isinstance(value, dict):
         return True
     if setting.type == "strings":
         return isinstance(value, list) and all(isinstance(item, str | int) for item in value)
-    if setting.type == "number" and isinstance(value, bool):
-        return False
-    if setting.type == "string" and isinstance(value, int) and not isinstance(value, bool):
-        return True
-    return isinstance(value, _KINDS[setting.type][0])
+    if isinstance(value, bool):
+        return setting.type == "boolean"
+    return isinstance(value, int) if setting.type == "string" else isinstance(value, _KINDS[setting.type][0])
 
 
 def _check_rules(config: Config, account: Account) -> None:

@@ -36,6 +36,7 @@ BY_HAND = (
     "messages.groupChat.historyLimit",
     "messages.groupChat.mentionPatterns",
     "plugins.slots.contextEngine",
+    "plugins.slots.memory",
     "session.agentToAgent.maxPingPongTurns",
 )
 # What programs write into the file about themselves.
@@ -84,7 +85,8 @@ def known_tree(lines: Collection[str] = BLOCKS) -> Node:
     for top, place in MORE_KEYS.items():
         if any(name.startswith(f"{top}.") for name in lines):
             for text in load_named(place)():
-                _at(root, tuple(text.split("."))).free = True
+                node = _at(root, tuple(text.split(".")))
+                node.free, node.reason = True, ""
     for name in NOTES:
         _at(root, (name,)).free = True
     agents = _at(root, ("agents",))
