@@ -13,7 +13,7 @@ import msgspec
 
 from homarus.channels.channel import Host
 from homarus.core.clock import Clock, chance
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.text import single_line
 from homarus.net.errors import HttpError
 from homarus.net.trust import Trust
@@ -106,7 +106,7 @@ async def keep_connected(
 ) -> None:
     """Call `session` for ever; one call is one connection. Pauses double, and begin anew after one that held.
 
-    A fatal `ChannelError` ends it; every other failure of the network is told and tried again.
+    A fatal `ChannelError` ends it; what else fails, a full disk too, is told and tried again.
     """
     pause = first
     while True:
@@ -114,8 +114,8 @@ async def keep_connected(
         try:
             await session()
             host.troubled("the server closed the connection")
-        except ChannelError as problem:
-            if problem.fatal:
+        except HomarusError as problem:
+            if isinstance(problem, ChannelError) and problem.fatal:
                 raise
             host.troubled(problem.message, cure=problem.cure)
         except (OSError, EOFError, TimeoutError) as problem:
