@@ -11,6 +11,7 @@ from homarus.core.errors import Cancelled, DeliveryError, DeliveryFailure, Stora
 from homarus.core.messages import Outbound
 from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.place import Piece, Place
+from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.sender import MAX_AGE_S, PAUSES_S, Sender
 
@@ -298,7 +299,7 @@ async def test_a_listener_that_fails_holds_nobody_up(bench: Bench) -> None:
 
 
 async def test_a_full_disk_refuses_the_message_before_anything_is_shown(bench: Bench) -> None:
-    def refuse(outbound: Outbound, edits: str = "") -> bool:
+    def refuse(outbound: Outbound) -> bool:
         raise StorageError("the disk is full")
 
     bench.outbox.put = refuse  # type: ignore[method-assign]
@@ -324,25 +325,50 @@ async def test_a_note_that_cannot_be_written_sends_nothing_until_it_can(bench: B
 # --- previews that become messages ---
 
 
+async def previewed(bench: Bench, text: str = "So far", name: str = "a") -> Preview:
+    preview = bench.sender.preview(Outbound(f"{name}.preview", "irc", "bob", ""), "partial")
+    assert preview is not None
+    preview.update(text)
+    while not bench.platform.shown:
+        await asyncio.sleep(0)
+    return preview
+
+
 async def test_a_preview_becomes_the_first_piece(bench: Bench) -> None:
-    bench.sender.submit(Outbound("a", "irc", "bob", LONG), edits="p1")
+    bench.place = Place(limit=40, edit=True, delete=True)
+    preview = await previewed(bench)
+    bench.sender.submit(Outbound("a", "irc", "bob", LONG), preview=preview)
     await bench.sender.idle()
-    assert bench.platform.edits == [("p1", "one two three four five six seven eight")]
-    assert bench.platform.texts == ["nine ten eleven twelve"]
-    assert bench.told[0].receipts == ("p1", "m1")
+    assert bench.platform.edits[-1] == ("m1", "one two three four five six seven eight")
+    assert bench.platform.texts == ["So far", "nine ten eleven twelve"]
+    assert bench.told[0].receipts == ("m1", "m2")
+    assert bench.outbox.previews() == ()
 
 
 async def test_a_preview_that_cannot_be_edited_is_taken_away_and_the_message_sent(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    preview = await previewed(bench)
+    await preview.release()
     bench.platform.answers = [failure("refused")]
-    bench.sender.submit(Outbound("a", "irc", "bob", "x"), edits="p1")
+    bench.sender.submit(Outbound("a", "irc", "bob", "x"), preview=preview)
     await bench.sender.idle()
-    assert bench.platform.deleted == ["p1"]
-    assert bench.platform.texts == ["x"]
+    assert bench.platform.deleted == ["m1"]
+    assert bench.platform.texts == ["So far", "x"]
     assert bench.outcomes == [("a", "sent")]
 
 
+async def test_a_preview_is_taken_away_where_a_file_comes_instead(bench: Bench, files: Path) -> None:
+    bench.place = Place(edit=True, delete=True, media=True)
+    preview = await previewed(bench)
+    bench.sender.submit(Outbound("a", "irc", "bob", "x", media=("a.png",)), preview=preview)
+    await bench.sender.idle()
+    assert bench.platform.deleted == ["m1"]
+    assert [(piece.text, Path(piece.file).name) for piece in bench.platform.pieces[1:]] == [("x", "a.png")]
+
+
 async def test_an_edit_is_made_again_after_a_crash_because_it_shows_the_same(bench: Bench) -> None:
-    bench.outbox.put(Outbound("a", "irc", "bob", "x"), "p1")
+    bench.outbox.put(Outbound("a", "irc", "bob", "x"))
+    bench.outbox.attach("a", "p1")
     bench.outbox.trying("a", 0)
     bench.build()
     bench.sender.start()
@@ -352,10 +378,55 @@ async def test_an_edit_is_made_again_after_a_crash_because_it_shows_the_same(ben
 
 
 async def test_an_edit_in_doubt_is_made_again(bench: Bench) -> None:
+    bench.outbox.put(Outbound("a", "irc", "bob", "x"))
+    bench.outbox.attach("a", "p1")
     bench.platform.answers = [failure("unknown")]
-    bench.sender.submit(Outbound("a", "irc", "bob", "x"), edits="p1")
+    bench.sender.start()
     await bench.sender.idle()
     assert bench.platform.edits == [("p1", "x")]
+
+
+async def test_a_preview_that_a_crash_left_is_taken_away_by_the_next_process(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    preview = await previewed(bench)
+    await preview.release()
+    bench.build()
+    bench.sender.start()
+    await bench.sender.idle()
+    assert bench.platform.deleted == ["m1"]
+    assert Outbox(bench.path, bench.clock).previews() == ()
+
+
+async def test_a_preview_of_silence_is_taken_away(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    bench.sender.discard(await previewed(bench))
+    await bench.sender.idle()
+    assert bench.platform.deleted == ["m1"]
+    assert bench.outbox.previews() == ()
+
+
+async def test_no_preview_where_nothing_can_be_edited(bench: Bench) -> None:
+    assert bench.sender.preview(Outbound("a", "irc", "bob", ""), "partial") is None
+    bench.place = Place(edit=True)
+    assert bench.sender.preview(Outbound("a", "irc", "bob", ""), "off") is None
+
+
+async def test_a_preview_never_comes_before_what_waits(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    bench.platform.gate = asyncio.Event()
+    bench.sender.submit(Outbound("first", "irc", "bob", "first"))
+    preview = bench.sender.preview(Outbound("p", "irc", "bob", ""), "partial")
+    assert preview is not None
+    preview.update("second")
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert bench.platform.calls == 1
+    bench.platform.gate.set()
+    await bench.sender.idle()
+    while len(bench.platform.shown) < 2:
+        await asyncio.sleep(0)
+    assert bench.platform.texts == ["first", "second"]
+    await preview.release()
 
 
 # --- files ---

@@ -47,16 +47,12 @@ class Row(Struct):
     outbound: Outbound
     at: int = 0
     edits: str = ""
-    detached: bool = False
     receipts: list[str] = []
     trying: int | None = None
     # How it was cut when its first piece went out, so that the rest is what was left then.
     pieces: tuple[Piece, ...] = ()
     # The line that it was read from, which may hold what a later version wrote.
     raw: bytes = b""
-
-    def detach(self) -> None:
-        self.edits, self.detached = "", True
 
 
 class Settled(Struct, frozen=True):
@@ -80,6 +76,7 @@ class Outbox:
         self._warn = warn
         self._rows: dict[str, Row] = {}
         self._settled: dict[str, Outcome] = {}
+        self._previews: dict[str, tuple[Outbound, str]] = {}
         self._foreign: list[bytes] = []  # records of a later version
         self._writer: JsonlWriter | None = None
         self._least = 0  # bytes that the last clean-up could not save
@@ -96,7 +93,7 @@ class Outbox:
         """Return what became of a message, as far as it is remembered."""
         return self._settled.get(id_)
 
-    def put(self, outbound: Outbound, edits: str = "") -> bool:
+    def put(self, outbound: Outbound) -> bool:
         """Make a message durable and return True, or return False when its id_ is known. Raises where it cannot be kept."""
         if outbound.id in self._rows or outbound.id in self._settled:
             return False
@@ -106,9 +103,8 @@ class Outbox:
             cure = "see which channel is down with 'homarus channels status'"
             raise StorageError(f"the outbox holds {len(self._rows)} messages that could not be sent", cure=cure)
         at = epoch_ms(self._clock.now())
-        row = Row(outbound, at, edits)
-        self._append(_put(row))
-        self._rows[outbound.id] = row
+        self._append({"put": msgspec.to_builtins(outbound), "at": at})
+        self._rows[outbound.id] = Row(outbound, at)
         return True
 
     def trying(self, id_: str, n: int) -> None:
@@ -122,10 +118,29 @@ class Outbox:
         self._append({"cut": id_, "pieces": msgspec.to_builtins(pieces)}, durable=False)
         self._rows[id_].pieces = pieces
 
+    def attach(self, id_: str, preview: str) -> None:
+        """Note that a message that was shown as a preview becomes the first piece of this one."""
+        self._append({"attached": id_, "to": preview})
+        self._rows[id_].edits = preview
+
+    def preview(self, message: Outbound, receipt: str) -> None:
+        """Note that a preview was shown, so that it is found when nobody ends it; without an id, that it is gone."""
+        if receipt:
+            self._append(
+                {"preview": message.id, "message": msgspec.to_builtins(message), "receipt": receipt}, durable=False
+            )
+            self._previews[message.id] = (message, receipt)
+        elif self._previews.pop(message.id, None) is not None:
+            self._append({"preview": message.id}, durable=False)
+
+    def previews(self) -> tuple[tuple[Outbound, str], ...]:
+        """Return the previews that are shown, each with the platform's id of it."""
+        return tuple(self._previews.values())
+
     def detach(self, id_: str) -> None:
         """Note that a preview cannot become the first piece, which is sent like any other."""
         self._append({"detached": id_})
-        self._rows[id_].detach()
+        self._rows[id_].edits = ""
 
     def missed(self, id_: str, n: int) -> None:
         """Note that a piece that was tried surely did not arrive."""
@@ -202,12 +217,23 @@ class Outbox:
         """Take one record in; False when a later version wrote it."""
         try:
             if "put" in record:
-                outbound, edits = msgspec.convert(record["put"], Outbound), str(record.get("edits", ""))
+                outbound = msgspec.convert(record["put"], Outbound)
                 if outbound.id not in self._settled:
-                    self._rows.setdefault(outbound.id, Row(outbound, int(record.get("at", 0)), edits, raw=raw))
+                    self._rows.setdefault(outbound.id, Row(outbound, int(record.get("at", 0)), raw=raw))
+                return True
+            if "preview" in record:
+                self._previews.pop(record["preview"], None)
+                if "receipt" in record:
+                    shown = msgspec.convert(record["message"], Outbound)
+                    self._previews[record["preview"]] = (shown, str(record["receipt"]))
                 return True
             kind = next(
-                (name for name in ("trying", "sent", "missed", "cut", "detached", "settled") if name in record), ""
+                (
+                    name
+                    for name in ("trying", "sent", "missed", "cut", "attached", "detached", "settled")
+                    if name in record
+                ),
+                "",
             )
             id_ = record.get(kind)
             if not kind or not isinstance(id_, str):
@@ -228,26 +254,27 @@ class Outbox:
         lines = [*self._foreign]
         lines += [encode({"settled": id_, "outcome": outcome}) for id_, outcome in self._settled.items()]
         for id_, row in self._rows.items():
-            lines.append(row.raw or encode(_put(row)))
-            lines += [encode({"detached": id_})] if row.detached else []
+            lines.append(row.raw or encode({"put": row.outbound, "at": row.at}))
+            lines += [encode({"attached": id_, "to": row.edits})] if row.edits else []
             lines += [encode({"cut": id_, "pieces": row.pieces})] if row.pieces else []
             lines += [encode({"sent": id_, "n": n, "receipt": receipt}) for n, receipt in enumerate(row.receipts)]
             lines += [encode({"trying": id_, "n": row.trying})] if row.trying is not None else []
+        for message, receipt in self._previews.values():
+            lines.append(encode({"preview": message.id, "message": message, "receipt": receipt}))
         content = b"".join(line + b"\n" for line in lines)
         write_atomic(self._path, content)
         self._least = len(content)
-
-
-def _put(row: Row) -> dict[str, Any]:
-    return {"put": row.outbound, "at": row.at, **({"edits": row.edits} if row.edits else {})}
 
 
 def _advance(row: Row, kind: str, record: dict[str, Any]) -> None:
     if kind == "cut":
         row.pieces = msgspec.convert(record["pieces"], tuple[Piece, ...])
         return
+    if kind == "attached":
+        row.edits = str(record["to"])
+        return
     if kind == "detached":
-        row.detach()
+        row.edits = ""
         return
     n = int(record["n"])
     if kind == "trying":

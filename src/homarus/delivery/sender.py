@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -22,8 +22,10 @@ from homarus.core.text import human_bytes, single_line
 from homarus.delivery.format import render
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
 from homarus.delivery.place import Piece, Place
+from homarus.delivery.preview import Preview
 from homarus.delivery.retry import LATER, RetrySettings, attempt
 from homarus.delivery.sanitize import without_tokens
+from homarus.delivery.settings import Mode
 
 # A message that does not get through after its request was repeated is tried again after these pauses, then given up.
 PAUSES_S = (5.0, 25.0, 120.0, 600.0)
@@ -107,6 +109,8 @@ class Sender:
         self._tasks: dict[Target, asyncio.Task[None]] = {}
         self._shown: dict[Target, deque[float]] = {}
         self._pauses: dict[str, float] = {}
+        self._previews: dict[str, Preview] = {}
+        self._errands: set[asyncio.Future[None]] = set()
         self._waiters: dict[str, list[asyncio.Future[Settled]]] = {}
         self._up: dict[tuple[str, str], asyncio.Event] = {}
         self._stopping = asyncio.Event()
@@ -114,16 +118,22 @@ class Sender:
 
     def start(self) -> None:
         """Go on with what an earlier process left."""
+        kept = {row.edits for row in self._outbox.pending()}
+        for message, receipt in self._outbox.previews():
+            if receipt not in kept:
+                self._spawn(self._clear(message, receipt))
         for row in self._outbox.pending():
             self._enqueue(row.outbound)
 
-    def submit(self, message: Outbound, *, pause: float = 0.0, edits: str = "") -> bool:
+    def submit(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
         """Make a message durable and send it in its turn; False when its id is known.
 
-        `pause` seconds pass before it, as if it were typed. `edits` is a message that was shown as its preview.
+        `pause` seconds pass before it, as if it were typed. A `preview` ends and becomes its first piece.
         """
-        if not self._outbox.put(message, edits):
+        if not self._outbox.put(message):
             return False
+        if preview is not None:
+            self._previews[message.id] = preview
         if pause > 0:
             self._pauses[message.id] = pause
         self._enqueue(message)
@@ -139,19 +149,49 @@ class Sender:
         self._waiters.setdefault(message.id, []).append(waiting)
         return await waiting
 
+    def preview(self, message: Outbound, mode: Mode, *, tools: bool = True) -> Preview | None:
+        """Return what shows a reply while it is written; None where nothing can be edited now.
+
+        It ends with the `submit` of its message, or with `discard`.
+        """
+        place = self._place_of(message.channel, message.account)
+        if place is None or not place.edit or mode == "off":
+            return None
+
+        async def show(sent: str, piece: Piece) -> str:
+            channel = self._channel_of(message.channel, message.account)
+            if channel is None or self._stopping.is_set():
+                raise DeliveryError(DeliveryFailure.TRANSIENT, "the account is not up")
+            if sent:
+                await channel.edit(message, sent, piece)
+                return sent
+            receipt = await channel.send(message, piece, f"{message.id}:preview")
+            self._outbox.preview(message, receipt)
+            return receipt
+
+        # A preview that came before what waits would stand above it for ever.
+        target = target_of(message)
+        return Preview(
+            message, place, show, self._clock, mode=mode, tools=tools, ready=lambda: target not in self._queues
+        )
+
+    def discard(self, preview: Preview) -> None:
+        """End a preview that becomes no message, and take it away."""
+        self._spawn(self._discard(preview))
+
     def wake(self, channel: str, account: str) -> None:
         """Say that an account is up, so that what waits for it goes on."""
         self._up.setdefault((channel, account), asyncio.Event()).set()
 
     async def idle(self) -> None:
         """Return when nothing is left that can be sent now."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        while self._tasks or self._errands:
+            await asyncio.gather(*self._tasks.values(), *self._errands, return_exceptions=True)
 
     async def stop(self, grace: float = 5.0) -> None:
         """End after the pieces that are on their way, at the latest after `grace` seconds. Everything else stays in the outbox."""
         self._stopping.set()
-        tasks = list(self._tasks.values())
+        tasks = [*self._tasks.values(), *self._errands]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace)
             for task in late:
@@ -159,6 +199,26 @@ class Sender:
             await asyncio.gather(*late, return_exceptions=True)
         for waiting in [future for futures in self._waiters.values() for future in futures if not future.done()]:
             waiting.set_exception(Cancelled(_ENDS))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _discard(self, preview: Preview) -> None:
+        if receipt := await preview.release():
+            await self._clear(preview.message, receipt)
+
+    async def _clear(self, message: Outbound, receipt: str) -> None:
+        """Take a preview away as soon as its account is up; one that cannot be taken away stays."""
+        _, channel = await self._there(message, epoch_ms(self._clock.now()))
+        try:
+            if channel is not None:
+                await channel.delete(message, receipt)
+                self._outbox.preview(message, "")
+        except (DeliveryError, StorageError) as error:
+            self._warn(f"a preview in {_name(message)} stays: {_line(error)}")
+            self._outbox.preview(message, "")
 
     def _enqueue(self, message: Outbound) -> None:
         target = target_of(message)
@@ -189,13 +249,13 @@ class Sender:
                 outcome, reason = await self._pieces(row)
             except DeliveryError as error:
                 if error.kind in LATER and failures < len(PAUSES_S):
-                    self._warn(f"{_name(row)} waits: {_line(error)}")
+                    self._warn(f"{_name(row.outbound)} waits: {_line(error)}")
                     await self._sleep(min(max(PAUSES_S[failures], error.retry_after or 0.0), _LONGEST_PAUSE_S))
                     failures += 1
                     continue
                 outcome, reason = _given_up(row, error)
             except StorageError as error:  # nothing is sent that cannot be noted
-                self._warn(f"{_name(row)} waits: {_line(error)}")
+                self._warn(f"{_name(row.outbound)} waits: {_line(error)}")
                 await self._sleep(PAUSES_S[1])
                 continue
             except Exception as error:  # noqa: BLE001 - a mistake in a channel or in here must not hold up the rows behind it
@@ -208,7 +268,7 @@ class Sender:
 
     async def _pieces(self, row: Row) -> tuple[Outcome | None, str]:
         """Send what is left of a row. No outcome when the sender is stopping."""
-        message, place, channel = row.outbound, *await self._there(row)
+        message, place, channel = row.outbound, *await self._there(row.outbound, row.at)
         if place is None or channel is None:
             gone = DeliveryError(DeliveryFailure.REFUSED, "its channel was not up for a day")
             return (None, "") if self._stopping.is_set() else _given_up(row, gone)
@@ -218,6 +278,7 @@ class Sender:
         # An edit can be made again: it shows the same message.
         if row.trying is not None and not place.repeatable and not (row.edits and row.trying == 0):
             return "unknown", f"the program ended while piece {row.trying + 1} was on its way"
+        await self._attach(row)
         pieces, problem = row.pieces, ""
         if not pieces:
             pieces, problem = self._cut(replace(message, text=text), place)
@@ -274,6 +335,13 @@ class Sender:
                 self._outbox.missed(message.id, n)
             raise error from None
 
+    async def _attach(self, row: Row) -> None:
+        """Let the preview of a message become its first piece."""
+        preview = self._previews.pop(row.outbound.id, None)
+        if preview is not None and (receipt := await preview.release()):
+            self._outbox.attach(row.outbound.id, receipt)
+            self._outbox.preview(preview.message, "")
+
     async def _detach(self, channel: Shows, row: Row) -> None:
         """Take a preview away that cannot become the message itself."""
         preview = row.edits
@@ -281,7 +349,7 @@ class Sender:
         try:
             await channel.delete(row.outbound, preview)
         except DeliveryError as error:
-            self._warn(f"a preview of {_name(row)} stays: {_line(error)}")
+            self._warn(f"a preview of {_name(row.outbound)} stays: {_line(error)}")
 
     def _cut(self, message: Outbound, place: Place) -> tuple[tuple[Piece, ...], str]:
         """Return the pieces of a message, and what of it cannot be shown: its words, then its files.
@@ -322,9 +390,8 @@ class Sender:
             raise DeliveryError(DeliveryFailure.REFUSED, f"it has {human_bytes(size)}, and at most {most} may be sent")
         return [file]
 
-    async def _there(self, row: Row) -> tuple[Place | None, Shows | None]:
-        """Return where a row goes, as soon as its account is up; nothing when it did not come up in time."""
-        message = row.outbound
+    async def _there(self, message: Outbound, since: int) -> tuple[Place | None, Shows | None]:
+        """Return where a message goes, as soon as its account is up; nothing when it did not come up in time."""
         while True:
             up = self._up.setdefault((message.channel, message.account), asyncio.Event())
             up.clear()
@@ -334,7 +401,7 @@ class Sender:
             )
             if place is not None and channel is not None:
                 return place, channel
-            left = MAX_AGE_S - (epoch_ms(self._clock.now()) - row.at) / 1000
+            left = MAX_AGE_S - (epoch_ms(self._clock.now()) - since) / 1000
             if left <= 0 or self._stopping.is_set():
                 return None, None
             await self._first_of(up.wait(), self._clock.sleep(left), self._stopping.wait())
@@ -382,8 +449,8 @@ def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
     return ("partial" if row.receipts else "failed"), _line(error)
 
 
-def _name(row: Row) -> str:
-    return f"a message to {single_line(row.outbound.channel, 40)}:{single_line(row.outbound.to, 80)}"
+def _name(message: Outbound) -> str:
+    return f"a message to {single_line(message.channel, 40)}:{single_line(message.to, 80)}"
 
 
 def _line(error: Exception) -> str:
