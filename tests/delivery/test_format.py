@@ -234,3 +234,25 @@ def test_nothing_is_shown_of_nothing() -> None:
 
 def test_pieces_carry_the_words_for_a_platform_that_refuses_the_markup() -> None:
     assert render("**a** <b", Place(dialect="telegram-html")) == [Piece("<b>a</b> &lt;b", "a <b")]
+
+
+P = ("aaaa " * 6).strip()
+
+
+@pytest.mark.parametrize("mode", ["length", "newline"])
+@pytest.mark.parametrize(
+    ("markdown", "limit", "expected"),
+    [
+        (f"{P}\n\n{P}\n\n{P}", 50, [P, P, P]),
+        (f"{P}\n\n{P}\n\n{P}", 70, [f"{P}\n\n{P}", P]),
+        ("one\n\ntwo\n\nthree", 50, ["one\n\ntwo\n\nthree"]),
+        (f"{P}\n{P}\n{P}", 50, [P, P, P]),
+        ("```py\n" + "x = 1\n" * 12 + "```", 50, ["```py\n" + "x = 1\n" * 6 + "```"] * 2),
+        ("intro\n\n```py\nx = 1\n```\nafter", 50, ["intro\n\n```py\nx = 1\n```\nafter"]),
+        ("x" * 120, 50, ["x" * 50, "x" * 50, "x" * 20]),
+        ("word " * 30, 50, [("word " * 10).strip()] * 3),
+        ("One sentence here. Another sentence here that is long. Third", 40, ["One sentence here. Another sentence", "here that is long. Third"]),
+    ],
+)  # fmt: skip
+def test_cut_as_openclaw_cuts(markdown: str, limit: int, expected: list[str], mode: str) -> None:
+    assert texts(markdown, "discord", limit=limit, chunk_mode=mode) == expected

@@ -16,15 +16,15 @@ from homarus.core.redact import redacted
 from homarus.core.text import single_line
 from homarus.delivery.format import render
 from homarus.delivery.place import Piece, Place
-from homarus.delivery.settings import Mode
+from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.delivery.stream import StreamFilter
 
 # Platforms count edits like messages; about one in a second is what they bear.
 EVERY_S = 1.0
 _LONGEST_S = 60.0
 _PATIENCE_S = 15.0
-_LINES, _LINE_CHARS = 8, 120
-WORKING = "⏳ Working…"
+
+USUAL = StreamingSettings()
 
 # Sends a piece (with no id) or edits the message with that id, and returns its id.
 Show = Callable[[str, Piece], Awaitable[str]]
@@ -44,13 +44,14 @@ class Preview:
         clock: Clock,
         *,
         mode: Mode = "partial",
-        tools: bool = True,
+        settings: StreamingSettings = USUAL,
         ready: Callable[[], bool] = lambda: True,
         every: float = EVERY_S,
     ) -> None:
         self.message = message
         self._place, self._show, self._clock = place, show, clock
-        self._mode, self._tools, self._ready, self._every = mode, tools, ready, every
+        self._mode, self._ready, self._every = mode, ready, every
+        self._tools, self._progress = mode == "progress" or settings.preview.tool_progress, settings.progress
         self._filter = StreamFilter()
         self._text = ""
         self._lines: list[str] = []
@@ -67,7 +68,7 @@ class Preview:
                 self._filter, self._text = StreamFilter(), ""
             case TextDelta() if self._mode != "progress":
                 self.update(self._text + self._filter.feed(event.text))
-            case ToolStarted() if self._tools or self._mode == "progress":
+            case ToolStarted() if self._tools:
                 about = next((str(value) for value in event.arguments.values() if isinstance(value, str | int)), "")
                 self.note(f"{event.name}: {about}" if about else event.name)
             case _:
@@ -81,7 +82,8 @@ class Preview:
 
     def note(self, line: str) -> None:
         """Say what is at work, for as long as there are no words."""
-        self._lines = [*self._lines, single_line(redacted(line), _LINE_CHARS)][-_LINES:]
+        kept = self._progress.max_lines
+        self._lines = [*self._lines, single_line(redacted(line), self._progress.max_line_chars)][-kept:] if kept else []
         self._begin()
 
     async def release(self) -> str:
@@ -133,6 +135,6 @@ class Preview:
         """Return what is to be seen now: the first message of the words so far, or what is at work."""
         text = self._text
         if self._mode == "progress" or (not text.strip() and self._lines):
-            text = "\n".join([WORKING, *(f"- `{line.replace('`', chr(39))}`" for line in self._lines)])
+            text = "\n".join([self._progress.title, *(f"- `{line.replace('`', chr(39))}`" for line in self._lines)])
         pieces = render(text[: 2 * self._place.limit], self._place)
         return pieces[0] if pieces else None

@@ -22,10 +22,10 @@ from homarus.core.text import human_bytes, single_line
 from homarus.delivery.format import render
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
 from homarus.delivery.place import Piece, Place
-from homarus.delivery.preview import Preview
+from homarus.delivery.preview import USUAL, Preview
 from homarus.delivery.retry import LATER, RetrySettings, attempt
 from homarus.delivery.sanitize import without_tokens
-from homarus.delivery.settings import Mode
+from homarus.delivery.settings import Mode, StreamingSettings
 
 # A message that does not get through after its request was repeated is tried again after these pauses, then given up.
 PAUSES_S = (5.0, 25.0, 120.0, 600.0)
@@ -149,7 +149,7 @@ class Sender:
         self._waiters.setdefault(message.id, []).append(waiting)
         return await waiting
 
-    def preview(self, message: Outbound, mode: Mode, *, tools: bool = True) -> Preview | None:
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings = USUAL) -> Preview | None:
         """Return what shows a reply while it is written; None where nothing can be edited now.
 
         It ends with the `submit` of its message, or with `discard`.
@@ -172,7 +172,7 @@ class Sender:
         # A preview that came before what waits would stand above it for ever.
         target = target_of(message)
         return Preview(
-            message, place, show, self._clock, mode=mode, tools=tools, ready=lambda: target not in self._queues
+            message, place, show, self._clock, mode=mode, settings=settings, ready=lambda: target not in self._queues
         )
 
     def discard(self, preview: Preview) -> None:
