@@ -110,6 +110,7 @@ class _Host:
             self._slot.since = self._manager.clock.monotonic()
             _log.info("%s/%s: connected", self._slot.manifest.id, self.account)
         self._slot.note(connected=True, identity=me, last_error="", cure="")
+        self._manager.up(self._slot.manifest.id, self.account)
 
     def troubled(self, what: str, *, cure: str = "") -> None:
         if self._slot.status.connected:
@@ -149,6 +150,7 @@ class ChannelManager:
         opener: Opener = load_entry,
         commands: Mapping[str, str] | None = None,
         spread: Callable[[], float] = chance,
+        up: Callable[[str, str], None] = lambda _channel, _account: None,
     ) -> None:
         self._config = config
         self._env = env
@@ -160,6 +162,8 @@ class ChannelManager:
         self._opener = opener
         self.commands: Mapping[str, str] = commands or {}
         self._spread = spread
+        # Told whenever an account has connected.
+        self.up = up
         self._slots: dict[tuple[str, str], _Slot] = {}
         self._monitor: asyncio.Task[None] | None = None
         self._on = False
@@ -237,6 +241,11 @@ class ChannelManager:
             why = slot.status.last_error or "it is starting"
             raise DeliveryError(DeliveryFailure.TRANSIENT, f"{channel}/{account} is not at work: {why}")
         return slot.channel
+
+    def connected(self, channel: str, account: str) -> Channel | None:
+        """Return an account that is connected now; None for any other."""
+        slot = self._slots.get((channel, normalize_account_id(account)))
+        return slot.channel if slot is not None and slot.status.connected else None
 
     def place(self, channel: str, account: str) -> Place:
         """Return what can be shown there; of an account that nobody knows, the smallest."""

@@ -20,7 +20,7 @@ from homarus.core.redact import redacted
 from homarus.core.text import single_line
 from homarus.delivery.format import render
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
-from homarus.delivery.place import Piece, Place
+from homarus.delivery.place import Button, Piece, Place
 from homarus.delivery.retry import LATER, RetrySettings, attempt
 from homarus.delivery.sanitize import is_silent
 
@@ -194,7 +194,7 @@ class Sender:
             return "suppressed", ""
         if row.trying is not None and not place.repeatable:
             return "unknown", f"the program ended while piece {row.trying + 1} was on its way"
-        pieces = row.pieces or tuple(self._cut(message, place))
+        pieces = row.pieces or _with_buttons(tuple(self._cut(message, place)), message, place)
         if len(pieces) > 1 and not row.pieces:
             self._outbox.cut(message.id, pieces)
         for n in range(len(row.receipts), len(pieces)):
@@ -292,6 +292,13 @@ class Sender:
                 waiting.set_result(settled)
         if self._told is not None:
             await self._told(settled)
+
+
+def _with_buttons(pieces: tuple[Piece, ...], message: Outbound, place: Place) -> tuple[Piece, ...]:
+    """Put what can be tapped below the last piece, in one row."""
+    if not (message.buttons and place.buttons and pieces):
+        return pieces
+    return (*pieces[:-1], replace(pieces[-1], buttons=(tuple(Button(*each) for each in message.buttons),)))
 
 
 def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:

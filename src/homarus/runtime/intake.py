@@ -65,7 +65,9 @@ class Intake:
         self._client, self._home, self._desk = client, client.home, desk
         self._journal = Inbox(journal)
         self._debounce = InboundDebounce(self._home.config.block("messages.inbound", InboundSettings))
-        self._merged: dict[str, list[str]] = {}  # by the key of a held message: the keys of all that became part of it
+        self._merged: dict[
+            tuple[str, ...], list[str]
+        ] = {}  # the keys of what became part of a held message, by its chat
         self._orders: dict[SessionKey, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -239,8 +241,8 @@ class Intake:
         self._journal.settle(item.key + _LETTER)
 
 
-def _chat(inbound: Inbound) -> str:
-    return "\n".join((inbound.channel, inbound.account, inbound.peer, inbound.thread, inbound.sender))
+def _chat(inbound: Inbound) -> tuple[str, ...]:
+    return inbound.channel, inbound.account, inbound.peer, inbound.thread, inbound.sender
 
 
 def answer(inbound: Inbound, ident: str, text: str, **more: Any) -> Outbound:

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -78,8 +79,8 @@ class Mail(Protocol):
         """Make a message durable and bring it on its way; False where it was known."""
         ...
 
-    def attach(self, agent_id: str, path: str, trust: Trust) -> Path:
-        """Return a copy of a file that the agent may send on somebody's word. Raises HomarusError."""
+    def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
+        """Return a copy of a file that the agent may send to these readers. Raises HomarusError."""
         ...
 
     def stirs(self, route: Route, kind: str) -> None:
@@ -94,7 +95,9 @@ class Speech:
         newest = batch.newest
         assert newest is not None, "a turn that nobody asked for has no chat"
         self._mail, self._manner, self._session, self._keys = mail, manner, session, batch.keys
-        self._route, self._asked, self._trust = newest.route, newest.inbound.id, batch.trust
+        self._route, self._asked = newest.route, newest.inbound.id
+        # Who gets the files: in a chat of several people nobody counts for more than a guest.
+        self._readers = batch.trust if newest.inbound.chat_type == "direct" else Trust.GROUP
         begun = any(session.knows(key) for key in self._keys)
         self._found = (answer_in(session.branch, self._keys) if begun else None) or Answer("")
         self._anchor, self._sent = self._found.anchor, list(self._found.sent)
@@ -106,6 +109,8 @@ class Speech:
         self._blocks: BlockStream | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failed: list[Outbound] = []
+        # Called when the turn is over, however it ended.
+        self.over: Callable[[], None] = lambda: None
 
     def catch_up(self) -> Answer:
         """Post what the log holds of the answer, as far as it is not known; return the answer as the log has it."""
@@ -165,6 +170,11 @@ class Speech:
         for message in again:
             self._mail.post(message)
 
+    def close(self) -> None:
+        self._blocks = None
+        self._tick_later()
+        self.over()
+
     def interrupted(self) -> None:
         """Say that a turn was cut off for good."""
         self._post("end", INTERRUPTED)
@@ -188,7 +198,7 @@ class Speech:
         for number, path in enumerate(visible.directives.media):
             try:
                 if not path.startswith(("http://", "https://")):
-                    files[number] = str(self._mail.attach(self._route.agent_id, path, self._trust))
+                    files[number] = str(self._mail.attach(self._route.agent_id, path, self._readers))
                 elif path not in "".join(self._pieces):
                     text += f"\n\n{path}"
             except HomarusError as problem:
