@@ -110,7 +110,7 @@ class _Host:
             self._slot.since = self._manager.clock.monotonic()
             _log.info("%s/%s: connected", self._slot.manifest.id, self.account)
         self._slot.note(connected=True, identity=me, last_error="", cure="")
-        self._manager.up(self._slot.manifest.id, self.account)
+        self._manager.came_up(self._slot.manifest.id, self.account)
 
     def troubled(self, what: str, *, cure: str = "") -> None:
         if self._slot.status.connected:
@@ -150,7 +150,6 @@ class ChannelManager:
         opener: Opener = load_entry,
         commands: Mapping[str, str] | None = None,
         spread: Callable[[], float] = chance,
-        up: Callable[[str, str], None] = lambda _channel, _account: None,
     ) -> None:
         self._config = config
         self._env = env
@@ -162,8 +161,8 @@ class ChannelManager:
         self._opener = opener
         self.commands: Mapping[str, str] = commands or {}
         self._spread = spread
-        # Told whenever an account has connected.
-        self.up = up
+        # Told of every account that connects: what waited for it can go out.
+        self.came_up: Callable[[str, str], None] = lambda _channel, _account: None
         self._slots: dict[tuple[str, str], _Slot] = {}
         self._monitor: asyncio.Task[None] | None = None
         self._on = False

@@ -99,7 +99,7 @@ class Switchboard:
         )
         # The digests of what was shown, by chat and message: of others' messages nothing is edited or taken away.
         self._wrote = Seen(own / "channels" / "sent.jsonl")
-        self.manager.up = self.sender.wake
+        self.manager.came_up = self.sender.wake
         self.signs = Signs(home.config, clock, self.manager.connected, self.manager.place)
         self.counts = Counts({}, {})
         self._speeches: dict[SessionKey, tuple[Speech, Batch]] = {}

@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from homarus.runtime.local import LocalClient
 
 _MODULES = (
-    "system",
-    "chat",
-    "agent",
-    "sessions",
-    "catalog",
-    "config",
-    "approvals",
-    "devices",
-    "cron",
-    "home",
-    "channels",
+    *(
+        "system",
+        "chat",
+        "agent",
+        "agents",
+        "sessions",
+        "branches",
+        "usage",
+        "catalog",
+        "skills",
+        "memory",
+        "config",
+        "approvals",
+    ),
+    *("devices", "nodes", "cron", "home", "channels"),
 )
 
 
