@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
-from homarus.delivery.format.rich import Block
+from homarus.delivery.format.rich import Block, Span
 
 Fits = Callable[[Sequence[Block]], bool]
 
@@ -44,8 +44,11 @@ def _first(blocks: list[Block], fits: Fits, fill: bool) -> tuple[list[Block], li
     at = _place(following, room) if room else 0
     if not at and count:
         return blocks[:count], blocks[count:]
+    # A link that no message can hold is said in letters; so is what fits only without its markup.
+    if not at and (_dressed(following) if not room else _link_at_start(following) is not None):
+        return _first([_in_letters(following), *blocks[1:]], fits, fill)
     if not room:
-        return _first([_in_letters(following), *blocks[1:]], fits, fill) if _dressed(following) else _forced(blocks)
+        return _forced(blocks)
     first, second = _split(following, at or _letter(following.text, room))
     return [*blocks[:count], first], [second, *blocks[count + 1 :]]
 
@@ -115,9 +118,13 @@ def _dressed(block: Block) -> bool:
     return block.kind != "text" or bool(block.spans or block.boxes)
 
 
+def _link_at_start(block: Block) -> Span | None:
+    return next((span for span in block.spans if span.start == 0 and span.style == "link"), None)
+
+
 def _in_letters(block: Block) -> Block:
     """Return a block without the markup that no message can hold. The words count, and where a link leads."""
-    link = next((span for span in block.spans if span.start == 0 and span.style == "link"), None)
+    link = _link_at_start(block)
     if link is None:
         return replace(block, kind="text", spans=(), boxes=(), opens=frozenset(), info="")
     said = f" ({link.url})"
