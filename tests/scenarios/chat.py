@@ -15,7 +15,7 @@ from homarus.core.messages import Inbound, Media, Outbound
 from homarus.delivery.place import Piece, Place
 
 PLACE = Place(
-    dialect="markdown",
+    dialect="discord",
     edit=True,
     delete=True,
     react=True,

@@ -111,7 +111,7 @@ async def serve(folder: Path) -> None:
     runtime.home.models.registry.register("script", lambda _ref, _key: Echo())
     runtime.home.toolkit.add(act(folder))
     client = LocalClient(runtime)
-    place = Place(dialect="markdown", repeatable=True)
+    place = Place(dialect="discord", repeatable=True)
     manifest = Manifest(id="files", label="Files", entry="x:y", place=place, retry_ms=1)
 
     def opener(_manifest: Manifest) -> Any:

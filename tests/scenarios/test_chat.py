@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.scenarios.chat import CONFIG, PLACE, Platform, served
-from tests.scenarios.home import House, merge, until
+from tests.scenarios.home import House, Model, merge, until
 from tests.scenarios.script import Line
 
 from homarus.channels.channel import Change
+from homarus.core.cancel import Cancel
 from homarus.core.clock import SystemClock
 from homarus.core.errors import DeliveryError, DeliveryFailure
-from homarus.core.messages import Media, Quote
+from homarus.core.events import TextDelta
+from homarus.core.messages import Quote
 from homarus.core.routes import SessionKey, main_session
 from homarus.delivery.place import Place
+from homarus.models.provider import ModelRequest, StreamEvent
 from homarus.runtime.client import RunOptions
 
 MAIN = main_session("main")
@@ -223,6 +227,53 @@ async def test_send_policy_keeps_a_session_quiet(tmp_path: Path) -> None:
     assert chat.texts == []
 
 
+class Writer(Model):
+    """Writes a few letters at a time; an answer can be held before its last words."""
+
+    def __init__(self, *lines: Line | str) -> None:
+        super().__init__(*lines)
+        self.slow: dict[int, asyncio.Event] = {}
+
+    async def stream(self, request: ModelRequest, *, cancel: Cancel) -> AsyncIterator[StreamEvent]:
+        number = len(self.requests)
+        async for event in super().stream(request, cancel=cancel):
+            if not isinstance(event, TextDelta):
+                if number in self.slow:
+                    await self.slow[number].wait()
+                yield event
+                continue
+            for at in range(0, len(event.text), 6):
+                await asyncio.sleep(0.002)
+                yield TextDelta(event.text[at : at + 6])
+
+
+async def test_a_preview_becomes_the_answer(tmp_path: Path) -> None:
+    home, chat = house(tmp_path, channels={"fake": {"streaming": {"mode": "partial"}}}), Platform()
+    home.model = Writer(Line("", calls=(("read", {"path": "AGENTS.md"}),)), "It is done now.")
+    home.model.slow[1] = asyncio.Event()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("one")
+        await chat.sees(1)
+        home.model.slow[1].set()
+        await until(lambda: ("edit", "s1=It is done now.") in chat.signs, 20)
+    assert len(chat.shown) == 1
+
+
+async def test_blocks_go_out_while_the_answer_is_written(tmp_path: Path) -> None:
+    streaming = {"channels": {"fake": {"streaming": {"block": {"enabled": True}}}}}
+    small = {"blockStreamingChunk": {"minChars": 5, "maxChars": 30}, "blockStreamingCoalesce": {"enabled": False}}
+    text = "First a paragraph.\n\nThen one more of them.\n\nThen the end."
+    home, chat = house(tmp_path, **streaming, agents={"defaults": small}), Platform()
+    home.model = Writer(text)
+    home.model.slow[0] = asyncio.Event()
+    async with home.agent() as agent, served(agent, chat):
+        await chat.says("one")
+        await chat.sees(2)
+        home.model.slow[0].set()
+        await chat.sees(3)
+    assert chat.texts == text.split("\n\n"), "every word once, in order"
+
+
 async def test_a_typing_sign_is_shown_while_it_works(tmp_path: Path) -> None:
     home, chat = house(tmp_path, "hm"), Platform()
     gate = home.model.hold()
@@ -320,13 +371,3 @@ async def test_a_client_that_listens_sees_what_a_chat_says(tmp_path: Path) -> No
         await agent.client.send(MAIN, "/status", RunOptions())
     assert "MessageEnded" in heard
     assert len(chat.texts) == 1
-
-
-async def test_a_medium_is_fetched_after_admission_and_only_then(tmp_path: Path) -> None:
-    home, chat = house(tmp_path, "a letter"), Platform()
-    async with home.agent() as agent, served(agent, chat):
-        letter = Media("file", "text/plain", "letter.txt", 5, ref="hello")
-        await chat.says("see", sender="666", media=(letter,))
-        await chat.says("see", media=(letter,))
-        await chat.sees(1)
-    assert "letter.txt" in home.model.prompts[0]

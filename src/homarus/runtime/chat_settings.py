@@ -11,7 +11,7 @@ from homarus.core.messages import Inbound
 from homarus.core.routes import Route, normalize_account_id
 from homarus.delivery.place import Place
 from homarus.delivery.retry import RetrySettings
-from homarus.delivery.settings import DeliverySettings, StreamingSettings, block_settings
+from homarus.delivery.settings import DeliverySettings, StreamingSettings, block_settings, preview_mode
 from homarus.runtime.speech import Manner, SpeechSettings
 from homarus.sessions.row import SessionEntry
 
@@ -103,6 +103,7 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
     """Return how a turn that answers a message speaks."""
     agent, chat = config.agent(route.agent_id), chat_settings(config, route.channel, route.account)
     messages, speech = config.block("messages", MessagesSettings), agent.block("", SpeechSettings)
+    delivery = agent.block("", DeliverySettings)
     levels = dict((inbound.facts or {}).get("levels") or {})
     by_tool = inbound.chat_type != "direct" and messages.group_chat.visible_replies == "message_tool"
     policy = config.block("session.sendPolicy", SendPolicy)
@@ -112,7 +113,9 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
         prefix = f"[{agent.get('identity.name') or agent.get('name') or agent.id}]"
     return Manner(
         place=place,
-        blocks=block_settings(agent.block("", DeliverySettings), chat.streaming, route.channel, place),
+        blocks=block_settings(delivery, chat.streaming, route.channel, place),
+        preview=preview_mode(delivery, chat.streaming, route.channel, place),
+        preview_tools=chat.streaming.preview.tool_progress,
         verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default),
         reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default),
         usage=entry.response_usage,

@@ -30,8 +30,10 @@ from homarus.core.messages import Inbound, Outbound, Text, Trust, User
 from homarus.core.routes import AT_HOME, Route, SessionKey, normalize_account_id
 from homarus.core.text import single_line
 from homarus.delivery.outbox import Outbox, Settled
+from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.sender import Sender
+from homarus.delivery.settings import Mode
 from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
 from homarus.runtime.chat_signs import Signs
@@ -232,8 +234,14 @@ class Switchboard:
             if not speech.catch_up().ended and not goes_on:
                 speech.interrupted()
 
-    def post(self, message: Outbound, *, pause: float = 0.0) -> bool:
-        return self.sender.submit(message, pause=pause)
+    def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
+        return self.sender.submit(message, pause=pause, preview=preview)
+
+    def preview(self, message: Outbound, mode: Mode, *, tools: bool) -> Preview | None:
+        return self.sender.preview(message, mode, tools=tools)
+
+    def discard(self, preview: Preview) -> None:
+        self.sender.discard(preview)
 
     def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
         return self.outgoing.attach(agent_id, path, readers)
