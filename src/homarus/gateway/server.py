@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from homarus import __version__
 from homarus.config.view import Config
@@ -35,6 +35,7 @@ from homarus.gateway.scopes import Principal
 from homarus.gateway.settings import LogSettings
 from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
+from homarus.runtime.switchboard import Switchboard
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.locks import OwnerLock
 
@@ -50,6 +51,9 @@ RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wai
 
 class Gateway:
     """One home's network face. An ASGI application: sockets go to `Connection`, the rest to the routes of `http`."""
+
+    # What tests put in the place of the chat platforms that come with the program.
+    platforms: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, runtime: Runtime, given: Given) -> None:
         self.runtime = runtime
@@ -71,6 +75,7 @@ class Gateway:
         self.uploads: dict[str, Upload] = {}
         self.life = Life(self)
         self.client.restarter = self.life.restart
+        self.switchboard = Switchboard(self.client, **self.platforms)
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
@@ -197,11 +202,13 @@ class Gateway:
         self.ledger.note("started", version=self.version)
         self.spawn(self._tick())
         self.spawn(self.life.watch())
+        self.switchboard.join()
         self.runtime.recover()
         automation = self.runtime.automation
         automation.listen(self.hub.tell)
         automation.start()
         self.spawn(automation.boot())
+        self.spawn(self.switchboard.start())
         self.spawn(asyncio.to_thread(_preload))
 
     async def _tick(self) -> None:
@@ -217,6 +224,7 @@ class Gateway:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.switchboard.aclose()
 
 
 async def serve(
