@@ -22,6 +22,7 @@ BY_HAND = (
     "agents.defaults.cwd",
     "agents.defaults.groupChat.mentionPatterns",
     "agents.defaults.identity",
+    "agents.defaults.imageMaxDimensionPx",
     "agents.defaults.name",
     "agents.defaults.skills",
     "agents.entries.*.agentDir",
