@@ -54,6 +54,7 @@ BLOCKS: dict[str, str] = {
     "tools.exec#patch": "homarus.tools.policy:PatchSwitch",
     "tools.fs": "homarus.tools.paths:FsSettings",
     "tools.web": "homarus.tools.web:WebSettings",
+    "tools.media": "homarus.channels.transcribe:MediaSettings",
     "tools.elevated": "homarus.tools.exec_settings:ElevatedSettings",
     "tools.sessions": "homarus.runtime.tool_backends.visibility:VisibilitySettings",
     "tools.agentToAgent": "homarus.runtime.tool_backends.visibility:PeerSettings",
