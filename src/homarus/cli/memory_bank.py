@@ -1,4 +1,4 @@
-"""`homarus memory retain`, `reflect`, `timeline`, `promote`, `forget`, `undo`: what is known for good, and how it is kept in order."""
+"""`homarus memory retain`, `reflect`, `timeline`, `graph`, `promote`, `forget`, `undo`: what is known for good, and how it is kept in order."""
 
 from __future__ import annotations
 
@@ -164,6 +164,38 @@ def timeline(app: App, /, entity: str, as_of: str | None, as_json: bool, **place
 
 
 @click.command()
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("memory-graph.html"),
+    show_default=True,
+    help="The file to write; an older page there is replaced.",
+)
+@place_options
+@with_json
+def graph(app: App, /, to: Path, as_json: bool, **place: Any) -> None:
+    """Draw what is known as a page: names, facts over time, opinions with how sure they were when.
+
+    The page stands alone and runs nothing: open it in a browser, print it, keep it.
+    """
+    from homarus.core.errors import HomarusError
+    from homarus.memory.bank.graph import MARK, page
+    from homarus.storage.atomic import write_atomic
+
+    with opened(app, **place) as memory:
+        known = memory.knowledge()
+        title = f"What {memory.workspace.name} knows"
+    to = to.absolute()
+    if to.exists() and MARK not in to.read_text("utf-8", "replace")[:500]:
+        raise HomarusError(f"{to} is another file, not a page of this command", cure="name another one with --to")
+    write_atomic(to, page(known, title).encode())
+    if as_json:
+        app.out.json({"file": str(to), "facts": len(known.facts), "names": len(known.names)})
+    else:
+        app.out.line(f"{len(known.facts)} facts about {len(known.names)} names: {to}")
+
+
+@click.command()
 @click.argument("fact")
 @place_options
 @with_json
@@ -263,4 +295,4 @@ def _mark(app: App, fact: str, name: str, as_json: bool, place: dict[str, Any]) 
     app.out.json({"path": path, "line": line}) if as_json else app.out.line(f"noted in {path}#L{line}")
 
 
-COMMANDS = (retain, reflect, timeline, forget, promote, undo)
+COMMANDS = (retain, reflect, timeline, graph, forget, promote, undo)

@@ -28,6 +28,7 @@ BY_HAND = (
     "cron.sessionRetention",
     "memory.citations",
     "plugins.slots.contextEngine",
+    "plugins.slots.memory",
     "session.agentToAgent.maxPingPongTurns",
 )
 # What programs write into the file about themselves.

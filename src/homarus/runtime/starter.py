@@ -13,7 +13,7 @@ from homarus.automation.starter import Ran
 from homarus.core.errors import Locked
 from homarus.core.events import ModelCalled, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
 from homarus.core.messages import Inbound, Outbound, StopReason, Usage
-from homarus.core.routes import SessionKey
+from homarus.core.routes import AT_HOME, SessionKey
 from homarus.queue.collect import Queued, message_key
 from homarus.queue.modes import Overrides
 from homarus.queue.settings import Mode
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 CUT_OFF = "interrupted: the program ended while it was at work"
 FRESH_BYTES = 1 << 20  # a conversation that always begins anew begins in a new file now and then
-_AT_HOME = frozenset({"", "terminal", "cron", "heartbeat", "hook", "boot", "session", "subagent", "system"})
 
 
 class Post(Protocol):
@@ -127,7 +126,7 @@ class TurnStarter:
 
     def reaches(self, session: SessionKey, target: dict[str, Any]) -> str:
         channel, account, to, _ = self._where(session, target)
-        if channel in _AT_HOME:
+        if channel in AT_HOME:
             return ""
         if self.post is None:
             return (
@@ -139,7 +138,7 @@ class TurnStarter:
         self, session: SessionKey, target: dict[str, Any], text: str, ident: str, *, said: SessionKey | None = None
     ) -> str:
         channel, account, to, thread = self._where(session, target)
-        if channel in _AT_HOME or (self.post is None and not self.reaches(session, target)):
+        if channel in AT_HOME or (self.post is None and not self.reaches(session, target)):
             if said != session:
                 self._runtime.automation.events.add(session, text, ident=ident)
                 self._runtime.emit(session, Notice(text, "automation"))
