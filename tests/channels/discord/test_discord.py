@@ -26,7 +26,7 @@ from tests.channels.discord.fake_discord import (
 from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 
 from homarus.channels.discord.adapter import Discord
-from homarus.channels.plumbing import Pauses
+from homarus.channels.support import Pauses
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Media
 from homarus.delivery.place import Button, Piece

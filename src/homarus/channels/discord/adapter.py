@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from homarus.channels.channel import Change, Host, Identity
 from homarus.channels.discord import inbound as read
 from homarus.channels.discord.wire import FATAL, explained
-from homarus.channels.plumbing import Note, Pauses, proxy_for
+from homarus.channels.support import Note, Pauses, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.plumbing import Call, Note, Pauses, listen, mime_of
+from homarus.channels.support import Call, Note, Pauses, listen, mime_of
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.wire import Wire
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError

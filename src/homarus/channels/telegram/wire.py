@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from homarus.channels.channel import Host
-from homarus.channels.plumbing import proxy_for
+from homarus.channels.support import proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.text import single_line
 
