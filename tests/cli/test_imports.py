@@ -160,6 +160,11 @@ ROWS = [
     Row("devices remove d1", code=1),
     Row("devices rename d1 phone", code=1),
     Row("devices revoke d1", code=1),
+    Row("nodes list"),
+    *(
+        Row(f"nodes {line}", code=1)
+        for line in ("describe n", "approve", "reject r", "remove n", "rename n x", "invoke n x")
+    ),
     Row("gateway run --bind custom", SERVER, code=78),  # no address: it stops where it would begin to listen
     Row("sandbox explain"),
     Row("sandbox probe"),

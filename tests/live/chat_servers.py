@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -117,3 +118,41 @@ async def miniircd(folder: Path) -> AsyncIterator[int]:
     line = [binary, "--listen", "127.0.0.1", "--ports", str(port), *(["--setuid", "root"] if os.getuid() == 0 else [])]
     async with running(line, port, folder / "miniircd.log"):
         yield port
+
+
+@contextlib.asynccontextmanager
+async def synapse(folder: Path, *, limited: bool = False) -> AsyncIterator[str]:
+    """Start a homeserver with open registration and yield its address."""
+    python = Path(os.environ.get("HOMARUS_SYNAPSE_PYTHON", Path.home() / ".cache/homarus-tests/synapse/bin/python"))
+    if not python.exists():
+        pytest.skip("needs matrix-synapse (PyPI) in a venv of its own: scripts/install_programs.sh")
+    port = free_port()
+    made = [python, "-m", "synapse.app.homeserver", "-c", folder / "hs.yaml", "--generate-config", "--server-name", "test.example", "--report-stats", "no"]  # fmt: skip
+    done = await asyncio.to_thread(
+        subprocess.run, [str(word) for word in made], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    fast = {"per_second": 1000, "burst_count": 1000}
+    rates = {
+        "rc_message": {"per_second": 0.5, "burst_count": 2} if limited else fast,
+        "rc_registration": fast,
+        "rc_login": {"address": fast, "account": fast, "failed_attempts": fast},
+        "rc_joins": {"local": fast, "remote": fast},
+        "rc_invites": {"per_room": fast, "per_user": fast, "per_issuer": fast},
+        "rc_room_creation": fast,
+    }
+    config = {
+        "listeners": [
+            {"port": port, "type": "http", "bind_addresses": ["127.0.0.1"], "resources": [{"names": ["client"]}]}
+        ],
+        "database": {"name": "sqlite3", "args": {"database": str(folder / "hs.db")}},
+        "enable_registration": True,
+        "enable_registration_without_verification": True,
+        "trusted_key_servers": [],
+        "media_store_path": str(folder / "media"),
+        **rates,
+    }
+    (folder / "more.yaml").write_text(json.dumps(config))
+    line = [str(python), "-m", "synapse.app.homeserver", "-c", str(folder / "hs.yaml"), "-c", str(folder / "more.yaml")]
+    async with running(line, port, folder / "synapse.log"):
+        yield f"http://127.0.0.1:{port}"

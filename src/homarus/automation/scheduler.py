@@ -413,19 +413,14 @@ class Automation:
             return
         self._tidied = now
         sweep(self.cron.runs_folder, [job.id for job in self.cron.book.jobs()], now / 1000)
-        from homarus.sessions.maintenance import CRON_RUN_SECONDS, carry_out, plan_for
-        from homarus.sessions.settings import SessionSettings, seconds
+        from homarus.sessions.maintenance import tidy
+        from homarus.sessions.settings import SessionSettings
 
         config = self._home.config
-        rules, retention = config.block("session", SessionSettings).maintenance, config.get("cron.sessionRetention")
-        if rules.mode != "enforce":
+        if config.block("session", SessionSettings).maintenance.mode != "enforce":
             return
-        cron = float("inf") if retention is False else seconds(retention) or CRON_RUN_SECONDS
         for agent in config.agents:
-            store = self._home.store(agent.id)
-            for problem in carry_out(
-                store, plan_for(store, rules, cron_seconds=cron), results=config.paths.own_dir / "overflow"
-            ):
+            for problem in tidy(config, self._home.store(agent.id), enforce=True)["failed"]:
                 _log.warning("%s", problem)
 
     def _do(self, work: Any) -> None:

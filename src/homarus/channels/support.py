@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from homarus.channels.channel import Host
 from homarus.core.clock import Clock, chance
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.text import single_line
 from homarus.net.errors import HttpError
 from homarus.net.proxy import proxies_from
@@ -117,7 +117,7 @@ async def keep_connected(
 ) -> None:
     """Call `session` for ever; one call is one connection. Pauses double, and begin anew after one that held.
 
-    A fatal `ChannelError` ends it; every other failure of the network is told and tried again.
+    A fatal `ChannelError` ends it; what else fails, a full disk too, is told and tried again.
     """
     pause = first
     while True:
@@ -125,8 +125,8 @@ async def keep_connected(
         try:
             await session()
             host.troubled("the server closed the connection")
-        except ChannelError as problem:
-            if problem.fatal:
+        except HomarusError as problem:
+            if isinstance(problem, ChannelError) and problem.fatal:
                 raise
             host.troubled(problem.message, cure=problem.cure)
         except (OSError, EOFError, TimeoutError) as problem:

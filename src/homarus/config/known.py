@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from homarus.config.blocks import BLOCKS, load_block, path_of
+from homarus.config.blocks import BLOCKS, MORE_KEYS, load_block, load_named, path_of
 from homarus.config.keypath import KeyPath
 
 # Read one by one, without a class. What stands below such a key is its reader's business.
 BY_HAND = (
     "agents.defaults.cwd",
+    "agents.defaults.groupChat.mentionPatterns",
     "agents.defaults.identity",
     "agents.defaults.name",
     "agents.defaults.skills",
     "agents.entries.*.agentDir",
     "agents.entries.*.default",
     "bindings",
+    "broadcast",
     "cron.sessionRetention",
+    "gateway.channelHealthCheckMinutes",
+    "gateway.channelMaxRestartsPerHour",
+    "gateway.channelStaleEventThresholdMinutes",
     "memory.citations",
+    "messages.groupChat.historyLimit",
+    "messages.groupChat.mentionPatterns",
     "plugins.slots.contextEngine",
     "plugins.slots.memory",
     "session.agentToAgent.maxPingPongTurns",
@@ -74,6 +82,11 @@ def known_tree(lines: Collection[str] = BLOCKS) -> Node:
         _at(root, tuple(text.split("."))).free = True
     for text, reason in NO_EFFECT.items():
         _at(root, tuple(text.split("."))).reason = reason
+    for top, place in MORE_KEYS.items():
+        if any(name.startswith(f"{top}.") for name in lines):
+            for text in load_named(place)():
+                node = _at(root, tuple(text.split(".")))
+                node.free, node.reason = True, ""
     for name in NOTES:
         _at(root, (name,)).free = True
     agents = _at(root, ("agents",))
@@ -157,7 +170,8 @@ def _distance(one: str, other: str) -> int:
 def _at(node: Node, path: KeyPath) -> Node:
     for step in path:
         if str(step) not in node.children:
-            node.children = {**node.children, str(step): Node()}
+            # What has a name of its own is still one of all.
+            node.children = {**node.children, str(step): deepcopy(node.children.get("*", Node()))}
         node = node.children[str(step)]
     return node
 

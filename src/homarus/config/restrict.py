@@ -48,6 +48,7 @@ _TABLES = {
 _WHOLE = {("agents",), ("agents", "defaults"), ("skills",), ("hooks",), ("hooks", "internal"), *_TABLES}
 # Blocks in which a mistyped key is an error, with all that lies below them. Those whose class has a `disabled()` are here.
 RESTRICTIVE = (
+    "accessGroups",
     "tools",
     "commands",
     "skills",

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from homarus.config.keypath import format_path, parse_path
+from homarus.config.keypath import KeyPath, format_path, parse_path
 from homarus.config.load import load_config
 from homarus.config.reload import plan_reload
 from homarus.config.view import Config
@@ -115,5 +115,24 @@ def reload_kind(old: Config, new: Config) -> tuple[str, list[str]]:
     if not changes:
         return "none", []
     prefixes = [parse_path(path) for path in _LIVE.split()]
-    live = all(any(change.path[: len(path)] == path for path in prefixes) for change in changes)
+    live = all(_agent_lives(change.path, old, new) or _begins(change.path, prefixes) for change in changes)
     return ("hot" if live else "restart"), names
+
+
+def _begins(path: KeyPath, prefixes: list[KeyPath]) -> bool:
+    return any(path[: len(each)] == each for each in prefixes)
+
+
+def _agent_lives(path: KeyPath, old: Config, new: Config) -> bool:
+    """Say whether a change of one agent counts with its next turn: one that comes or goes, and what is read anew of one that stays."""
+    if path[:2] != ("agents", "entries") or len(path) < 3 or path[3:4] == ("heartbeat",):
+        return False
+    before, after = ({agent.id for agent in config.agents} for config in (old, new))
+    if old.default_agent.id != new.default_agent.id:
+        return False
+    return (path[2] in before) != (path[2] in after) or path[3:4] in [
+        ("model",),
+        ("identity",),
+        ("name",),
+        ("default",),
+    ]

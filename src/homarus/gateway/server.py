@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
 from homarus.config.view import Config
@@ -27,6 +27,7 @@ from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
 from homarus.gateway.metrics import Metrics
+from homarus.gateway.nodes import Nodes
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
@@ -36,6 +37,9 @@ from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.locks import OwnerLock
+
+if TYPE_CHECKING:
+    from homarus.gateway.methods.skills import Upload
 
 _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
@@ -57,12 +61,14 @@ class Gateway:
         self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
         self.door = Door(self.live, self.devices, home.clock, home.ids)
         self.hub = Hub(self)
+        self.nodes = Nodes(self)
         self.runs = Runs()
         self.feed = Feed(self)
         self.writes = Writes(home.clock.monotonic)
         self.stopping, self.port = "", 0
         self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
         self.metrics = Metrics()
+        self.uploads: dict[str, Upload] = {}
         self.life = Life(self)
         self.client.restarter = self.life.restart
         self._began = home.clock.monotonic()

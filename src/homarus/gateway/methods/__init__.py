@@ -22,7 +22,23 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
     from homarus.runtime.local import LocalClient
 
-_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices", "cron", "home")
+_MODULES = (
+    *(
+        "system",
+        "chat",
+        "agent",
+        "agents",
+        "sessions",
+        "branches",
+        "usage",
+        "catalog",
+        "skills",
+        "memory",
+        "config",
+        "approvals",
+    ),
+    *("devices", "nodes", "cron", "home"),
+)
 
 
 class Params(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
