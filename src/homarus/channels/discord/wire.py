@@ -50,6 +50,8 @@ def _explain(problem: Exception, *, once: bool) -> DeliveryError:
             return DeliveryError(DeliveryFailure.REFUSED, what, cure=cure)
         case hikari.HTTPResponseError() if int(problem.status) == 429:  # not Discord itself, but what stands before it
             return DeliveryError(DeliveryFailure.RATE_LIMIT, "discord: too many requests", retry_after=60.0)
+        case hikari.HTTPResponseError() if int(problem.status) == 503:  # "not now": nothing was done
+            return DeliveryError(DeliveryFailure.TRANSIENT, what)
         case hikari.HTTPResponseError() if int(problem.status) < 500:
             return DeliveryError(DeliveryFailure.REFUSED, what)
     never_out = isinstance(problem.__cause__, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from homarus.channels.channel import Host, Identity
-from homarus.channels.support import Note, Pauses, proxy_for
 from homarus.channels.slack import inbound as read
+from homarus.channels.support import Note, Pauses, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
@@ -40,7 +40,7 @@ _CURES = {
 # Slack says of these that a part may have happened.
 _IN_DOUBT = {"fatal_error", "internal_error", "request_timeout"}
 _NOT_NOW = {"service_unavailable", "team_added_to_org"}
-_DONE = {"already_reacted", "no_reaction", "message_not_found"}
+_DONE = {"already_reacted", "no_reaction"}
 
 
 def open_channel(host: Host) -> Slack:
@@ -107,7 +107,7 @@ class Slack:
                     await socket.connect()
             self._pauses.reset()
             self._host.connected(me)
-            while await socket.is_connected():
+            while await socket.is_connected():  # noqa: ASYNC110 - the library tells nobody
                 await asyncio.sleep(self._ping_seconds / 5)
         finally:
             self._socket = None
@@ -233,8 +233,8 @@ class Slack:
             await self._ask("chat_delete", channel=await self._chat(message.to), ts=sent)
 
     async def react(self, message: Outbound, to_message: str, emoji: str, *, on: bool = True) -> None:
-        where = {"channel": await self._chat(message.to), "timestamp": to_message, "name": read.emoji_name(emoji)}
-        await self._ask("reactions_add" if on else "reactions_remove", **where)
+        method, name = "reactions_add" if on else "reactions_remove", read.emoji_name(emoji)
+        await self._ask(method, channel=await self._chat(message.to), timestamp=to_message, name=name)
 
     async def typing(self, message: Outbound) -> None:
         """Slack lets no bot show that it is writing."""
@@ -355,7 +355,7 @@ def _explain(problem: Exception, *, once: bool) -> DeliveryError | None:
     if status == 429 or code in {"ratelimited", "rate_limited"}:
         wait = str(response.headers.get("Retry-After", ""))
         return DeliveryError(DeliveryFailure.RATE_LIMIT, what, retry_after=float(wait) if wait.isdigit() else None)
-    if code in _DONE and code != "message_not_found":
+    if code in _DONE:
         return None
     if status == 503 or code in _NOT_NOW:
         return DeliveryError(DeliveryFailure.TRANSIENT, what)

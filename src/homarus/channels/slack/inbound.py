@@ -118,7 +118,7 @@ def change(event: Mapping[str, Any], me: Bot) -> Change | None:
     return Change("edited", message_id=str(new.get("ts") or ""), sender=sender, text=text, **about)
 
 
-def called(payload: Mapping[str, Any], me: Bot, command: str, id: str) -> Inbound:
+def called(payload: Mapping[str, Any], me: Bot, command: str, call_id: str) -> Inbound:
     """Return a slash command or a tap on a button as a message whose `command` is what was asked for."""
     user = payload.get("user") or {}
     sender = str(payload.get("user_id") or user.get("id") or "")
@@ -127,7 +127,7 @@ def called(payload: Mapping[str, Any], me: Bot, command: str, id: str) -> Inboun
     direct = chat.startswith("D")
     thread = str(shown.get("thread_ts") or "")
     return Inbound(
-        id=id,
+        id=call_id,
         channel="slack",
         account=me.account,
         text=command,
