@@ -29,6 +29,7 @@ BLOCKS: dict[str, str] = {
     "plugins": "homarus.plugins.manifest:PluginSettings",
     "gateway": "homarus.gateway.settings:GatewaySettings",
     "logging": "homarus.gateway.settings:LogSettings",
+    "diagnostics": "homarus.gateway.telemetry:DiagnosticsSettings",
     "hooks.internal": "homarus.hooks.load:HookSettings",
     "agents.defaults": "homarus.workspace.settings:WorkspaceSettings",
     "agents.defaults#turns": "homarus.agent.settings:TurnSettings",

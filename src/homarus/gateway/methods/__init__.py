@@ -59,6 +59,7 @@ class Call(Struct, frozen=True):
     method: str
     connection: Connection | None = None
     id: str = ""
+    trace: str = ""
 
     @property
     def client(self) -> LocalClient:
