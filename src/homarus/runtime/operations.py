@@ -45,11 +45,12 @@ class Line(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """What sessions took, by session, by day and by model."""
+    """What sessions took, by session, by day, by model and by what it was for."""
 
     sessions: dict[str, Total]
     days: dict[str, Total]
     models: dict[str, Total]
+    causes: dict[str, Total]
     total: Total
 
 
@@ -139,7 +140,7 @@ class Operations:
     async def costs(self, since: int) -> Costs:
         """Add up what the sessions took since a moment, from the transcripts."""
         zone = self._home.zone(self._home.config.default_agent.id)
-        ledgers = {by: Ledger(by, zone, since=since) for by in ("session", "day", "model")}
+        ledgers = {by: Ledger(by, zone, since=since) for by in ("session", "day", "model", "cause")}
         infos = [info for agent in self._home.config.agents for info in self._home.store(agent.id).list()]
 
         def read() -> None:
@@ -155,7 +156,8 @@ class Operations:
                     ledger.add(info.name, info.agent_id, entries)
 
         await asyncio.to_thread(read)
-        return Costs(ledgers["session"].totals, ledgers["day"].totals, ledgers["model"].totals, ledgers["day"].sum())
+        sessions, days, models, causes = (ledger.totals for ledger in ledgers.values())
+        return Costs(sessions, days, models, causes, ledgers["day"].sum())
 
     def models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked here: those with a key, an address of their own, or built in."""

@@ -22,7 +22,21 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
     from homarus.runtime.local import LocalClient
 
-_MODULES = ("system", "chat", "agent", "sessions", "catalog", "config", "approvals", "devices", "cron", "home")
+_MODULES = (
+    "system",
+    "chat",
+    "agent",
+    "sessions",
+    "catalog",
+    "config",
+    "approvals",
+    "devices",
+    "cron",
+    "home",
+    "page",
+    "page_home",
+    "page_memory",
+)
 
 
 class Params(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
