@@ -28,6 +28,7 @@ from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
 from homarus.gateway.metrics import Metrics
 from homarus.gateway.nodes import Nodes
+from homarus.gateway.page_feed import PageFeed
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
@@ -69,6 +70,7 @@ class Gateway:
         self.nodes = Nodes(self)
         self.runs = Runs()
         self.feed = Feed(self)
+        self.page_feed = PageFeed(self)
         self.writes = Writes(home.clock.monotonic)
         self.stopping, self.port = "", 0
         self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
@@ -199,6 +201,7 @@ class Gateway:
     async def start(self) -> None:
         """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
         self.feed.start()
+        self.page_feed.start()
         for watcher in (self.ledger.take, self.metrics.take):
             self.client.operations.watch(watcher)
         self._begin_telemetry()
