@@ -21,7 +21,7 @@ from homarus.core.redact import redacted
 from homarus.core.text import human_bytes, single_line
 from homarus.delivery.format import render
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
-from homarus.delivery.place import Piece, Place
+from homarus.delivery.place import Button, Piece, Place
 from homarus.delivery.preview import USUAL, Preview
 from homarus.delivery.retry import LATER, RetrySettings, attempt
 from homarus.delivery.sanitize import without_tokens
@@ -282,6 +282,7 @@ class Sender:
         pieces, problem = row.pieces, ""
         if not pieces:
             pieces, problem = self._cut(replace(message, text=text), place)
+            pieces = _with_buttons(tuple(pieces), message, place)
         if len(pieces) > 1 and not row.pieces:
             self._outbox.cut(message.id, pieces)
         for n in range(len(row.receipts), len(pieces)):
@@ -441,6 +442,13 @@ class Sender:
                 await self._told(settled)
             except Exception as error:  # noqa: BLE001 - whoever listens must not hold up the rows behind this one
                 self._warn(f"{type(error).__name__}: {_line(error)}")
+
+
+def _with_buttons(pieces: tuple[Piece, ...], message: Outbound, place: Place) -> tuple[Piece, ...]:
+    """Put what can be tapped below the last piece, in one row."""
+    if not (message.buttons and place.buttons and pieces):
+        return pieces
+    return (*pieces[:-1], replace(pieces[-1], buttons=(tuple(Button(*each) for each in message.buttons),)))
 
 
 def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
