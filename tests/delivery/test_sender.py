@@ -345,6 +345,13 @@ async def test_a_preview_becomes_the_first_piece(bench: Bench) -> None:
     assert bench.outbox.previews() == ()
 
 
+async def test_a_preview_that_shows_the_whole_message_is_not_edited_again(bench: Bench) -> None:
+    bench.place = Place(edit=True, delete=True)
+    bench.sender.submit(Outbound("a", "irc", "bob", "So far"), preview=await previewed(bench))
+    await bench.sender.idle()
+    assert (bench.platform.texts, bench.platform.edits, bench.outcomes) == (["So far"], [], [("a", "sent")])
+
+
 async def test_a_preview_that_cannot_be_edited_is_taken_away_and_the_message_sent(bench: Bench) -> None:
     bench.place = Place(edit=True, delete=True)
     preview = await previewed(bench)

@@ -33,6 +33,8 @@ Show = Callable[[str, Piece], Awaitable[str]]
 class Preview:
     """Shows the newest text of a reply, at most once in a second. Before there are words it may say which tools are at work.
 
+    With the mode `partial` it follows the events of the run; with `block`, whoever cuts the blocks says what is left of the text.
+
     `show` does what a platform does with a piece; `ready` says whether it is this message's turn in its conversation.
     """
 
@@ -56,7 +58,7 @@ class Preview:
         self._text = ""
         self._lines: list[str] = []
         self._sent = ""
-        self._seen: Piece | None = None
+        self.seen: Piece | None = None
         self._over = self._showing = False
         self._task: asyncio.Task[None] | None = None
         self._released: asyncio.Task[str] | None = None
@@ -64,9 +66,9 @@ class Preview:
     def take(self, event: RunEvent) -> None:
         """Take an event of the run that the reply comes from."""
         match event:
-            case ModelCalled() | MessageEnded():
+            case ModelCalled() | MessageEnded() if self._mode == "partial":
                 self._filter, self._text = StreamFilter(), ""
-            case TextDelta() if self._mode != "progress":
+            case TextDelta() if self._mode == "partial":
                 self.update(self._text + self._filter.feed(event.text))
             case ToolStarted() if self._tools:
                 about = next((str(value) for value in event.arguments.values() if isinstance(value, str | int)), "")
@@ -113,12 +115,12 @@ class Preview:
             piece = self._piece()
             if self._over:
                 return
-            if piece is None or piece == self._seen or not (self._sent or self._ready()):
+            if piece is None or piece == self.seen or not (self._sent or self._ready()):
                 continue
             try:
                 self._showing = True
                 self._sent = await self._show(self._sent, piece)
-                self._seen = piece
+                self.seen = piece
             except DeliveryError as error:
                 if error.kind is DeliveryFailure.MARKUP and piece.text != piece.plain:
                     self._place = Place(limit=self._place.limit, unit=self._place.unit, lines=self._place.lines)

@@ -278,7 +278,7 @@ class Sender:
         # An edit can be made again: it shows the same message.
         if row.trying is not None and not place.repeatable and not (row.edits and row.trying == 0):
             return "unknown", f"the program ended while piece {row.trying + 1} was on its way"
-        await self._attach(row)
+        seen = await self._attach(row)
         pieces, problem = row.pieces, ""
         if not pieces:
             pieces, problem = self._cut(replace(message, text=text), place)
@@ -291,7 +291,8 @@ class Sender:
                 return None, ""
             if n == 0 and row.edits and pieces[0].file:
                 await self._detach(channel, row)
-            receipt = await self._show(channel, row, pieces[n], n)
+            as_seen = n == 0 and row.edits and pieces[0] == seen  # platforms refuse an edit that changes nothing
+            receipt = row.edits if as_seen else await self._show(channel, row, pieces[n], n)
             self._outbox.sent(message.id, n, receipt)
         return ("partial", problem) if problem else ("sent", "") if pieces else ("suppressed", "")
 
@@ -336,12 +337,14 @@ class Sender:
                 self._outbox.missed(message.id, n)
             raise error from None
 
-    async def _attach(self, row: Row) -> None:
-        """Let the preview of a message become its first piece."""
+    async def _attach(self, row: Row) -> Piece | None:
+        """Let the preview of a message become its first piece; return what it shows."""
         preview = self._previews.pop(row.outbound.id, None)
-        if preview is not None and (receipt := await preview.release()):
-            self._outbox.attach(row.outbound.id, receipt)
-            self._outbox.preview(preview.message, "")
+        if preview is None or not (receipt := await preview.release()):
+            return None
+        self._outbox.attach(row.outbound.id, receipt)
+        self._outbox.preview(preview.message, "")
+        return preview.seen
 
     async def _detach(self, channel: Shows, row: Row) -> None:
         """Take a preview away that cannot become the message itself."""
