@@ -195,6 +195,25 @@ def test_one_line_per_message_where_the_platform_has_no_line_ends() -> None:
     assert [piece.text for piece in pieces] == ["first", "second", "x = 1", "y = 2", "• a", "• b"]
 
 
+def test_labels_cannot_break_out_of_their_link() -> None:
+    assert texts("[a]b\nc](https://e.org/(x))", "discord") == [
+        "[a]b\nc](https://e.org/(x))"
+    ]  # no link in Markdown either
+    assert texts("[a\\]b\nc](<https://e.org/(x)>)", "discord") == ["[a\\]b c](https://e.org/%28x%29)"]
+    assert texts("[a>b\nc](https://e.org/a|b)", "slack-mrkdwn") == ["<https://e.org/a%7Cb|a&gt;b c>"]
+    assert texts('[x](https://e.org/"onclick=)', "matrix-html") == ['<p><a href="https://e.org/%22onclick=">x</a></p>']
+
+
+def test_a_label_that_names_another_address_hides_nothing() -> None:
+    assert texts("[https://bank.example](https://evil.example)", "telegram-html") == [
+        "https://bank.example (https://evil.example)"
+    ]
+
+
+def test_codes_of_irc_end_with_their_line() -> None:
+    assert texts("**one\ntwo**", "irc-codes") == ["\x02one\x02\n\x02two\x02"]
+
+
 def test_marks_inside_a_word_are_left_out_where_they_would_be_seen() -> None:
     assert texts("un**believ**able **two words** ", "whatsapp") == ["unbelievable *two words*"]
     assert texts("**over\ntwo lines**", "slack-mrkdwn") == ["*over*\n*two lines*"]

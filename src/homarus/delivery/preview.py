@@ -59,7 +59,7 @@ class Preview:
         self._lines: list[str] = []
         self._sent = ""
         self.seen: Piece | None = None
-        self._over = self._showing = False
+        self._over, self._showing = asyncio.Event(), False
         self._task: asyncio.Task[None] | None = None
         self._released: asyncio.Task[str] | None = None
 
@@ -90,7 +90,7 @@ class Preview:
 
     async def release(self) -> str:
         """End the preview and return the platform's id of it, or nothing. Whoever calls edits or deletes that message."""
-        self._over = True
+        self._over.set()
         if self._released is None:
             self._released = asyncio.ensure_future(self._ended())
         return await asyncio.shield(self._released)
@@ -103,19 +103,17 @@ class Preview:
         return self._sent
 
     def _begin(self) -> None:
-        if self._task is None and not self._over:
+        if self._task is None and not self._over.is_set():
             self._task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
         """Show what is new until it is over. The first words wait too: a message that is two letters long rings as loudly."""
         pause = self._every
-        while True:
+        while not self._over.is_set():
             await self._clock.sleep(pause)
             pause = self._every
             piece = self._piece()
-            if self._over:
-                return
-            if piece is None or piece == self.seen or not (self._sent or self._ready()):
+            if self._over.is_set() or piece is None or piece == self.seen or not (self._sent or self._ready()):
                 continue
             try:
                 self._showing = True
@@ -127,9 +125,9 @@ class Preview:
                 elif error.kind in {DeliveryFailure.RATE_LIMIT, DeliveryFailure.TRANSIENT}:
                     pause = min(max(2 * self._every, error.retry_after or 0.0), _LONGEST_S)
                 else:
-                    self._over = True
+                    self._over.set()
             except StorageError:
-                self._over = True
+                self._over.set()
             finally:
                 self._showing = False
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path, PurePath
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -110,6 +111,7 @@ class Sender:
         self._shown: dict[Target, deque[float]] = {}
         self._pauses: dict[str, float] = {}
         self._previews: dict[str, Preview] = {}
+        self._live: WeakSet[Preview] = WeakSet()
         self._errands: set[asyncio.Future[None]] = set()
         self._waiters: dict[str, list[asyncio.Future[Settled]]] = {}
         self._up: dict[tuple[str, str], asyncio.Event] = {}
@@ -171,9 +173,11 @@ class Sender:
 
         # A preview that came before what waits would stand above it for ever.
         target = target_of(message)
-        return Preview(
+        made = Preview(
             message, place, show, self._clock, mode=mode, settings=settings, ready=lambda: target not in self._queues
         )
+        self._live.add(made)
+        return made
 
     def discard(self, preview: Preview) -> None:
         """End a preview that becomes no message, and take it away."""
@@ -191,6 +195,8 @@ class Sender:
     async def stop(self, grace: float = 5.0) -> None:
         """End after the pieces that are on their way, at the latest after `grace` seconds. Everything else stays in the outbox."""
         self._stopping.set()
+        for preview in list(self._live):
+            await preview.release()
         tasks = [*self._tasks.values(), *self._errands]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace)
@@ -212,13 +218,17 @@ class Sender:
     async def _clear(self, message: Outbound, receipt: str) -> None:
         """Take a preview away as soon as its account is up; one that cannot be taken away stays."""
         _, channel = await self._there(message, epoch_ms(self._clock.now()))
+        if self._stopping.is_set():
+            return  # the next process does it
         try:
             if channel is not None:
                 await channel.delete(message, receipt)
-                self._outbox.preview(message, "")
-        except (DeliveryError, StorageError) as error:
-            self._warn(f"a preview in {_name(message)} stays: {_line(error)}")
+        except DeliveryError as error:
+            self._warn(f"a preview of {_name(message)} stays: {_line(error)}")
+        try:
             self._outbox.preview(message, "")
+        except StorageError as error:
+            self._warn(_line(error))
 
     def _enqueue(self, message: Outbound) -> None:
         target = target_of(message)
