@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from homarus.core.clock import Clock, chance, epoch_ms
 from homarus.core.errors import Cancelled, DeliveryError, DeliveryFailure, StorageError
 from homarus.core.messages import Outbound
+from homarus.core.text import single_line
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
 from homarus.delivery.pieces import FileOf, no_files, one_line, pieces_of
 from homarus.delivery.place import Piece, Place
@@ -439,4 +440,4 @@ def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
 
 
 def _name(message: Outbound) -> str:
-    return f"a message to {singleone_line(message.channel, 40)}:{singleone_line(message.to, 80)}"
+    return f"a message to {single_line(message.channel, 40)}:{single_line(message.to, 80)}"
