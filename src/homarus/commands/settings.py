@@ -52,7 +52,8 @@ def caller_of(inbound: Inbound, settings: CommandSettings) -> Caller:
     if settings.allow_from is not None and not local:
         authorised = _listed(settings.allow_from, inbound.channel, names)
     else:
-        authorised = owner or inbound.trust is Trust.PAIRED
+        # Admission calls those `group` whom a list of that group names, and everybody else in it `external`.
+        authorised = owner or inbound.trust in (Trust.PAIRED, Trust.GROUP)
     return Caller(inbound.sender, inbound.channel, inbound.trust, authorised, owner and authorised)
 
 
