@@ -243,6 +243,11 @@ class ChannelManager:
             raise DeliveryError(DeliveryFailure.TRANSIENT, f"{channel}/{account} is not at work: {why}")
         return slot.channel
 
+    def connected(self, channel: str, account: str) -> Channel | None:
+        """Return an account that is connected now; None for any other."""
+        slot = self._slots.get((channel, normalize_account_id(account)))
+        return slot.channel if slot is not None and slot.status.connected else None
+
     def place(self, channel: str, account: str) -> Place:
         """Return what can be shown there; of an account that nobody knows, the smallest."""
         slot = self._slots.get((channel, normalize_account_id(account)))

@@ -28,11 +28,11 @@ from homarus.memory.bank.promote import CORE, MAX_CORE
 from homarus.memory.bank.signals import Signal, fingerprint, read
 from homarus.memory.read import NoteLine
 from homarus.memory.terms import content_words
-from homarus.workspace.names import DREAMS
 
 if TYPE_CHECKING:
     from homarus.memory.memory import Memory
 
+DREAMS = "DREAMS.md"
 LIGHT, REM, DEEP, HALF_LIFE = 2, 7, 30, 14  # days
 STAGED, TWINS, THEMES, STRENGTH = 100, 0.9, 10, 0.75
 MAX_TOKENS, MAX_DIARY = 160, 12_000
