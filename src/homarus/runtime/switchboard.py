@@ -37,6 +37,7 @@ from homarus.delivery.settings import Mode
 from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
 from homarus.runtime.chat_signs import Signs
+from homarus.runtime.incoming import Incoming
 from homarus.runtime.intake import Intake
 from homarus.runtime.outgoing import Outgoing
 from homarus.runtime.owed import TOLD
@@ -88,6 +89,7 @@ class Switchboard:
             home.config, home.env, own / "channels", self._take, self._changed, clock, known=self.known, **given
         )
         self.outgoing = Outgoing(own / "outgoing", home)
+        self.incoming = Incoming(home, self.manager)
         self.outbox = Outbox(own / "outbox.jsonl", clock, warn=_log.warning)
         self.sender = Sender(
             self.outbox,
@@ -119,6 +121,7 @@ class Switchboard:
     async def start(self) -> None:
         """Bring on its way what an earlier process left, and start the accounts; none of them is waited for."""
         self.outgoing.sweep()
+        await self.incoming.sweep()
         self.manager.commands = {row.name: row.help for row in self._client.router.commands.values()}
         self.sender.start()
         await self.manager.start()
@@ -160,7 +163,7 @@ class Switchboard:
         return (info.entry.group_activation or "") if info else ""
 
     async def with_media(self, inbound: Inbound) -> Inbound:
-        return inbound
+        return await self.incoming.with_files(inbound)
 
     def began(self, inbound: Inbound, route: Route) -> None:
         """Show that a message was read, and that somebody writes."""
