@@ -61,3 +61,15 @@ async def test_what_is_too_large_is_not_taken(tmp_path: Path) -> None:
         await chat.says("", media=(Media("file", "", "big", 0, "more than a byte"),))
         await until(lambda: home.model.prompts)
     assert "larger than" in home.model.prompts[0]
+
+
+async def test_a_file_that_the_platform_does_not_take_is_not_sent(tmp_path: Path) -> None:
+    home, chat = house(tmp_path, "Here.\nMEDIA:./big.bin", channels={"fake": {"mediaMaxMb": 0.001}}), Platform()
+    home.workspace.mkdir(parents=True, exist_ok=True)
+    (home.workspace / "big.bin").write_bytes(b"x" * 2000)
+    async with home.agent() as agent, served(agent, chat) as board:
+        await chat.says("send it")
+        await until(lambda: not board.outbox.pending() and chat.shown)
+        assert ("fake", "partial") in board.counts.settled
+    assert not any(each.file for each in chat.shown)
+    assert "Here." in chat.texts[0]

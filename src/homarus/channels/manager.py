@@ -262,10 +262,6 @@ class ChannelManager:
         slot = self._slots.get((channel, normalize_account_id(account)))
         return slot.status.identity if slot else None
 
-    def is_up(self, channel: str, account: str) -> bool:
-        slot = self._slots.get((channel, normalize_account_id(account)))
-        return slot is not None and slot.status.connected
-
     def status(self) -> tuple[Status, ...]:
         return tuple(slot.status for slot in self._slots.values())
 

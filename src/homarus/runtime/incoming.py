@@ -31,15 +31,10 @@ class Incoming:
     async def with_files(self, inbound: Inbound) -> Inbound:
         """Return a message with its files. Raises DeliveryError while its account cannot be asked for them."""
         account = self._manager.account(inbound.channel, inbound.account)
-        try:
-            channel = self._manager.channel(inbound.channel, inbound.account)
-        except DeliveryError as problem:
-            if problem.kind is DeliveryFailure.TRANSIENT:
-                raise
-            account = None
-        if account is None:
+        if account is None or not account.settings.enabled:
             return replace(_beside(inbound, "[Its files are lost: the account is gone.]"), media=())
-        if not self._manager.is_up(inbound.channel, inbound.account):
+        channel = self._manager.connected(inbound.channel, inbound.account)
+        if channel is None:
             raise DeliveryError(DeliveryFailure.TRANSIENT, f"{inbound.channel}/{inbound.account} is not connected")
         agent = self._home.config.agent(route_for(inbound, self._home.config).agent_id)
         edge = agent.get("imageMaxDimensionPx")

@@ -24,11 +24,11 @@ from homarus.channels.manager import ChannelManager, Opener, Status
 from homarus.channels.pairing import PairingStore
 from homarus.channels.settings import default_account
 from homarus.config.view import Config
-from homarus.core.errors import ConfigError, HomarusError
+from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
 from homarus.core.messages import Inbound, Outbound, Text, Trust, User
 from homarus.core.routes import AT_HOME, Route, SessionKey, normalize_account_id
-from homarus.core.text import single_line
+from homarus.core.text import human_bytes, single_line
 from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
@@ -97,7 +97,7 @@ class Switchboard:
             self.manager.connected,
             clock,
             retry_of=self._retry,
-            file_of=self.outgoing.checked,
+            file_of=self._file,
             told=self._settled,
             warn=_log.warning,
         )
@@ -248,6 +248,14 @@ class Switchboard:
 
     def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
         return self.outgoing.attach(agent_id, path, readers)
+
+    def _file(self, message: Outbound, media: str) -> str:
+        path = self.outgoing.checked(message, media)
+        most, size = self.manager.place(message.channel, message.account).media_bytes, Path(path).stat().st_size
+        if size > most:
+            why = f"{message.channel} takes files of at most {human_bytes(most)}, and this one has {human_bytes(size)}"
+            raise DeliveryError(DeliveryFailure.REFUSED, why)
+        return path
 
     def stirs(self, route: Route, kind: str) -> None:
         self.signs.stirs(route, kind)
