@@ -44,6 +44,7 @@ COMMANDS: dict[str, Entry] = {
     "message": Entry("Chats", "homarus.cli.message", "send and change messages on chat platforms"),
     "directory": Entry("Chats", "homarus.cli.message:directory", "people and groups that a platform knows"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
+    "dashboard": Entry("Serve", "homarus.cli.gateway:dashboard", "open this home in your browser"),
     "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
     "nodes": Entry("Serve", "homarus.cli.nodes", "other machines that do what this home tells them"),
     "health": Entry("Serve", "homarus.cli.gateway:health", "ask the running gateway how it is"),

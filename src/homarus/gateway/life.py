@@ -120,13 +120,19 @@ def reload_kind(old: Config, new: Config) -> tuple[str, list[str]]:
     names = [format_path(change.path) for change in changes]
     if not changes:
         return "none", []
-    prefixes = [parse_path(path) for path in _LIVE.split()]
+    prefixes = [*(parse_path(path) for path in _LIVE.split()), *_read_by_nobody()]
     live = all(_agent_lives(change.path, old, new) or _begins(change.path, prefixes) for change in changes)
     return ("hot" if live else "restart"), names
 
 
 def _begins(path: KeyPath, prefixes: list[KeyPath]) -> bool:
     return any(path[: len(each)] == each for each in prefixes)
+
+
+def _read_by_nobody() -> list[KeyPath]:
+    from homarus.config.known import NO_EFFECT
+
+    return [parse_path(path) for path in NO_EFFECT]
 
 
 def _agent_lives(path: KeyPath, old: Config, new: Config) -> bool:

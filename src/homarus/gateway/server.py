@@ -28,6 +28,7 @@ from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
 from homarus.gateway.metrics import Metrics
 from homarus.gateway.nodes import Nodes
+from homarus.gateway.page_feed import PageFeed
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
@@ -41,6 +42,7 @@ from homarus.storage.locks import OwnerLock
 
 if TYPE_CHECKING:
     from homarus.gateway.methods.skills import Upload
+    from homarus.gateway.telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
@@ -65,11 +67,13 @@ class Gateway:
         self.nodes = Nodes(self)
         self.runs = Runs()
         self.feed = Feed(self)
+        self.page_feed = PageFeed(self)
         self.writes = Writes(home.clock.monotonic)
         self.stopping, self.port = "", 0
         self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
         self.metrics = Metrics()
         self.uploads: dict[str, Upload] = {}
+        self._telemetry: Telemetry | None = None
         self.life = Life(self)
         self.client.restarter = self.life.restart
         self.switchboard = Switchboard(self.client, **(platforms or {}))
@@ -194,8 +198,10 @@ class Gateway:
     async def start(self) -> None:
         """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
         self.feed.start()
+        self.page_feed.start()
         for watcher in (self.ledger.take, self.metrics.take):
             self.client.operations.watch(watcher)
+        self._begin_telemetry()
         self.ledger.note("started", version=self.version)
         self.spawn(self._tick())
         self.spawn(self.life.watch())
@@ -207,6 +213,25 @@ class Gateway:
         self.spawn(automation.boot())
         self.spawn(self.switchboard.start())
         self.spawn(asyncio.to_thread(_preload))
+
+    def _begin_telemetry(self) -> None:
+        """Tell a collector what happens, where the settings ask for it; what keeps it from that keeps nothing else from working."""
+        home = self.runtime.home
+        if not home.config.get("diagnostics.otel.enabled"):
+            return
+        from homarus.gateway.telemetry import telemetry_for
+
+        try:
+            self._telemetry = telemetry_for(home.config, home.env, self._trace_of, self.clock.monotonic)
+        except HomarusError as problem:
+            _log.error("nothing is told to a collector: %s", problem)
+            return
+        if self._telemetry is not None:
+            self.client.operations.watch(self._telemetry.take)
+
+    def _trace_of(self, run_id: str) -> str:
+        run = self.runs.get(run_id)
+        return run.trace if run is not None else ""
 
     async def _tick(self) -> None:
         while True:
@@ -222,6 +247,8 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.switchboard.aclose()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
 
 
 async def serve(

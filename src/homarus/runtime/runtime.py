@@ -113,9 +113,9 @@ class Runtime:
     def automation(self) -> Automation:
         """Return the jobs, heartbeats and events of this home. They run by themselves once it was started."""
         from homarus.automation.scheduler import Automation
-        from homarus.runtime.starter import TurnStarter, reflector
+        from homarus.runtime.starter import TurnStarter, chores
 
-        return Automation(self.home, TurnStarter(self), reflector(self.home))
+        return Automation(self.home, TurnStarter(self), chores(self.home))
 
     # Messages and lanes.
 

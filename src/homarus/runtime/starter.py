@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from homarus.agent.home import Home
+from homarus.automation.scheduler import Chore
 from homarus.automation.starter import Ran
 from homarus.core.errors import Locked
 from homarus.core.events import ModelCalled, Notice, RunEnded, RunEvent, RunStarted, ToolEnded, UserAccepted
@@ -198,8 +199,8 @@ class TurnStarter:
         self._home.sessions.forget(key)
 
 
-def reflector(home: Home) -> Callable[[str], Awaitable[str]]:
-    """Return what goes through an agent's notes, as `homarus memory reflect` does."""
+def chores(home: Home) -> dict[str, Chore]:
+    """Return what goes through an agent's notes, as `homarus memory reflect` and `homarus memory dream` do."""
 
     async def reflect_on(agent_id: str) -> str:
         from homarus.memory.bank.reflect import reflect
@@ -207,7 +208,14 @@ def reflector(home: Home) -> Callable[[str], Awaitable[str]]:
         pages = (await asyncio.to_thread(reflect, home.memory(agent_id))).pages
         return f"{sum(page.changed for page in pages)} of {len(pages)} pages written"
 
-    return reflect_on
+    async def dream_of(agent_id: str) -> str:
+        from homarus.memory.bank.dream import Gates, dream
+
+        gates = home.config.block("memory.dreaming", Gates)
+        night = await asyncio.to_thread(dream, home.memory(agent_id), gates)
+        return f"{len(night.promoted)} lines taken over into MEMORY.md"
+
+    return {"memory.reflect": reflect_on, "memory.dreaming": dream_of}
 
 
 def _unserved(channel: str) -> str:

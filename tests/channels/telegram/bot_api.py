@@ -173,7 +173,7 @@ class BotApi:
     async def sendDocument(self, form: dict[str, Any]) -> Any:
         return self._post(form, form.get("caption", ""), 1024)
 
-    sendPhoto = sendVoice = sendVideo = sendAudio = sendAnimation = sendDocument
+    sendPhoto = sendVoice = sendVideo = sendAudio = sendAnimation = sendDocument  # noqa: N815
 
     async def editMessageText(self, form: dict[str, Any]) -> Any:
         old = self.messages[form["chat_id"], form["message_id"]]
