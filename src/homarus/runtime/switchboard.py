@@ -33,7 +33,7 @@ from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.sender import Sender
-from homarus.delivery.settings import Mode
+from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
 from homarus.runtime.chat_signs import Signs
@@ -242,8 +242,8 @@ class Switchboard:
     def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
         return self.sender.submit(message, pause=pause, preview=preview)
 
-    def preview(self, message: Outbound, mode: Mode, *, tools: bool) -> Preview | None:
-        return self.sender.preview(message, mode, tools=tools)
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
+        return self.sender.preview(message, mode, settings)
 
     def discard(self, preview: Preview) -> None:
         self.sender.discard(preview)
