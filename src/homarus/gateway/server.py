@@ -8,8 +8,8 @@ import importlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
 from homarus.config.view import Config
@@ -54,10 +54,7 @@ RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wai
 class Gateway:
     """One home's network face. An ASGI application: sockets go to `Connection`, the rest to the routes of `http`."""
 
-    # What tests put in the place of the chat platforms that come with the program.
-    platforms: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, runtime: Runtime, given: Given) -> None:
+    def __init__(self, runtime: Runtime, given: Given, *, platforms: Mapping[str, Any] | None = None) -> None:
         self.runtime = runtime
         self.client = LocalClient(runtime)
         home = runtime.home
@@ -79,7 +76,7 @@ class Gateway:
         self._telemetry: Telemetry | None = None
         self.life = Life(self)
         self.client.restarter = self.life.restart
-        self.switchboard = Switchboard(self.client, **self.platforms)
+        self.switchboard = Switchboard(self.client, **(platforms or {}))
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}

@@ -51,6 +51,7 @@ SHOWN = (
     "[The program was started anew in the middle of your answer. The chat has seen this much of it already; go on after it "
     "and do not repeat it.]\n"
 )
+SEND_SECONDS = 30.0  # how long somebody waits for a message to be sent that they ordered
 ASK = "🔐 **May I?**\n{title}\n\n{why}\n\nAnswer with the buttons, or `/approve {id} once`, `always` or `deny`."
 
 
@@ -106,6 +107,7 @@ class Switchboard:
         self.manager.came_up = self.sender.wake
         self.signs = Signs(home.config, clock, self.manager.connected, self.manager.place)
         self.counts = Counts({}, {})
+        self.send_seconds = SEND_SECONDS
         self._speeches: dict[SessionKey, tuple[Speech, Batch]] = {}
         self._leave: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
