@@ -32,6 +32,7 @@ from homarus.net.sse import SseError, SseParser
 SILENCE_SECONDS = 90.0  # signal-cli sends a sign of life every fifteen
 BLOCK = 1 << 16
 UNREAD = 200
+PEOPLE = 1000
 # Codes of signal-cli's errors.
 _USER, _IO, _UNTRUSTED, _RATE, _NO_METHOD = -1, -3, -4, -5, -32601
 _CURES = {
@@ -209,6 +210,8 @@ class Signal:
                 self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
                 await self._pauses.wait()
         if said is not None and said.chat_type == "direct" and not said.from_self:
+            if len(self._unread) >= PEOPLE:
+                self._unread.clear()
             unread = self._unread.setdefault(said.peer, [])
             unread[:] = [*unread, said.timestamp][-UNREAD:]
 
