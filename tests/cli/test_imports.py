@@ -138,6 +138,7 @@ ROWS = [
     Row("memory reflect", VECTORS),
     # It says which vectors are in use, and they are in use only if they load.
     Row("memory retain 'W: The gate code is 4711.'", VECTORS),
+    Row("memory dream", VECTORS),
     Row("memory timeline --entity gate", VECTORS),
     Row("memory graph --to graph.html", VECTORS),
     Row("memory promote", VECTORS),

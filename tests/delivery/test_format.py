@@ -36,7 +36,7 @@ def squeezed(text: str) -> str:
 @given(
     WORDS,
     st.sampled_from(sorted(DIALECTS)),
-    st.integers(8, 120),
+    st.integers(16, 120),
     st.sampled_from(sorted(SIZES)),
     st.sampled_from([0, 1, 4]),
 )
@@ -52,7 +52,7 @@ def test_no_message_is_longer_than_the_place_allows(
         assert all(style.start + style.length <= utf16(piece.text) for style in piece.styles)
 
 
-@given(WORDS, st.integers(8, 120), st.sampled_from(["length", "newline"]))
+@given(WORDS, st.integers(16, 120), st.sampled_from(["length", "newline"]))
 @example(["word ", f"[label]({LONG})"], 60, "length")
 def test_the_words_of_all_messages_are_the_words_of_the_text(words: list[str], limit: int, mode: str) -> None:
     markdown = "".join(words)

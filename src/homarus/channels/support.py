@@ -106,6 +106,18 @@ def refused(what: str, cure: str = "") -> DeliveryError:
     return DeliveryError(DeliveryFailure.REFUSED, what, cure=cure)
 
 
+def is_named(text: str, nick: str) -> bool:
+    """Say whether a text holds a nick as a word of its own; both are folded. Signs that nicks may hold belong to the word."""
+    letters = "[]\\`_^{|}-"
+    at = text.find(nick)
+    while at >= 0:
+        around = text[at - 1 : at] + text[at + len(nick) : at + len(nick) + 1]
+        if not any(letter.isalnum() or letter in letters for letter in around):
+            return True
+        at = text.find(nick, at + 1)
+    return False
+
+
 async def keep_connected(
     session: Callable[[], Awaitable[None]],
     host: Host,

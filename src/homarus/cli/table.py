@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "models": Entry("Set up", "homarus.cli.models", "which model answers, which others there are, and how to get them"),
     "plugins": Entry("Set up", "homarus.cli.plugins", "list, install, enable and write plugins"),
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
+    "dashboard": Entry("Serve", "homarus.cli.gateway:dashboard", "open this home in your browser"),
     "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
     "nodes": Entry("Serve", "homarus.cli.nodes", "other machines that do what this home tells them"),
     "health": Entry("Serve", "homarus.cli.gateway:health", "ask the running gateway how it is"),

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from homarus.agent.home import Home
-from homarus.core.errors import Denied, DeliveryError, DeliveryFailure, HomarusError
+from homarus.core.errors import DeliveryError, DeliveryFailure, Denied, HomarusError
 from homarus.core.messages import Outbound, Trust
 from homarus.core.text import single_line, slug
 from homarus.storage.atomic import ensure_dir
@@ -27,15 +27,15 @@ class Outgoing:
         self._folder = folder
         self._home = home
 
-    def attach(self, agent_id: str, path: str, trust: Trust) -> Path:
-        """Return a copy of a file that an agent wants to send on somebody's word: one of its workspace, or of what it was sent."""
+    def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
+        """Return a copy of a file that an agent wants to send: one of its workspace, or one that it was sent."""
         workspace = self._home.workspace(agent_id)
         given = Path(path.strip().removeprefix("file://")).expanduser()
         found = self._real(given if given.is_absolute() else workspace / given)
         roots = [workspace.resolve(), (self._home.config.paths.state_dir / "media").resolve()]
         if not any(found.is_relative_to(root) for root in roots):
             raise Denied(f"{single_line(path, 120)} lies outside of the workspace, so it is not sent")
-        if is_unseen(str(found), (str(roots[0]),), trust) or any(part.startswith(".git") for part in found.parts):
+        if is_unseen(str(found), (str(roots[0]),), readers) or any(part.startswith(".git") for part in found.parts):
             raise Denied(f"{single_line(path, 120)} is not for others to read")
         return self._copy(found)
 
@@ -48,9 +48,6 @@ class Outgoing:
         if Path(media).parent != self._folder or not Path(media).is_file():
             raise DeliveryError(DeliveryFailure.REFUSED, "the file is not there any more")
         return media
-
-    def done(self, message: Outbound) -> None:
-        """Let go of the files of a message that is settled; the same file may be part of another one."""
 
     def sweep(self) -> None:
         """Remove copies that are older than any message that waits."""

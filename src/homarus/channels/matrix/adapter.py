@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ from homarus.delivery.place import Piece
 
 REMEMBERED, BACKFILL, UNREAD = 1000, 1000, 200
 TYPING_MS = 15_000
+BYTES = "application/octet-stream"
 PIECE, MAX_LOCKED = 65536, 100_000_000
 Raw = Mapping[str, Any]
 
@@ -322,25 +324,22 @@ class Matrix:
 
     async def _uploaded(self, room: str, piece: Piece) -> dict[str, Any]:
         client, path = self._up(), Path(piece.file)
+        locked = bool(client.olm and room in client.rooms and client.rooms[room].encrypted)
+        kind = mimetypes.guess_type(path.name)[0] or BYTES
         try:
             size = (await asyncio.to_thread(path.stat)).st_size
+            data, keys = await asyncio.to_thread(_locked, path) if locked else (b"", {})
         except OSError as problem:
             raise refused(f"{path.name} cannot be read: {problem.strerror}") from problem
-        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        locked = bool(client.olm and room in client.rooms and client.rooms[room].encrypted)
-        keys: dict[str, Any] = {}
 
         async def upload() -> Any:
-            reply, found = await client.upload(
-                lambda *_: str(path), kind, None if locked else path.name, encrypt=locked, filesize=size
-            )
-            keys.update(found or {})
-            return reply
+            source, name, sent_as = (io.BytesIO(data), None, None) if locked else (str(path), path.name, kind)
+            return (await client.upload(lambda *_: source, sent_as or BYTES, name, filesize=size))[0]
 
         reply = await self._asked(upload())
         content = events.file_content(piece, path.name, kind, size)
         if locked:
-            return {**content, "file": {**keys, "url": reply.content_uri, "mimetype": kind}}
+            return {**content, "file": {**keys, "url": reply.content_uri}}
         return {**content, "url": reply.content_uri}
 
     # -- finding ----------------------------------------------------------------------------------------------------
@@ -452,6 +451,14 @@ def _remember(memory: dict[str, Any], key: str, value: Any, most: int = REMEMBER
     memory[key] = value
     while len(memory) > most:
         del memory[next(iter(memory))]
+
+
+def _locked(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """Return a file as only those can read it who get its keys, and these."""
+    from nio.crypto.attachments import encrypt_attachment
+
+    data, keys = encrypt_attachment(path.read_bytes())
+    return bytes(data), dict(keys)
 
 
 def _unlocked(data: bytes, keys: Mapping[str, Any]) -> bytes:

@@ -162,19 +162,35 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-def write(blocks: Sequence[Block], dialect: Dialect) -> tuple[str, tuple[Style, ...]]:
+class Bodies:
+    """What blocks look like by themselves in a dialect. A block is written once, however often its message is measured."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._known: dict[int, tuple[Block, str]] = {}
+
+    def of(self, block: Block) -> str:
+        known = self._known.get(id(block))
+        if known is None or known[0] is not block:
+            body = _html_block(block, self.dialect) if self.dialect.html else _body(block, self.dialect)
+            known = self._known[id(block)] = (block, body)
+        return known[1]
+
+
+def write(blocks: Sequence[Block], bodies: Bodies) -> tuple[str, tuple[Style, ...]]:
     """Return the blocks as one message in a dialect, with ranges where it has no marks."""
-    if dialect.html:
-        return _as_html(blocks, dialect), ()
-    text = _as_lines(blocks, dialect)
-    return _ranges(text) if dialect.ranges else (text, ())
+    if bodies.dialect.html:
+        return _as_html(blocks, bodies), ()
+    text = _as_lines(blocks, bodies)
+    return _ranges(text) if bodies.dialect.ranges else (text, ())
 
 
 # --- lines of text ---
 
 
-def _as_lines(blocks: Sequence[Block], dialect: Dialect) -> str:
+def _as_lines(blocks: Sequence[Block], bodies: Bodies) -> str:
     out: list[str] = []
+    dialect = bodies.dialect
     quoted = False
     for number, block in enumerate(blocks):
         depth = _quotes(block)
@@ -187,20 +203,19 @@ def _as_lines(blocks: Sequence[Block], dialect: Dialect) -> str:
         if depth and not quoted and dialect.quote:
             out.append(dialect.quote[0])
         quoted = bool(depth)
-        out += _lines(block, dialect)
+        out += _lines(block, bodies) if block.boxes else (bodies.of(block),)
     if quoted and dialect.quote:
         out.append(dialect.quote[1])
     return "".join(out)
 
 
 def _quotes(block: Block) -> int:
-    return sum(box.kind == "quote" for box in block.boxes)
+    return sum(box.kind == "quote" for box in block.boxes) if block.boxes else 0
 
 
-def _lines(block: Block, dialect: Dialect) -> Iterable[str]:
-    lines = _body(block, dialect).split("\n")
-    for number, line in enumerate(lines):
-        prefix = "".join(_prefix(box, block, dialect, first=number == 0) for box in block.boxes)
+def _lines(block: Block, bodies: Bodies) -> Iterable[str]:
+    for number, line in enumerate(bodies.of(block).split("\n")):
+        prefix = "".join(_prefix(box, block, bodies.dialect, first=number == 0) for box in block.boxes)
         yield ("\n" if number else "") + (prefix + line if line else prefix.rstrip())
 
 
@@ -341,7 +356,7 @@ def utf16(text: str) -> int:
 # --- HTML ---
 
 
-def _as_html(blocks: Sequence[Block], dialect: Dialect) -> str:
+def _as_html(blocks: Sequence[Block], bodies: Bodies) -> str:
     out: list[str] = []
     opened: list[Box] = []
     for block in blocks:
@@ -353,7 +368,7 @@ def _as_html(blocks: Sequence[Block], dialect: Dialect) -> str:
         for box in block.boxes[shared:]:
             out.append(_tag(box, block))
             opened.append(box)
-        out.append(_html_block(block, dialect))
+        out.append(bodies.of(block))
     out += [_tag(box, blocks[-1], close=True) for box in reversed(opened)]
     return "".join(out)
 
