@@ -30,6 +30,9 @@ class FakeWorker:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.took: list[int] = []
+        self.untaken: dict[int, dict[str, Any]] = {}
+        self.refused: list[dict[str, Any]] = []
+        self.port = 0
         self.next: dict[str, list[Any]] = {}  # an error, or "end"
         self.started = 0
         self._writer: asyncio.StreamWriter | None = None
@@ -41,6 +44,7 @@ class FakeWorker:
             call = json.loads(line)
             if "took" in call:
                 self.took.append(call["took"])
+                self.untaken.pop(call["took"], None)
                 continue
             self.calls.append(call)
             plans = self.next.get(call["do"]) or []
@@ -49,6 +53,7 @@ class FakeWorker:
                 writer.close()
                 return
             if plan:
+                self.refused.append(call)
                 self._tell({"id": call["id"], "error": plan})
                 continue
             answer: Any = {"send": f"WA{len(self.calls)}", "groups": [{"id": GROUP, "name": "Club"}]}.get(call["do"])
@@ -97,7 +102,7 @@ class FakeWorker:
 async def worker() -> AsyncIterator[FakeWorker]:
     fake = FakeWorker()
     server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
-    fake.port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    fake.port = server.sockets[0].getsockname()[1]
     yield fake
     server.close()
 
