@@ -8,6 +8,7 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator
+from ctypes.util import find_library
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,8 @@ async def test_nothing_of_the_environment_that_is_secret_reaches_the_worker(host
 async def test_the_real_worker_with_neonize(host, tmp_path):
     if find_spec("neonize") is None:
         pytest.skip("needs neonize: pip install 'homarus[whatsapp]'")
+    if find_library("magic") is None:
+        pytest.skip("needs libmagic: apt install libmagic1")
     (tmp_path / "a.pdf").write_bytes(b"PDF")
     channel = Linked(host, Pauses(0.01, 0.02), [sys.executable, str(HERE / "fake_go.py")])
     async with running(channel):
