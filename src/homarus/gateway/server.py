@@ -243,6 +243,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._telemetry is not None:
             await self._telemetry.stop()
+        self.ledger.close()
 
 
 async def serve(
