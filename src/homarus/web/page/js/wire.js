@@ -5,7 +5,7 @@ const SCOPES = ["operator.admin", "operator.approvals", "operator.pairing", "ope
 const CLIENT = { id: "homarus-web", mode: "ui", version: "1", platform: "web" };
 const SECRET = "homarus.secret";
 const LONGEST_WAIT = 8000;
-const encode = (/** @type {string} */ text) => new TextEncoder().encode(text);
+const encode = (text) => new TextEncoder().encode(text);
 
 /** A call that the gateway refused, or that got lost. */
 export class Refused extends Error {
