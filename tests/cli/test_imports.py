@@ -138,7 +138,9 @@ ROWS = [
     Row("memory reflect", VECTORS),
     # It says which vectors are in use, and they are in use only if they load.
     Row("memory retain 'W: The gate code is 4711.'", VECTORS),
+    Row("memory dream", VECTORS),
     Row("memory timeline --entity gate", VECTORS),
+    Row("memory graph --to graph.html", VECTORS),
     Row("memory promote", VECTORS),
     Row("memory forget ^nothing", VECTORS, code=1),
     Row("memory undo", VECTORS),
@@ -159,6 +161,11 @@ ROWS = [
     Row("devices remove d1", code=1),
     Row("devices rename d1 phone", code=1),
     Row("devices revoke d1", code=1),
+    Row("nodes list"),
+    *(
+        Row(f"nodes {line}", code=1)
+        for line in ("describe n", "approve", "reject r", "remove n", "rename n x", "invoke n x")
+    ),
     Row("gateway run --bind custom", SERVER, code=78),  # no address: it stops where it would begin to listen
     Row("sandbox explain"),
     Row("sandbox probe"),

@@ -184,6 +184,56 @@ def register(api):
     assert "wants to run inside" in health(home)["p"].last
 
 
+async def test_an_index_of_a_plugin_answers_what_the_agent_remembers(tmp_path: Path) -> None:
+    code = """
+from homarus.memory.backend import Lines
+
+class Found:
+    def find(self, query, limit):
+        return [Lines("memory/diary.md", 2, 2, 0.9)]
+    def close(self):
+        pass
+
+def register(api):
+    api.memory("mine", lambda notes, folder: Found())
+"""
+    search = Line(calls=(("memory_search", {"query": "nothing that stands there"}),))
+    slots = {"entries": {"p": {"enabled": True, "inProcess": True}}, "slots": {"memory": "mine"}}
+    home = House(tmp_path, search, "fine", config={**OFF, "plugins": slots})
+    locked(home, plugin(home.state, "p", code=code, tools=[], memory=["mine"]))
+    (home.workspace / "memory").mkdir(parents=True)
+    (home.workspace / "memory/diary.md").write_text("# Diary\nThe cat is called Ada.\n")
+    async with home.agent() as agent:
+        assert (await agent.ask("go")).text == "fine"
+    (result,) = results(home)
+    assert "The cat is called Ada." in result.text
+    assert '"provider":"mine"' in result.text.replace(" ", "")
+
+
+def test_an_installed_package_is_found_without_being_imported(
+    own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = own_home / "site"
+    folder = site / "homarus_thing"
+    facts = site / "homarus_thing-1.0.dist-info"
+    folder.mkdir(parents=True)
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: homarus-thing\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[homarus.plugins]\nthing = homarus_thing\nodd = not_there.at.all\n")
+    (folder / "__init__.py").write_text("raise RuntimeError('imported')")
+    (folder / "plugin.py").write_text(CODE.replace("{body}", "return 'done'"))
+    tools = [{"name": "act", "description": "Act."}]
+    (folder / FILE).write_text(json.dumps({"id": "thing", "entry": "plugin.py:register", "tools": tools}))
+    monkeypatch.syspath_prepend(str(site))
+    assert run(["plugins", "list", "--json"]) == 0
+    (row,) = rows(capsys)
+    assert (row["id"], row["problem"]) == ("thing", "")
+    assert run(["plugins", "enable", "thing", "--in-process"]) == 0
+    assert run(["plugins", "doctor"]) == 0
+    (folder / "plugin.py").write_text("changed = True")
+    assert run(["plugins", "doctor"]) == 1
+
+
 async def test_a_plugin_joins_no_group_of_ours_and_takes_no_name_of_ours(tmp_path: Path) -> None:
     home = house(tmp_path, Line(calls=(("read", {"path": "x"}), ("act", {}))), "fine", name="fs", inProcess=True)
     document = json.loads((home.state / "openclaw.json").read_text())

@@ -332,6 +332,7 @@ def tool_specs(config: Config, agent_id: str, *, depth: int = 0, more: tuple[Too
         sessions_send=nothing,
         spawner=nothing,
         status=nothing,
+        sender=nothing if config.get("channels") else None,
         scheduler=nothing,
         gateway=nothing,
         vision=Vision(config, Models(config, {}, clock=SystemClock())),

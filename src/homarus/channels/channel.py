@@ -53,6 +53,8 @@ class Identity(Struct, frozen=True):
     id: str
     name: str = ""
     handle: str = ""
+    # What the operator should know of this account, as a restriction that the platform puts on it.
+    note: str = ""
 
 
 class Change(Struct, frozen=True, omit_defaults=True):

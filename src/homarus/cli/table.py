@@ -40,6 +40,7 @@ COMMANDS: dict[str, Entry] = {
     "gateway": Entry("Serve", "homarus.cli.gateway", "put this home on the network, for other programs"),
     "dashboard": Entry("Serve", "homarus.cli.gateway:dashboard", "open this home in your browser"),
     "devices": Entry("Serve", "homarus.cli.devices", "let devices in, and see which are paired"),
+    "nodes": Entry("Serve", "homarus.cli.nodes", "other machines that do what this home tells them"),
     "health": Entry("Serve", "homarus.cli.gateway:health", "ask the running gateway how it is"),
     "logs": Entry("Serve", "homarus.cli.gateway:logs", "what the gateway wrote down, and who did what"),
     "status": Entry("Look inside", "homarus.cli.home:status", "where this home stands, at a glance"),

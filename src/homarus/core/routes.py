@@ -171,6 +171,12 @@ class SessionKey(Struct, frozen=True):
         return replace(self.base, topic=_opaque(str(topic)).lower())
 
 
+# What is said here is heard by whoever listens to the session: no channel brings it anywhere.
+AT_HOME = frozenset(
+    {"", "terminal", "webchat", "cron", "heartbeat", "hook", "boot", "session", "subagent", "system", "acp", "mcp"}
+)
+
+
 class Route(Struct, frozen=True):
     """Where a message came from and where its answer goes. The model never chooses it."""
 
@@ -180,6 +186,13 @@ class Route(Struct, frozen=True):
     account: str = DEFAULT_ACCOUNT
     to: str = ""
     thread: str = ""
+
+    @property
+    def place(self) -> tuple[str, str, str, str] | None:
+        """Return the chat that the answer must be sent to; None where those who listen to the session have it."""
+        if self.channel in AT_HOME or not self.to:
+            return None
+        return self.channel, self.account, self.to, self.thread
 
 
 def _parse_rest(agent: str, rest: str, main_key: str) -> SessionKey:

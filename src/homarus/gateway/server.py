@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from homarus import __version__
 from homarus.config.view import Config
@@ -27,6 +27,7 @@ from homarus.gateway.limits import Writes
 from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
 from homarus.gateway.metrics import Metrics
+from homarus.gateway.nodes import Nodes
 from homarus.gateway.page_feed import PageFeed
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
@@ -35,8 +36,13 @@ from homarus.gateway.scopes import Principal
 from homarus.gateway.settings import LogSettings
 from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
+from homarus.runtime.switchboard import Switchboard
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.locks import OwnerLock
+
+if TYPE_CHECKING:
+    from homarus.gateway.methods.skills import Upload
+    from homarus.gateway.telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
@@ -48,6 +54,9 @@ RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wai
 class Gateway:
     """One home's network face. An ASGI application: sockets go to `Connection`, the rest to the routes of `http`."""
 
+    # What tests put in the place of the chat platforms that come with the program.
+    platforms: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, runtime: Runtime, given: Given) -> None:
         self.runtime = runtime
         self.client = LocalClient(runtime)
@@ -58,6 +67,7 @@ class Gateway:
         self.devices = Devices(home.config.paths.own_dir / "devices.json", home.clock, home.ids)
         self.door = Door(self.live, self.devices, home.clock, home.ids)
         self.hub = Hub(self)
+        self.nodes = Nodes(self)
         self.runs = Runs()
         self.feed = Feed(self)
         self.page_feed = PageFeed(self)
@@ -65,8 +75,11 @@ class Gateway:
         self.stopping, self.port = "", 0
         self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
         self.metrics = Metrics()
+        self.uploads: dict[str, Upload] = {}
+        self._telemetry: Telemetry | None = None
         self.life = Life(self)
         self.client.restarter = self.life.restart
+        self.switchboard = Switchboard(self.client, **self.platforms)
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
@@ -191,15 +204,37 @@ class Gateway:
         self.page_feed.start()
         for watcher in (self.ledger.take, self.metrics.take):
             self.client.operations.watch(watcher)
+        self._begin_telemetry()
         self.ledger.note("started", version=self.version)
         self.spawn(self._tick())
         self.spawn(self.life.watch())
+        self.switchboard.join()
         self.runtime.recover()
         automation = self.runtime.automation
         automation.listen(self.hub.tell)
         automation.start()
         self.spawn(automation.boot())
+        self.spawn(self.switchboard.start())
         self.spawn(asyncio.to_thread(_preload))
+
+    def _begin_telemetry(self) -> None:
+        """Tell a collector what happens, where the settings ask for it; what keeps it from that keeps nothing else from working."""
+        home = self.runtime.home
+        if not home.config.get("diagnostics.otel.enabled"):
+            return
+        from homarus.gateway.telemetry import telemetry_for
+
+        try:
+            self._telemetry = telemetry_for(home.config, home.env, self._trace_of, self.clock.monotonic)
+        except HomarusError as problem:
+            _log.error("nothing is told to a collector: %s", problem)
+            return
+        if self._telemetry is not None:
+            self.client.operations.watch(self._telemetry.take)
+
+    def _trace_of(self, run_id: str) -> str:
+        run = self.runs.get(run_id)
+        return run.trace if run is not None else ""
 
     async def _tick(self) -> None:
         while True:
@@ -214,6 +249,9 @@ class Gateway:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.switchboard.aclose()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
 
 
 async def serve(

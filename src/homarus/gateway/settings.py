@@ -98,6 +98,17 @@ class RemoteSettings(Struct, frozen=True, rename="camel"):
     token: Any = None
 
 
+class NodeCommands(Struct, frozen=True, rename="camel"):
+    """Commands of nodes that are allowed beyond the usual ones of their platform, and those that never are."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class NodeSettings(Struct, frozen=True, rename="camel"):
+    commands: NodeCommands = NodeCommands()
+
+
 class LogSettings(Struct, frozen=True, rename="camel"):
     """The gateway's own log: one line of JSON each, secrets taken out."""
 
@@ -117,6 +128,7 @@ class GatewaySettings(Struct, frozen=True, rename="camel"):
     remote: RemoteSettings = RemoteSettings()
     reload: ReloadSettings = ReloadSettings()
     tools: InvokeSettings = InvokeSettings()
+    nodes: NodeSettings = NodeSettings()
     # Addresses and networks of proxies whose forwarding headers count; from anybody else they are refused.
     trusted_proxies: tuple[str, ...] = ()
     # Listen beyond this machine without TLS and without a proxy in front, as behind a tunnel that encrypts.

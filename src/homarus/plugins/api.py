@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from homarus.context.engine import Factory as EngineFactory
+from homarus.memory.backend import Factory as MemoryFactory
 from homarus.models.registry import Factory as ProviderFactory
 
 # Takes the arguments of a call and returns what the model reads. An exception is a failed call.
@@ -26,3 +27,6 @@ class PluginApi(Protocol):
 
     def context_engine(self, name: str, factory: EngineFactory) -> None:
         """Offer an engine that `plugins.slots.contextEngine` may choose."""
+
+    def memory(self, name: str, factory: MemoryFactory) -> None:
+        """Offer an index of the notes that `plugins.slots.memory` may choose. It says where an answer stands, not what it is."""

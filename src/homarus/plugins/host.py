@@ -21,6 +21,8 @@ from homarus.core.errors import ConfigError, HomarusError, StorageError, ToolErr
 from homarus.core.text import single_line
 from homarus.core.tools import Risk, ToolSpec
 from homarus.hooks.load import function_of
+from homarus.memory.backend import Factory as MemoryFactory
+from homarus.memory.backend import register_memory_backend
 from homarus.models.registry import Factory as ProviderFactory
 from homarus.models.registry import Registry
 from homarus.plugins.apart import CALL_SECONDS, Apart, sandbox_of
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from homarus.plugins.api import PluginApi
 
 _log = logging.getLogger(__name__)
-# Which plugin brought an engine: engines stay known for as long as the process lives.
-_engines: dict[str, str] = {}
+# Which plugin brought an engine or an index: they stay known for as long as the process lives.
+_brought: dict[tuple[str, str], str] = {}
 
 
 class Health(Struct, frozen=True):
@@ -83,7 +85,8 @@ class Plugins:
         settings, lock = config.block("plugins", PluginSettings), Lock(config.paths).read()
         for plugin_id, entry in sorted(settings.entries.items()):
             # One that was never switched on here and is not here is another program's: the doctor names it.
-            if not settings.wants(plugin_id) or (plugin_id not in lock and find_plugin(config, plugin_id) is None):
+            known = plugin_id in lock or find_plugin(config, plugin_id, packages=False) is not None
+            if not (settings.wants(plugin_id) and known):
                 continue
             try:
                 self._use(usable(config, plugin_id, entry, lock), entry)
@@ -160,8 +163,16 @@ class _Inside:
 
     def context_engine(self, name: str, factory: EngineFactory) -> None:
         self._declared("contextEngines", name, self._manifest.context_engines)
-        if _engines.setdefault(name, self._plugin.id) == self._plugin.id and find_factory(name) is None:
+        if (
+            _brought.setdefault(("contextEngines", name), self._plugin.id) == self._plugin.id
+            and find_factory(name) is None
+        ):
             register_context_engine(name, factory)
+
+    def memory(self, name: str, factory: MemoryFactory) -> None:
+        self._declared("memory", name, self._manifest.memory)
+        if _brought.setdefault(("memory", name), self._plugin.id) == self._plugin.id:
+            register_memory_backend(name, factory)
 
     @property
     def _manifest(self) -> Any:

@@ -64,6 +64,11 @@ class Total(Struct, frozen=True):
             self.cost + usage.cost.total,
         )
 
+    def joined(self, other: Total) -> Total:
+        """Return both together, under this one's name."""
+        fields = structs.astuple(self)[1:], structs.astuple(other)[1:]
+        return Total(self.name, *(mine + theirs for mine, theirs in zip(*fields, strict=True)))
+
 
 def usage_note(purpose: str, answer: Assistant) -> Json:
     stored = from_message(answer)
@@ -109,10 +114,11 @@ def cause(call: Call, session: str) -> str:
 class Ledger:
     """Adds up calls under a name. A call that stands in two transcripts (a fork, an archive) counts once."""
 
-    def __init__(self, by: By, zone: tzinfo, *, since: int = 0) -> None:
+    def __init__(self, by: By, zone: tzinfo, *, since: int = 0, until: int | None = None) -> None:
         self.by = by
         self._zone = zone
         self._since = since
+        self._until = until
         self._seen: set[tuple[str, int]] = set()
         self.totals: dict[str, Total] = {}
         # The part of it that went into summaries, saving memory and the like, by purpose.
@@ -121,7 +127,7 @@ class Ledger:
     def add(self, session: str, agent: str, entries: Iterable[Entry]) -> None:
         for call in calls(entries):
             mark = (call.entry_id, call.time)
-            if mark in self._seen or call.time < self._since:
+            if mark in self._seen or call.time < self._since or (self._until is not None and call.time >= self._until):
                 continue
             self._seen.add(mark)
             names = {"day": self.day(call.time), "model": call.model, "session": session, "agent": agent}

@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from homarus.runtime.local import LocalClient
 
 _MODULES = (
-    "system",
-    "chat",
-    "agent",
-    "sessions",
-    "catalog",
-    "config",
-    "approvals",
-    "devices",
-    "cron",
-    "home",
-    "page",
-    "page_home",
-    "page_memory",
+    *(
+        "system",
+        "chat",
+        "agent",
+        "agents",
+        "sessions",
+        "branches",
+        "usage",
+        "catalog",
+        "skills",
+        "memory",
+        "config",
+        "approvals",
+    ),
+    *("devices", "nodes", "cron", "home", "channels", "page", "page_home", "page_memory"),
 )
 
 
@@ -57,6 +59,7 @@ class Call(Struct, frozen=True):
     method: str
     connection: Connection | None = None
     id: str = ""
+    trace: str = ""
 
     @property
     def client(self) -> LocalClient:
