@@ -80,7 +80,6 @@ def test_a_note_is_found_opened_at_its_line_edited_and_brought_back(calm: Site) 
 
 def test_opinions_have_a_curve(calm: Site) -> None:
     page = calm.page("#/memory/opinions")
-    page.locator("text=How sure, over time").first.click()
     page.wait_for_selector("figure circle >> nth=1", state="attached")
     go(page, "memory/graph")
     page.wait_for_selector(".graph text >> text=Anna")

@@ -4,7 +4,7 @@ import { h } from "./base.js";
 import { wire } from "./wire.js";
 import { store } from "./store.js";
 import { t } from "./words.js";
-import { Page, act, ago, ask, button, card, chip, choose, form, head, needs, number, reviewed, table, toast, visible } from "./parts.js";
+import { Page, act, ago, ask, button, card, chip, choose, confirm, form, head, needs, number, reviewed, table, toast, visible } from "./parts.js";
 import { newSession } from "./app.js";
 
 class AgentsView extends Page {
@@ -26,14 +26,34 @@ class AgentsView extends Page {
     const accounts = Object.entries(this.channels?.channelAccounts ?? {}).flatMap(([channel, rows]) => /** @type {any[]} */ (rows).map((row) => ({ channel, ...row })));
     const bindings = this.config?.config?.bindings ?? [];
     return [
-      head(t("Agents and channels"), ""), needs("admin"), this.trouble,
+      head(t("Agents and channels"), "", button(t("New agent"), () => this.#create(), { disabled: off })), needs("admin"), this.trouble,
       card(t("Agents"), table([t("Agent"), t("Model"), t("Workspace"), ""], this.agents.map((each) => ({ key: each.id, cells: [[each.identity?.emoji ?? "", " ", h("strong", null, h("bdi", null, each.name ?? each.id)), each.id === store.defaultAgent ? [" ", chip("", t("default"))] : null], each.model?.primary ?? "–", h("code", null, each.workspace ?? ""),
-        h("div", { class: "actions" }, button(t("Talk"), () => newSession(each.id), { class: "small", disabled: !wire.may("write") }), button(t("Files"), () => this.#files(each), { class: "small" }), button(t("Model"), () => this.#model(each), { class: "small", disabled: off }))] })))),
-      card(t("Channels"), accounts.length || this.channels?.channelOrder?.length ? table([t("Channel"), t("Account"), t("State"), t("Last message")], (accounts.length ? accounts : this.channels.channelOrder.map((channel) => ({ channel, ...this.channels.channels[channel] }))).map((row, place) => ({ key: place, cells: [this.channels.channelLabels?.[row.channel] ?? row.channel, row.accountId ?? "", [chip(row.connected || row.running ? "ok" : row.lastError ? "bad" : "", row.connected ? t("connected") : row.running ? t("runs") : row.configured ? t("off") : t("not set up")), row.lastError ? [" ", visible(row.lastError)] : null], row.lastInboundAt ? ago(row.lastInboundAt) : "–"] })))
+        h("div", { class: "actions" }, button(t("Talk"), () => newSession(each.id), { class: "small", disabled: !wire.may("write") }), button(t("Files"), () => this.#files(each), { class: "small" }), button(t("Model"), () => this.#model(each), { class: "small", disabled: off }),
+          each.id === store.defaultAgent ? null : button(t("Delete"), async () => { if (await confirm(t("Delete"), t("“{name}” answers no more; its folder stays.", { name: each.name ?? each.id }), t("Delete"))) { await wire.call("agents.delete", { agentId: each.id, deleteFiles: false }); await this.reload(); } }, { class: "small danger", disabled: off }))] })))),
+      card(t("Channels"), accounts.length ? table([t("Channel"), t("Account"), t("State"), t("Last message"), ""], accounts.map((row) => ({ key: `${row.channel} ${row.accountId}`, cells: [this.channels.channelLabels?.[row.channel] ?? row.channel, [h("bdi", null, row.self?.name ?? row.name ?? row.accountId), h("br"), h("small", null, row.self?.handle ?? row.accountId)],
+        [chip(row.connected ? "ok" : row.lastError ? "bad" : "", row.connected ? t("connected") : row.running ? t("runs") : row.configured ? t("off") : t("not set up")), row.lastError ? h("p", null, visible(row.lastError)) : null, row.cure ? h("small", null, visible(row.cure)) : null], row.lastInboundAt ? ago(row.lastInboundAt) : "–",
+        h("div", { class: "actions" }, button(row.running ? t("Stop") : t("Start"), async () => { await wire.call(row.running ? "channels.stop" : "channels.start", { channel: row.channel, accountId: row.accountId }); await this.reload(); }, { class: "small", disabled: off }),
+          row.channel === "whatsapp" && !row.connected ? button(t("Pair"), () => this.#pair(row), { class: "small", disabled: off }) : null)] })))
         : h("p", { class: "hint" }, t("No channel is set up. They stand under “channels” in the settings.")), h("p", null, h("a", { href: "#/config/channels" }, t("Settings of the channels")))),
       card(t("Who answers where"), h("p", { class: "hint" }, t("The first rule that fits decides; everything else goes to the default agent.")), table([t("Where"), t("Agent"), ""], bindings.map((rule, place) => ({ key: place, cells: [h("code", null, JSON.stringify(rule.match ?? {})), rule.agentId, button(t("Delete"), () => this.#bind(bindings.filter((_, at) => at !== place)), { class: "small danger", disabled: off })] }))), button(t("Add a rule"), () => this.#add(bindings), { disabled: off })),
       card(t("Models"), table([t("Model"), t("Provider"), t("Window")], this.models.map((each) => ({ key: `${each.provider}/${each.id}`, cells: [each.name ?? each.id, each.provider, each.contextWindow ? number(each.contextWindow) : "–"] })))),
     ];
+  }
+
+  async #create() {
+    const wish = await form(t("New agent"), h("label", null, t("Name"), h("input", { name: "name", required: true, maxlength: 60 })), h("label", null, t("Workspace"), h("input", { name: "workspace", placeholder: "~/.openclaw/workspace-…" })));
+    if (!wish) return;
+    await wire.call("agents.create", wish);
+    await this.reload();
+  }
+
+  /** Pair a phone with a channel: its code is a picture. */
+  async #pair(row) {
+    const made = await wire.call("web.login.start", { channel: row.channel, accountId: row.accountId, force: true });
+    void ask(t("Pair"), (done) => [h("p", null, made.message ?? ""), made.qrDataUrl ? h("img", { src: made.qrDataUrl, alt: t("The code as a picture") }) : null, h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
+    const done = await wire.call("web.login.wait", { channel: row.channel, accountId: row.accountId, timeoutMs: 120_000 });
+    toast(done.message ?? "");
+    await this.reload();
   }
 
   async #bind(rules) {

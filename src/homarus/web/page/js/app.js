@@ -102,7 +102,7 @@ class HomeApp extends View {
     const rows = store.sessions.filter((row) => !row.archived && !/:(cron|hook|subagent|heartbeat|boot):/.test(row.key)).sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.updatedAt - a.updatedAt).slice(0, 40);
     return [
       h("div", { class: "brand" }, h("img", { src: "icon.svg", alt: "", width: 24, height: 24 }), h("strong", null, "homarus"),
-        h("button", { type: "button", class: "quiet small", onclick: palette, "aria-label": t("Commands") }, "⌘K")),
+        h("button", { type: "button", class: "quiet small", onclick: palette }, h("span", { class: "sr" }, t("Commands")), " Ctrl K")),
       button(t("New conversation"), () => newSession(), { class: "primary wide", disabled: !wire.may("write") }),
       h("ul", { class: "views" }, VIEWS.map(([name, title]) => h("li", { key: name },
         h("a", { href: `#/${name}`, "aria-current": view === name ? "page" : null }, title())))),

@@ -226,7 +226,7 @@ class ChatView extends View {
   async #resay(line, text) {
     this.editing = "";
     try {
-      await wire.call("page.before", { session: this.session, entry: line.id });
+      await wire.call("page.goBack", { session: this.session, entry: line.id });
       await this.#send(text);
     } catch (problem) {
       if (/** @type {any} */ (problem).details?.code !== "FIRST_MESSAGE") throw problem;

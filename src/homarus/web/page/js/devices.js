@@ -9,12 +9,14 @@ import { qrcode } from "../vendor/qrcode.js";
 class DevicesView extends Page {
   /** @type {any} */ found = null;
   /** @type {any[]} */ nodes = [];
+  /** @type {any[]} */ asking = [];
 
   hears = ["device.pair.requested", "device.pair.resolved", "node.pair.requested", "node.pair.resolved", "node.presence"];
 
   async load() {
-    this.nodes = (await wire.call("node.list")).nodes;
-    this.found = wire.may("pairing") ? await wire.call("device.pair.list") : null;
+    const may = wire.may("pairing");
+    const [nodes, devices] = await Promise.all([may ? wire.call("node.pair.list") : wire.call("node.list"), may ? wire.call("device.pair.list") : null]);
+    [this.nodes, this.asking, this.found] = [nodes.paired ?? nodes.nodes, nodes.pending ?? [], devices];
   }
 
   /** @param {string} method @param {object} params */
@@ -30,7 +32,11 @@ class DevicesView extends Page {
       this.found ? card(t("Paired"), table([t("Device"), t("May"), t("Last here"), ""], this.found.paired.map((each) => ({ key: each.deviceId, cells: [[h("bdi", null, visible(each.displayName || each.clientId || each.deviceId.slice(0, 12))), h("br"), h("small", null, `${each.deviceId.slice(0, 12)} · ${each.platform ?? ""} · ${each.approvedVia ?? ""}`)], scopes(each.scopes), ago(each.lastSeenAtMs),
         h("div", { class: "actions" }, button(t("Rename"), async () => { const name = await prompt(t("Rename"), t("Name"), each.displayName ?? ""); if (name) await this.#do("device.pair.rename", { deviceId: each.deviceId, displayName: name }); }, { class: "small", disabled: off }),
           button(t("Remove"), async () => { if (await confirm(t("Remove"), t("“{name}” has to be let in anew afterwards.", { name: each.displayName || each.deviceId.slice(0, 12) }), t("Remove"))) await this.#do("device.pair.remove", { deviceId: each.deviceId }); }, { class: "small danger", disabled: off }))] })))) : null,
-      card(t("Nodes"), this.nodes.length ? table([t("Node"), t("State"), t("Can do")], this.nodes.map((each) => ({ key: each.nodeId ?? each.id, cells: [h("bdi", null, visible(each.displayName || each.nodeId || each.id)), chip(each.connected ? "ok" : "", each.connected ? t("connected") : t("off")), (each.commands ?? each.caps ?? []).join(", ")] }))) : h("p", { class: "hint" }, t("No other machine lends its abilities."))),
+      card(t("Nodes"), this.asking.length ? table([t("Node"), t("Wants"), ""], this.asking.map((each) => ({ key: each.requestId, cells: [h("bdi", null, visible(each.displayName || each.nodeId)), visible((each.commands ?? []).join(", ")),
+        h("div", { class: "actions" }, button(t("Let in"), () => this.#do("node.pair.approve", { requestId: each.requestId }), { class: "small primary" }), button(t("Refuse"), () => this.#do("node.pair.reject", { requestId: each.requestId }), { class: "small danger" }))] }))) : null,
+        this.nodes.length ? table([t("Node"), t("State"), t("Can do"), ""], this.nodes.map((each) => ({ key: each.nodeId, cells: [h("bdi", null, visible(each.displayName || each.nodeId)), chip(each.connected ? "ok" : "", each.connected ? t("connected") : t("off")), visible((each.commands ?? []).join(", ")),
+          h("div", { class: "actions" }, button(t("Rename"), async () => { const name = await prompt(t("Rename"), t("Name"), each.displayName ?? ""); if (name) await this.#do("node.rename", { nodeId: each.nodeId, displayName: name }); }, { class: "small", disabled: off }),
+            button(t("Remove"), async () => { if (await confirm(t("Remove"), t("“{name}” has to be let in anew afterwards.", { name: each.displayName || each.nodeId }), t("Remove"))) await this.#do("node.pair.remove", { nodeId: each.nodeId }); }, { class: "small danger", disabled: off }))] }))) : h("p", { class: "hint" }, t("No other machine lends its abilities."))),
     ];
   }
 

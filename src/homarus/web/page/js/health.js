@@ -35,10 +35,12 @@ class HealthView extends Page {
 
   async #more() {
     if (wire.state !== "open") return;
-    const found = await wire.call("page.logs", this.#place === null ? { limit: 500 } : { place: this.#place, limit: 500 }).catch(() => null);
+    const found = await wire.call("logs.tail", this.#place === null ? { limit: 500 } : { cursor: this.#place, limit: 500 }).catch(() => null);
     if (!found) return;
-    this.#place = found.place;
-    if (found.rows.length) { this.rows = [...this.rows, ...found.rows].slice(-2000); this.update(); }
+    this.#place = found.cursor;
+    if (found.reset) this.rows = [];
+    const fresh = found.lines.flatMap((line) => { try { return [JSON.parse(line)]; } catch { return []; } });
+    if (fresh.length) { this.rows = [...this.rows, ...fresh].slice(-2000); this.update(); }
   }
 
   render() {

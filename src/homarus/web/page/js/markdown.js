@@ -62,7 +62,7 @@ function one(token) {
     case "text": return token.tokens ? inline(token.tokens) : cited(plain(token.text));
     case "escape": return token.text;
     case "paragraph": return h("p", null, inline(token.tokens));
-    case "heading": return h(`h${Math.min(6, token.depth + 2)}`, null, inline(token.tokens));
+    case "heading": return h(`h${Math.min(6, token.depth + 1)}`, null, inline(token.tokens));
     case "strong": case "em": case "del": return h(token.type, null, inline(token.tokens));
     case "codespan": return h("code", null, cited(token.text));
     case "br": return h("br");

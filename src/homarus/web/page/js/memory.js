@@ -59,7 +59,7 @@ class MemoryView extends Page {
   // Search.
 
   #search() {
-    const send = (event) => { event.preventDefault(); void this.read(async () => { this.answer = this.text.trim() ? { query: this.text, ...await wire.call("page.memory.search", { query: this.text, agent: this.agent, ...(this.asOf ? { asOf: this.asOf } : {}) }) } : null; this.notes = await wire.call("page.memory.notes", { agent: this.agent }); }); };
+    const send = (event) => { event.preventDefault(); void this.read(async () => { this.answer = this.text.trim() ? { query: this.text, ...await wire.call("memory.search", { query: this.text, agentId: this.agent, maxResults: 25, ...(this.asOf ? { asOf: this.asOf } : {}) }) } : null; this.notes = await wire.call("page.memory.notes", { agent: this.agent }); }); };
     const status = this.notes?.status;
     return [h("form", { class: "actions", onsubmit: send, role: "search" },
       h("input", { type: "search", "aria-label": t("What do the notes say?"), placeholder: t("What do the notes say?"), value: this.text, oninput: (event) => { this.text = event.target.value; } }),
@@ -70,8 +70,8 @@ class MemoryView extends Page {
   }
 
   #answer(answer) {
-    return card("", h("p", { class: "hint", role: "status" }, t("{n} found", { n: answer.hits.length }), ` · ${answer.ms} ms · ${answer.mode}`, answer.verdict === "unknown" ? [" ", chip("warn", t("the notes probably do not say"))] : null, answer.degraded ? ` · ${answer.degraded}` : "", answer.stale ? ` · ${answer.stale}` : ""),
-      answer.hits.map((hit, place) => h("article", { class: "hit", key: place }, noteLink(hit.source), " ", h("small", null, [hit.timestamp, hit.score.toFixed(2), hit.kind].filter(Boolean).join(" · ")), hit.confidence !== undefined ? chip("", `${percent(hit.confidence)} ${t("sure")}`) : null, hit.supersededBy ? [" ", chip("warn", t("replaced")), " ", noteLink(hit.supersededBy)] : null, hit.origin ? chip("warn", t("words of others: {who}", { who: hit.origin.join(", ") })) : null,
+    return card("", h("p", { class: "hint", role: "status" }, t("{n} found", { n: answer.count }), ` · ${answer.searchMs ?? 0} ms · ${answer.mode}`, answer.verdict === "unknown" ? [" ", chip("warn", t("the notes probably do not say"))] : null, answer.degraded ? ` · ${answer.degraded}` : "", answer.stale ? ` · ${answer.stale}` : ""),
+      answer.results.map((hit, place) => h("article", { class: "hit", key: place }, noteLink(hit.source), " ", h("small", null, [hit.timestamp, hit.score.toFixed(2), hit.kind].filter(Boolean).join(" · ")), hit.confidence !== undefined ? chip("", `${percent(hit.confidence)} ${t("sure")}`) : null, hit.supersededBy ? [" ", chip("warn", t("replaced")), " ", noteLink(hit.supersededBy)] : null, hit.origin ? chip("warn", t("words of others: {who}", { who: hit.origin.join(", ") })) : null,
         h("p", null, visible(hit.content)), h("small", null, hit.why.join(" · ")), " ", button(t("Why?"), () => this.#why(answer.query, hit.source), { class: "quiet small" }))));
   }
 
@@ -143,7 +143,7 @@ class MemoryView extends Page {
     const rows = this.known.opinions;
     if (!rows.length) return card("", h("p", { class: "hint" }, t("No opinions yet.")));
     return rows.map((each) => h("section", { class: "card", key: each.id }, h("h2", null, visible(each.text)), h("p", null, chip(each.status === "active" ? "ok" : "warn", each.status), " ", `${percent(each.confidence)} ${t("sure")}`, each.trend ? ` (${each.trend > 0 ? "+" : ""}${Math.round(100 * each.trend)} %)` : "", ` · ${each.subject} · ${each.first} – ${each.last}`),
-      each.points ? curve(each.points, t("How sure, over time")) : button(t("How sure, over time"), async () => { each.points = (await wire.call("page.memory.curve", { id: each.id, agent: this.agent })).points; this.update(); }, { class: "small" }),
+      each.points.length > 1 ? curve(each.points, t("How sure, over time")) : null,
       h("div", { class: "grid" }, h("div", null, h("h3", null, t("Speaks for it")), h("ul", null, each.supports.map((fact) => this.#fact(fact)))), each.contradicts.length ? h("div", null, h("h3", null, t("Speaks against it")), h("ul", null, each.contradicts.map((fact) => this.#fact(fact)))) : null)));
   }
 

@@ -79,7 +79,7 @@ function changes(x, y) {
 export function table(heads, rows, empty = "") {
   if (!rows.length) return h("p", { class: "empty" }, empty || t("Nothing here yet."));
   return h("div", { class: "scroll-x", tabindex: "0" }, h("table", { class: "data" },
-    h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head || h("span", { class: "sr" }, t("Actions")))))),
     h("tbody", null, rows.map((row, place) => h("tr", { key: row.key ?? place, class: row.onclick ? "link" : "", onclick: row.onclick }, row.cells.map((cell) => h("td", null, cell)))))));
 }
 

@@ -121,8 +121,8 @@ export class Wire extends EventTarget {
     sessionStorage.removeItem(SECRET);
     this.#secret = this.#deviceToken = "";
     await this.#kept.set("token", undefined);
-    this.#socket?.close();
     this.#become("locked");
+    this.#drop();
   }
 
   retry() {
@@ -130,7 +130,15 @@ export class Wire extends EventTarget {
   }
 
   /** Connect anew, as after rights were given. */
-  again() { this.#socket?.close(); }
+  again() { if (this.state === "open") this.#drop(); else this.retry(); }
+
+  /** Give a socket up without waiting for its end: where the network is gone, that would take minutes. */
+  #drop() {
+    const socket = this.#socket;
+    this.#socket = null;
+    socket?.close();
+    this.#lost();
+  }
 
   /** @param {string} state */
   #become(state) {
@@ -151,7 +159,7 @@ export class Wire extends EventTarget {
 
   #watch() {
     const patience = 2.5 * (this.hello?.policy.tickIntervalMs ?? 15000);
-    if (this.state === "open" && Date.now() - this.#heard > patience) this.#socket?.close();
+    if (this.state === "open" && Date.now() - this.#heard > patience) this.#drop();
   }
 
   #lost() {
