@@ -96,7 +96,7 @@ async def test_a_name_in_a_group_cannot_pretend_to_be_somebody_else(tmp_path: Pa
 
 
 async def test_commands_are_answered_by_the_program_and_strangers_to_them_are_ignored(tmp_path: Path) -> None:
-    home, chat = house(tmp_path, **GROUP), Platform()
+    home, chat = house(tmp_path, channels={"fake": {"groups": {"g": {"groupPolicy": "open"}}}}), Platform()
     async with home.agent() as agent, served(agent, chat):
         await chat.says("/model status")
         await chat.sees(1)

@@ -278,6 +278,8 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
     path = ("channels", manifest.id, "accounts", name)
     common = {key: value for key, value in both.items() if key not in manifest.settings}
     settings = config.convert_block(common, ChannelSettings, path)
+    if "dmPolicy" not in common and settings.dm_policy == "pairing":
+        settings = replace(settings, dm_policy=manifest.dm_policy)
     if block.get("enabled", True) is not True:
         settings = replace(settings, enabled=False)  # a channel that is off has no account that is on
     keys = {key: both.get(key, setting.default) for key, setting in manifest.settings.items()}
