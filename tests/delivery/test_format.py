@@ -103,6 +103,28 @@ def test_code_is_closed_and_opened_again_in_every_message(lines: list[str], dial
         assert text.endswith("\n```")
 
 
+LITERAL = st.lists(
+    st.sampled_from(
+        ["word ", "a", "\\*", "\\_", "\\`", "\\#", "\\>", "\\+", "1\\. ", "\\~", "\\|", "\\\\", "*b* ", "**c** ", "`d` ", "~~e~~ ", "_f_ ", " ", "\n", "\n\n",
+         "- x\n", "> y\n", "snake_case ", "2*3 ", "a_b_c ", "\\# ", "\\- ", "\\> ", "x\\*y\\*z ", "\\*\\*no\\*\\* "]
+    ),
+    max_size=14,
+)  # fmt: skip
+
+
+@given(LITERAL)
+@example(["1\\. ", "word"])
+@example(["*b*", "_f_"])
+@example(["2*3 ", "*b*", "**c**"])
+@example(["\\~", "~~e~~"])
+@example(["word ", "\\*", "*b*"])
+def test_what_is_written_for_discord_is_read_back_as_the_same_words(parts: list[str]) -> None:
+    markdown = "".join(parts)
+    for written, words in zip(texts(markdown, "discord", limit=10**6), texts(markdown, limit=10**6), strict=True):
+        [read] = texts(written, limit=10**6)
+        assert squeezed(read.replace("\u200b", "")) == squeezed(words)
+
+
 def test_a_link_goes_to_the_next_message_whole() -> None:
     markdown = "word " * 8 + "[the label](https://example.org/page) after"
     parts = texts(markdown, "slack-mrkdwn", limit=60)
