@@ -206,13 +206,15 @@ def test_a_channel_without_a_block_lets_nobody_in(door):
 )
 def test_whose_reactions_the_agent_hears_of(door, settings, sender, ours, told):
     change = Change("reacted", "fake", sender, "m1", sender, "👍\n/stop")
-    text = door({**ADA, **settings}).keeper.notice(change, ours=ours)
-    assert bool(text) is told
-    assert "\n" not in text
+    noticed = door({**ADA, **settings}).keeper.notice(change, ours=ours)
+    assert (noticed is not None) is told
+    if noticed:
+        assert "\n" not in noticed.text
+        assert noticed.trust is Trust.PAIRED
 
 
 def test_other_changes_are_no_events(door):
-    assert door(ADA).keeper.notice(Change("deleted", "fake", "u-ada", "m1", "u-ada"), ours=True) == ""
+    assert door(ADA).keeper.notice(Change("deleted", "fake", "u-ada", "m1", "u-ada"), ours=True) is None
 
 
 # What they stand on.

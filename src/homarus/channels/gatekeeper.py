@@ -100,10 +100,10 @@ class Gatekeeper:
         account, rules = self._account(inbound), self._rules(inbound, identity)
         return admit(inbound, account, self._approved(inbound), identity, rules)
 
-    def notice(self, change: Change, *, ours: bool, identity: Identity | None = None) -> str:
-        """Return what the agent is told of a reaction, or nothing: whose reactions count is for the settings to say."""
+    def notice(self, change: Change, *, ours: bool, identity: Identity | None = None) -> Inbound | None:
+        """Return what the agent is told of a reaction, as if its sender had said it; None where it is told nothing."""
         if change.kind not in {"reacted", "unreacted"} or not change.sender:
-            return ""
+            return None
         inbound = Inbound(
             change.message_id,
             change.channel,
@@ -120,18 +120,20 @@ class Gatekeeper:
             or account.settings.reaction_notifications
         )
         if mode == "off" or (mode == "own" and not ours):
-            return ""
+            return None
         groups = self._access_groups()
         if mode == "allowlist" and not listed(
             person_of(inbound, aliases=account.aliases, groups=groups), account.settings.reaction_allowlist
         ):
-            return ""
-        if self.explain(inbound, identity).outcome not in {"heard", "kept"}:
-            return ""
+            return None
+        decision = self.explain(inbound, identity)
+        if decision.outcome not in {"heard", "kept"}:
+            return None
         done = "reacted with" if change.kind == "reacted" else "took back the reaction"
         who, what = single_line(change.sender, 100), single_line(change.text, 40)
         whose = "your message" if ours else "the message"
-        return f"{who} {done} {what} to {whose} {single_line(change.message_id, 100)} on {change.channel}."
+        text = f"{who} {done} {what} to {whose} {single_line(change.message_id, 100)} on {change.channel}."
+        return replace(decision.inbound, text=text)
 
     # One message
 
