@@ -17,6 +17,7 @@ from homarus.delivery.settings import (
     Mode,
     StreamingSettings,
     block_settings,
+    preview_blocks,
     preview_mode,
 )
 from homarus.sessions.row import SessionEntry
@@ -36,9 +37,9 @@ class Manner(Struct, frozen=True, kw_only=True):
 
     place: Place = Place()
     blocks: BlockSettings = BlockSettings()
-    # Whether the answer is seen while it is written, and with it which tools are at work.
+    # Whether the answer is seen while it is written, and how.
     preview: Mode = "off"
-    preview_tools: bool = True
+    streaming: StreamingSettings = StreamingSettings()
     verbose: str = "off"
     reasoning: str = "off"
     usage: str | None = None
@@ -142,11 +143,13 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
     prefix = messages.response_prefix if chat.response_prefix is None else chat.response_prefix
     if prefix == "auto":
         prefix = f"[{agent.get('identity.name') or agent.get('name') or agent.id}]"
+    blocks = block_settings(delivery, chat.streaming, route.channel, place)
+    preview = preview_mode(delivery, chat.streaming, route.channel, place)
     return Manner(
         place=place,
-        blocks=block_settings(delivery, chat.streaming, route.channel, place),
-        preview=preview_mode(delivery, chat.streaming, route.channel, place),
-        preview_tools=chat.streaming.preview.tool_progress,
+        blocks=preview_blocks(chat.streaming, place) if preview == "block" else blocks,
+        preview=preview,
+        streaming=chat.streaming,
         verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default),
         reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default),
         usage=entry.response_usage,

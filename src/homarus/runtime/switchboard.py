@@ -33,7 +33,7 @@ from homarus.delivery.outbox import Outbox, Settled
 from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.sender import Sender
-from homarus.delivery.settings import Mode
+from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
 from homarus.runtime.chat_signs import Signs
@@ -51,6 +51,7 @@ SHOWN = (
     "[The program was started anew in the middle of your answer. The chat has seen this much of it already; go on after it "
     "and do not repeat it.]\n"
 )
+SEND_SECONDS = 30.0  # how long somebody waits for a message to be sent that they ordered
 ASK = "🔐 **May I?**\n{title}\n\n{why}\n\nAnswer with the buttons, or `/approve {id} once`, `always` or `deny`."
 
 
@@ -106,6 +107,7 @@ class Switchboard:
         self.manager.came_up = self.sender.wake
         self.signs = Signs(home.config, clock, self.manager.connected, self.manager.place)
         self.counts = Counts({}, {})
+        self.send_seconds = SEND_SECONDS
         self._speeches: dict[SessionKey, tuple[Speech, Batch]] = {}
         self._leave: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -230,8 +232,8 @@ class Switchboard:
     def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
         return self.sender.submit(message, pause=pause, preview=preview)
 
-    def preview(self, message: Outbound, mode: Mode, *, tools: bool) -> Preview | None:
-        return self.sender.preview(message, mode, tools=tools)
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
+        return self.sender.preview(message, mode, settings)
 
     def discard(self, preview: Preview) -> None:
         self.sender.discard(preview)
