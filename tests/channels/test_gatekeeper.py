@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.channels.homes import Door, in_group, says
+from tests.channels.homes import Door, configured, in_group, says
 
 from homarus.channels.channel import Change
 from homarus.channels.gatekeeper import TOO_MANY
@@ -114,7 +114,7 @@ def test_what_was_said_before_comes_along_once_and_marked(door):
 def test_the_history_is_bounded_and_can_be_off(door):
     gate = door({**ROOM, "historyLimit": 3})
     for number in range(10):
-        gate.judge(in_group(f"line {number} {'x' * 5000}"))
+        gate.judge(in_group(f"line {number} {'x' * 5000}", id=str(number)))
         gate.clock.advance(1)
     context = gate.judge(in_group("now", mentioned=True)).inbound.facts["context"]
     assert "line 6" not in context
@@ -177,6 +177,16 @@ def test_activation_and_names_come_from_the_agent_that_answers(door):
     assert gate.judge(in_group("homarus?")).outcome == "kept"
     gate.activation = "always"
     assert gate.judge(in_group("anything")).admitted
+
+
+def test_a_change_of_the_settings_counts_with_the_next_message(door, tmp_path):
+    gate = door(ADA)
+    assert gate.judge(says("one", "u-bob")).outcome == "refused"
+    gate.config.adopt(configured(tmp_path, {**ADA, "allowFrom": ["u-bob"]}, commands={"ownerAllowFrom": ["u-bob"]}))
+    assert gate.judge(says("two", "u-bob")).trust is Trust.OWNER
+    assert gate.judge(says("three")).outcome == "refused"
+    gate.config.overlay({("channels", "fake", "enabled"): False})
+    assert gate.judge(says("four", "u-bob")).outcome == "refused"
 
 
 def test_explaining_changes_nothing(door):

@@ -72,6 +72,10 @@ class Gatekeeper:
         self._seen = Seen(folder / "seen.jsonl")
         self._under_way: set[str] = set()
         self._pace = Pace()
+        # What was read from one reading of the configuration.
+        self._read_from: Any = None
+        self._accounts: dict[tuple[str, str], Account] = {}
+        self._common = NO_RULES
         self._chats: OrderedDict[tuple[str, ...], deque[Heard]] = OrderedDict()
         self._threads: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
@@ -121,10 +125,8 @@ class Gatekeeper:
         )
         if mode == "off" or (mode == "own" and not ours):
             return None
-        groups = self._access_groups()
-        if mode == "allowlist" and not listed(
-            person_of(inbound, aliases=account.aliases, groups=groups), account.settings.reaction_allowlist
-        ):
+        person = person_of(inbound, aliases=account.aliases, groups=self._common.access_groups)
+        if mode == "allowlist" and not listed(person, account.settings.reaction_allowlist):
             return None
         decision = self.explain(inbound, identity)
         if decision.outcome not in {"heard", "kept"}:
@@ -252,10 +254,30 @@ class Gatekeeper:
     # What the configuration says
 
     def _account(self, inbound: Inbound) -> Account:
-        manifest = self._known.get(inbound.channel)
-        if manifest is None:
-            return Account(inbound.channel, inbound.account, ChannelSettings.disabled(), Place())
-        return account_of(self._config, manifest, inbound.account, self._env)
+        self._refresh()
+        key = (inbound.channel, inbound.account)
+        found = self._accounts.get(key)
+        if found is None:
+            manifest = self._known.get(inbound.channel)
+            if manifest is None:
+                return Account(inbound.channel, inbound.account, ChannelSettings.disabled(), Place())
+            found = account_of(self._config, manifest, inbound.account, self._env)
+            self._accounts |= {key: found} if len(self._accounts) < MAX_CHATS else {}
+        return found
+
+    def _refresh(self) -> None:
+        """Read the rules anew when the configuration was."""
+        if self._read_from is self._config.document:
+            return
+        self._read_from = self._config.document
+        self._accounts = {}
+        self._common = replace(
+            NO_RULES,
+            defaults=self._config.block("channels.defaults", ChannelDefaults),
+            access_groups=self._access_groups(),
+            owners=self._config.get("commands.ownerAllowFrom"),
+            commanders=self._config.get("commands.allowFrom"),
+        )
 
     def _approved(self, inbound: Inbound) -> frozenset[str]:
         if inbound.chat_type in SHARED:
@@ -272,13 +294,8 @@ class Gatekeeper:
         }
 
     def _rules(self, inbound: Inbound, identity: Identity | None) -> Rules:
-        rules = replace(
-            NO_RULES,
-            defaults=self._config.block("channels.defaults", ChannelDefaults),
-            access_groups=self._access_groups(),
-            owners=self._config.get("commands.ownerAllowFrom"),
-            commanders=self._config.get("commands.allowFrom"),
-        )
+        self._refresh()
+        rules = self._common
         if inbound.chat_type not in SHARED:
             return rules
         try:
