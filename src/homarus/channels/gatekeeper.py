@@ -92,10 +92,11 @@ class Gatekeeper:
         self._under_way.add(key)
         try:
             decision = self._judge(inbound, identity)
+            before = tuple(self._chats.get(_chat(inbound), ()))
             yield decision
             self._seen.add(key, lasting=decision.admitted or decision.outcome == "asked")
             if decision.admitted:
-                self._answered(decision.inbound)
+                self._answered(decision.inbound, before)
         finally:
             self._under_way.discard(key)
 
@@ -243,8 +244,11 @@ class Gatekeeper:
         # What an adapter put there is dropped: facts decide about models, tools and folders.
         return replace(decision, inbound=replace(inbound, facts=facts or None))
 
-    def _answered(self, inbound: Inbound) -> None:
-        self._chats.pop(_chat(inbound), None)
+    def _answered(self, inbound: Inbound, told: tuple[Heard, ...]) -> None:
+        # What was said while the message was handed on is not among what it was told with.
+        left = [item for item in self._chats.pop(_chat(inbound), ()) if not any(item is known for known in told)]
+        if left:
+            self._chats[_chat(inbound)] = deque(left)
         if inbound.thread and inbound.chat_type in SHARED:
             self._threads[_chat(inbound)] = None
             self._threads.move_to_end(_chat(inbound))
