@@ -186,24 +186,14 @@ class Switchboard:
         """A reaction is an event of its session; whatever else happens to old messages changes nothing."""
         ours = self.wrote(change.channel, change.account, change.peer, change.message_id)
         identity = self.manager.identity(change.channel, change.account)
-        text = self.gatekeeper.notice(change, ours=ours, identity=identity)
-        if not text:
+        noticed = self.gatekeeper.notice(change, ours=ours, identity=identity)
+        if noticed is None:
             return
         from homarus.sessions.routing import route_for
 
-        inbound = Inbound(
-            change.message_id,
-            change.channel,
-            text,
-            sender=change.sender,
-            account=change.account,
-            peer=change.peer,
-            chat_type=change.chat_type,
-            thread=change.thread,
-        )
-        key = route_for(inbound, self._home.config).session_key
+        key = route_for(noticed, self._home.config).session_key
         ident = f"reaction:{change.channel}:{change.message_id}:{change.sender}:{change.text}:{change.kind}"
-        self._client.runtime.automation.events.add(key, text, ident=ident, taint=("reaction",))
+        self._client.runtime.automation.events.add(key, noticed.text, ident=ident, taint=("reaction",))
 
     # Out: what turns say.
 
