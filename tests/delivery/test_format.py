@@ -226,6 +226,24 @@ def test_labels_cannot_break_out_of_their_link() -> None:
     assert texts('[x](https://e.org/"onclick=)', "matrix-html") == ['<p><a href="https://e.org/%22onclick=">x</a></p>']
 
 
+def test_pictures_and_bare_addresses_are_links() -> None:
+    assert texts("![a chart](https://e.org/c.png) ![](https://e.org/d.png)") == [
+        "a chart (https://e.org/c.png) https://e.org/d.png"
+    ]
+    assert texts("<https://e.org/a_b> <me@e.org> [](https://e.org)", "discord") == [
+        "https://e.org/a_b me@e.org https://e.org"
+    ]
+    assert texts("[mail me](mailto:me@e.org)") == ["mail me (me@e.org)"]
+    assert texts("[![alt](https://e.org/i.png)](https://e.org)", "slack-mrkdwn") == ["<https://e.org|alt>"]
+    assert texts("(see https://e.org/a_(b)).", "discord") == ["(see https://e.org/a_(b))."]
+    assert texts("[notes](notes.md) and [](notes.md)", "telegram-html") == ["notes (notes.md) and notes.md"]
+
+
+def test_what_folds_open_elsewhere_is_shown_open() -> None:
+    assert texts("<details><summary>More</summary>\n\nInside.\n\n</details>", "whatsapp") == ["*More*\n\nInside."]
+    assert texts("one<br>two<br/>three") == ["one\ntwo\nthree"]
+
+
 def test_a_label_that_names_another_address_hides_nothing() -> None:
     assert texts("[https://bank.example](https://evil.example)", "telegram-html") == [
         "https://bank.example (https://evil.example)"

@@ -65,7 +65,7 @@ class Settled(Struct, frozen=True):
 
 
 class Outbox:
-    """Rows by id_, oldest first. An id_ is put once, also after a crash and for a while after it was settled."""
+    """Rows by id, oldest first. An id is put once, also after a crash and for a while after it was settled."""
 
     def __init__(
         self, path: Path, clock: Clock, *, warn: Callable[[str], None] = lambda _: None, bounds: Bounds = BOUNDS
@@ -94,7 +94,7 @@ class Outbox:
         return self._settled.get(id_)
 
     def put(self, outbound: Outbound) -> bool:
-        """Make a message durable and return True, or return False when its id_ is known. Raises where it cannot be kept."""
+        """Make a message durable and return True, or return False when its id is known. Raises where it cannot be kept."""
         if outbound.id in self._rows or outbound.id in self._settled:
             return False
         if not outbound.id:
