@@ -1,7 +1,10 @@
 """Markdown in every platform's dialect: nothing is lost, nothing is too long, and no markup breaks."""
 
 import html as html_text
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -315,3 +318,15 @@ P = ("aaaa " * 6).strip()
 )  # fmt: skip
 def test_cut_as_openclaw_cuts(markdown: str, limit: int, expected: list[str], mode: str) -> None:
     assert texts(markdown, "discord", limit=limit, chunk_mode=mode) == expected
+
+
+def test_nothing_heavy_is_imported_before_something_is_shown() -> None:
+    code = "import sys, homarus.delivery.sender, homarus.delivery.blocks; print('markdown_it' in sys.modules, 'rich.cells' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert found.stdout.split() == ["False", "False"]
