@@ -127,10 +127,10 @@ def test_the_history_is_bounded_and_can_be_off(door):
 
 def test_a_history_is_kept_when_its_message_could_not_be_handed_on(door):
     gate = door(ROOM)
-    gate.judge(in_group("before"))
+    gate.judge(in_group("earlier words"))
     with pytest.raises(OSError), gate.keeper.passing(in_group("now", mentioned=True)):
         raise OSError
-    assert "before" in gate.judge(in_group("now", mentioned=True)).inbound.facts["context"]
+    assert "earlier words" in gate.judge(in_group("now", mentioned=True)).inbound.facts["context"]
 
 
 def test_what_is_said_while_a_message_is_handed_on_is_told_with_the_next(door):
