@@ -278,6 +278,8 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
     path = ("channels", manifest.id, "accounts", name)
     common = {key: value for key, value in both.items() if key not in manifest.settings}
     settings = config.convert_block(common, ChannelSettings, path)
+    if "dmPolicy" not in common and settings.dm_policy == "pairing":
+        settings = replace(settings, dm_policy=manifest.dm_policy)
     if block.get("enabled", True) is not True:
         settings = replace(settings, enabled=False)  # a channel that is off has no account that is on
     keys = {key: both.get(key, setting.default) for key, setting in manifest.settings.items()}
@@ -325,7 +327,12 @@ def check(config: Config) -> None:
         block = channel_block(config, name) or {}
         _check_keys(config, manifest, block, ("channels", name))
         inner = block.get("accounts")
+        seen: set[str] = set()
         for account, own in inner.items() if isinstance(inner, dict) else ():
+            if (normal := normalize_account_id(str(account))) in seen:
+                message = f"is the same account as another one: both are '{normal}'"
+                config.report("error", ("channels", name, "accounts", account), message, "rename one; the last counts")
+            seen.add(normal)
             if isinstance(own, dict):
                 _check_keys(config, manifest, own, ("channels", name, "accounts", account))
         for account in accounts_of(config, manifest, config.env).values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import logging
 import signal
@@ -48,6 +49,7 @@ _log = logging.getLogger(__name__)
 MAX_STRANGERS, MAX_STRANGERS_EACH = 1024, 256  # sockets that have not said who they are
 SOCKET, LOCK = "gateway.sock", "gateway.lock"
 _LEVELS = {"silent": "critical", "fatal": "critical", "warn": "warning", "trace": "debug"}
+GARBAGE = (1_000, 5, 5)  # a command lives too briefly to collect any; a gateway does not
 RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wait
 
 
@@ -249,6 +251,7 @@ class Gateway:
         await self.switchboard.aclose()
         if self._telemetry is not None:
             await self._telemetry.stop()
+        self.ledger.close()
 
 
 async def serve(
@@ -322,6 +325,10 @@ def _preload() -> None:
     table()
     for name in ("commands.router", "gateway.overview", "models.providers.openai", "net.transport", "tools.gate"):
         importlib.import_module(f"homarus.{name}")
+    # What is here now stays for good, and is not looked through again; what comes from now on goes as soon as it can.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 class _Held:
