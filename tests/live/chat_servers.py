@@ -274,3 +274,55 @@ async def smtp_server(folder: Path, mail: Path) -> AsyncIterator[int]:
     line = [sys.executable, str(Path(__file__).parent / "mail_server.py"), str(port), str(mail), str(cert), str(key)]
     async with running(line, port, folder / "smtp.log"):
         yield port
+
+
+@contextlib.asynccontextmanager
+async def prosody(folder: Path, *people: str, anonymous: bool = False) -> AsyncIterator[int]:
+    """Start an XMPP server for `localhost` with rooms, an archive and file uploads; every password is `secret`."""
+    binary = program("prosody", "prosody (Debian)")
+    control = program("prosodyctl", "prosody (Debian)")
+    cert, key = certificate(folder)
+    port, http = free_port(), free_port()
+    (folder / "data").mkdir(exist_ok=True)
+    config = folder / "prosody.cfg.lua"
+    whois = "moderators" if anonymous else "anyone"
+    config.write_text(f"""
+run_as_root = true
+pidfile = "{folder}/prosody.pid"
+data_path = "{folder}/data"
+log = {{ info = "{folder}/prosody.log" }}
+interfaces = {{ "127.0.0.1" }}
+c2s_ports = {{ {port} }}
+s2s_ports = {{ }}
+http_ports = {{ {http} }}
+https_ports = {{ }}
+http_interfaces = {{ "127.0.0.1" }}
+modules_enabled = {{ "roster", "saslauth", "tls", "disco", "ping", "carbons", "mam", "offline", "presence", "message", "iq" }}
+modules_disabled = {{ "s2s" }}
+c2s_require_encryption = true
+authentication = "internal_hashed"
+storage = "internal"
+archive_expires_after = "1d"
+limits = {{ }}
+ssl = {{ certificate = "{cert}", key = "{key}" }}
+VirtualHost "localhost"
+Component "rooms.localhost" "muc"
+  modules_enabled = {{ "muc_mam" }}
+  muc_room_default_public_jids = {"false" if anonymous else "true"}
+  muc_room_default_whois = "{whois}"
+  muc_room_locking = false
+Component "upload.localhost" "http_file_share"
+  http_host = "localhost"
+  http_external_url = "http://localhost:{http}/"
+""")
+    for who in people:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [control, "--config", str(config), "register", who, "localhost", "secret"],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    async with running([binary, "-F", "--config", str(config)], port, folder / "prosody.out"):
+        (folder / "uploads").write_text(f"localhost:{http}")
+        yield port

@@ -1,15 +1,14 @@
 """The IRC adapter at two real servers: ngircd, also over TLS, and miniircd."""
 
-import asyncio
 import contextlib
 from pathlib import Path
-from typing import Self
 
 import pytest
+from tests.channels.contract import SCENARIOS, play
+from tests.channels.irc.rig import IrcRig, Person
 from tests.channels.recorder import Recorder, Running, until
 from tests.live.chat_servers import miniircd, ngircd
 
-from homarus.channels.irc import wire
 from homarus.channels.irc.adapter import Irc
 from homarus.core.clock import SystemClock
 from homarus.core.errors import DeliveryError, DeliveryFailure
@@ -20,41 +19,10 @@ pytestmark = pytest.mark.live
 SERVERS = {"ngircd": ngircd, "miniircd": miniircd}
 
 
-class Person:
-    """Somebody with a terminal."""
-
-    def __init__(self, port: int, nick: str) -> None:
-        self.port, self.nick = port, nick
-        self.seen: list[wire.Line] = []
-        self.longest = 0
-
-    async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
-        self.type(f"NICK {self.nick}", f"USER {self.nick} 0 * :{self.nick}")
-        self._task = asyncio.create_task(self._read())
-        await until(lambda: [line for line in self.seen if line.command in {"376", "422"}])
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-
-    def type(self, *lines: str) -> None:
-        self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
-
-    def said(self, by: str) -> list[str]:
-        return [line.last for line in self.seen if line.command == "PRIVMSG" and line.nick == by]
-
-    async def _read(self) -> None:
-        while raw := await self._reader.readline():
-            self.longest = max(self.longest, len(raw))
-            line = wire.parse(raw.rstrip(b"\r\n"))
-            if line and line.command == "PING":
-                self.type(f"PONG :{line.last}")
-            elif line:
-                self.seen.append(line)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_contract(scenario, tmp_path: Path) -> None:
+    async with IrcRig(tmp_path) as rig:
+        await play(scenario, rig, tmp_path)
 
 
 def host_at(port: int, folder: Path, **more: object) -> Recorder:

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
+from tests.channels.contract import SCENARIOS, play
 from tests.channels.recorder import Recorder, Running, until
 from tests.live.chat_servers import synapse
 
@@ -15,54 +16,26 @@ from homarus.core.messages import Media, Outbound
 from homarus.delivery.place import Piece
 
 nio = pytest.importorskip("nio", reason="needs matrix-nio (PyPI)")
+from tests.channels.matrix.rig import PASSWORD, MatrixRig, Person  # noqa: E402
+
 from homarus.channels.matrix.adapter import Matrix  # noqa: E402
 
 pytestmark = pytest.mark.live
-PASSWORD = "correct horse"
 
 
-class Person:
-    """Somebody with a client of their own."""
+@pytest.fixture(scope="module")
+def homeserver(tmp_path_factory: pytest.TempPathFactory):
+    """One homeserver for all scenarios of the contract: starting one takes longer than most of them."""
+    with asyncio.Runner() as runner:
+        serving = synapse(tmp_path_factory.mktemp("synapse"))
+        yield runner.run(serving.__aenter__())
+        runner.run(serving.__aexit__(None, None, None))
 
-    def __init__(self, server: str, name: str, store: Path | None = None) -> None:
-        config = nio.AsyncClientConfig(encryption_enabled=store is not None)
-        self.client = nio.AsyncClient(server, name, store_path=str(store) if store else "", config=config)
-        self.name = name
-        self.seen: list[dict[str, Any]] = []
 
-    async def __aenter__(self) -> Self:
-        made = await self.client.register(self.name, PASSWORD, device_name="theirs")
-        assert not isinstance(made, nio.ErrorResponse), made
-        self.id = self.client.user_id
-        self.client.add_event_callback(
-            lambda room, event: self.seen.append({"room": room.room_id} | event.source), nio.Event
-        )
-        self._task = asyncio.create_task(self.client.sync_forever(3000, full_state=True))
-        await self.client.synced.wait()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        await self.client.close()
-
-    async def room(self, *people: str, **more: Any) -> str:
-        made = await self.client.room_create(invite=list(people), **more)
-        assert not isinstance(made, nio.ErrorResponse), made
-        return str(made.room_id)
-
-    async def say(self, room: str, text: str, **more: Any) -> str:
-        sent = await self.client.room_send(
-            room, "m.room.message", {"msgtype": "m.text", "body": text} | more, ignore_unverified_devices=True
-        )
-        assert not isinstance(sent, nio.ErrorResponse), sent
-        return str(sent.event_id)
-
-    def of(self, sender: str, kind: str = "m.room.message") -> list[dict[str, Any]]:
-        return [event for event in self.seen if event["sender"] == sender and event["type"] == kind]
-
-    def texts(self, sender: str) -> list[str]:
-        return [event["content"].get("body", "") for event in self.of(sender)]
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_contract(scenario, tmp_path: Path, homeserver: str) -> None:
+    async with MatrixRig(tmp_path, homeserver) as rig:
+        await play(scenario, rig, tmp_path)
 
 
 @contextlib.asynccontextmanager

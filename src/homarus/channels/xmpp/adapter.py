@@ -13,6 +13,9 @@ from xml.etree import ElementTree as ET
 import msgspec
 import slixmpp
 from slixmpp.exceptions import IqError, IqTimeout, PresenceError, XMPPError
+from slixmpp.xmlstream.handler import Callback
+from slixmpp.xmlstream.matcher import MatchXPath
+from slixmpp.xmlstream.xmlstream import NotConnectedError
 
 from homarus.channels.channel import Change, Channel, Host, Identity
 from homarus.channels.support import is_named, keep_connected, reason, refused, settings_of
@@ -85,9 +88,8 @@ class Xmpp:
         self._state = await asyncio.to_thread(self._load)
         session = Session(self._settings, self._me)
         client = session.client
-        client.add_event_handler("message", lambda stanza: self._take(stanza.xml))
-        client.add_event_handler("message_error", lambda stanza: self._take(stanza.xml))
-        client.add_event_handler("carbon_received", lambda stanza: self._take_copy(stanza.xml))
+        # Not the library's own events: they leave out what has no body, as reactions and errors.
+        client.register_handler(Callback("homarus", MatchXPath(f"{{{stanzas.CLIENT}}}message"), self._arrived))
         client.add_event_handler("groupchat_presence", self._presence)
         joining: list[asyncio.Task[None]] = []
         try:
@@ -95,14 +97,14 @@ class Xmpp:
             client.send_presence()
             await self._catch_up(client)
             try:
-                await client["xep_0280"].enable(timeout=int(ANSWER_SECONDS))
+                await client.plugin["xep_0280"].enable(timeout=int(ANSWER_SECONDS))
             except (IqError, IqTimeout):
                 pass  # then what goes to another client of this account stays there
             self._client = client
             self._host.connected(Identity(self._me.bare, self._nick, self._me.bare))
             joining = [asyncio.create_task(self._join(client, room, words)) for room, words in self._rooms.items()]
             raise ChannelError(f"the connection ended: {single_line(await session.ended)}")
-        except (XMPPError, slixmpp.xmlstream.NotConnectedError) as problem:
+        except (XMPPError, NotConnectedError) as problem:
             raise ChannelError(f"the server says no: {single_line(str(problem))}") from problem
         finally:
             self._client = None
@@ -124,7 +126,7 @@ class Xmpp:
                 since = self._state.rooms.get(room)
                 history: dict[str, Any] = {"since": since} if since else {"maxstanzas": 0}
                 try:
-                    await client["xep_0045"].join_muc_wait(
+                    await client.plugin["xep_0045"].join_muc_wait(
                         slixmpp.JID(room),
                         self._nick,
                         password=password[0] if password else None,
@@ -162,7 +164,7 @@ class Xmpp:
             self._state.seen = self._clock.now()
             return
         try:
-            async for result in client["xep_0313"].iterate(start=self._state.seen, total=ARCHIVE):
+            async for result in client.plugin["xep_0313"].iterate(start=self._state.seen, total=ARCHIVE):
                 found = result["mam_result"]
                 forwarded = found["forwarded"]
                 said = stanzas.read(forwarded["stanza"].xml)
@@ -176,6 +178,16 @@ class Xmpp:
 
     # -- hearing ----------------------------------------------------------------------------------------------------
 
+    def _arrived(self, stanza: Any) -> None:
+        copied = stanza.xml.find(
+            f"{{{stanzas.CARBONS}}}received/{{{stanzas.FORWARD}}}forwarded/{{{stanzas.CLIENT}}}message"
+        )
+        if copied is None:
+            self._take(stanza.xml)
+        # What went to another client of this account is copied to us by our own server; others only say so.
+        elif stanza["from"].bare in {"", self._me.bare}:
+            self._take(copied)
+
     def _take(self, xml: ET.Element) -> None:
         said = stanzas.read(xml)
         waiting = self._awaited.get(said.id)
@@ -187,12 +199,6 @@ class Xmpp:
         except asyncio.QueueFull:
             self._host.troubled(f"more than {WAITING} messages wait to be kept; new ones are lost")
 
-    def _take_copy(self, xml: ET.Element) -> None:
-        """Take what went to another client of this account; the library checked that our own server says so."""
-        copied = xml.find(f"{{{stanzas.CARBONS}}}received/{{{stanzas.FORWARD}}}forwarded/{{{stanzas.CLIENT}}}message")
-        if copied is not None:
-            self._take(copied)
-
     def _is_ours(self, said: Said) -> bool:
         if said.type == "groupchat":
             return said.bare in self._rooms and said.nick == self._nick_in(said.bare)
@@ -201,7 +207,7 @@ class Xmpp:
     def _nick_in(self, room: str) -> str:
         if self._client is None:
             return self._nick
-        return str(self._client["xep_0045"].our_nicks[None].get(room, self._nick))
+        return str(self._client.plugin["xep_0045"].our_nicks[None].get(room, self._nick))
 
     async def _keep(self) -> None:
         """Hand over what was heard, in order; what cannot be kept waits here."""
@@ -251,7 +257,7 @@ class Xmpp:
         """
         if said.bare not in self._rooms:
             return said.bare
-        known = self._client["xep_0045"].get_jid_property(said.bare, said.nick, "jid") if self._client else None
+        known = self._client.plugin["xep_0045"].get_jid_property(said.bare, said.nick, "jid") if self._client else None
         if known:
             return str(slixmpp.JID(known).bare)
         return f"occupant:{said.bare}/{said.occupant}" if said.occupant else f"nick:{said.sender}"
@@ -328,10 +334,10 @@ class Xmpp:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await waiting
             else:
-                await client["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
+                await client.plugin["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
         except IqError:
             pass  # a server that knows no ping still answered
-        except (OSError, TimeoutError, IqTimeout, slixmpp.xmlstream.NotConnectedError) as problem:
+        except (OSError, TimeoutError, IqTimeout, NotConnectedError) as problem:
             raise DeliveryError(DeliveryFailure.UNKNOWN, f"XMPP: {reason(problem)}") from problem
         finally:
             self._awaited.pop(id_, None)
@@ -393,7 +399,9 @@ class Xmpp:
         try:
             with path.open("rb") as file:
                 return str(
-                    await self._client["xep_0363"].upload_file(path.name, input_file=file, timeout=ANSWER_SECONDS)
+                    await self._client.plugin["xep_0363"].upload_file(
+                        path.name, input_file=file, timeout=ANSWER_SECONDS
+                    )
                 )
         except UploadServiceNotFound:
             raise refused("the server takes no files", "ask its operator for HTTP upload (XEP-0363)") from None
@@ -420,7 +428,7 @@ class Xmpp:
 
     async def probe(self) -> Identity:
         if self._client is not None:
-            await self._client["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
+            await self._client.plugin["xep_0199"].send_ping(slixmpp.JID(self._me.domain), timeout=int(ANSWER_SECONDS))
         else:
             session = Session(self._settings, self._me)
             try:
