@@ -150,7 +150,7 @@ def test_durations_of_a_heartbeat(load, text: str) -> None:
         "agents.defaults.sandbox.prune",
         "skills.load.watchDebounceMs",
         "tools.exec.safeBins",
-        "session.sendPolicy",
+        "session.threadBindings",
     ],
 )
 def test_a_block_that_nothing_reads_says_so(load, key: str) -> None:

@@ -65,6 +65,7 @@ class _Slot:
         self.task: asyncio.Task[None] | None = None
         self.channel: Channel | None = None
         self.secrets: tuple[str, ...] = ()
+        self.serving = False  # has its credentials in use
         self.since = 0.0  # when it connected, or lost its connection
         self.failed_probes = 0
         self.restarted: list[float] = []
@@ -81,7 +82,7 @@ class _Slot:
     def hide(self, text: str) -> str:
         """Return what a platform's library says, on one line and without this account's secrets."""
         for secret in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
+            text = text.replace(secret, "***") if len(secret) > 3 else text
         return single_line(text, 400)
 
 
@@ -204,7 +205,8 @@ class ChannelManager:
             slot = self._slots.get(key)
             if slot is None:
                 slot = self._slots[key] = _Slot(manifest, account)
-            elif slot.account == account:
+            elif replace(slot.account, default=account.default) == account:
+                slot.account = account
                 continue
             else:
                 await self._end(slot)
@@ -240,6 +242,11 @@ class ChannelManager:
             why = slot.status.last_error or "it is starting"
             raise DeliveryError(DeliveryFailure.TRANSIENT, f"{channel}/{account} is not at work: {why}")
         return slot.channel
+
+    def connected(self, channel: str, account: str) -> Channel | None:
+        """Return an account that is connected now; None for any other."""
+        slot = self._slots.get((channel, normalize_account_id(account)))
+        return slot.channel if slot is not None and slot.status.connected else None
 
     def place(self, channel: str, account: str) -> Place:
         """Return what can be shown there; of an account that nobody knows, the smallest."""
@@ -304,7 +311,7 @@ class ChannelManager:
             except Exception as problem:  # noqa: BLE001 - a platform's library may raise anything, and the others go on
                 slot.troubled(f"it failed: {type(problem).__name__}: {problem}")
             finally:
-                slot.channel = None
+                slot.channel, slot.serving = None, False
                 slot.note(running=False, connected=False)
             wait = FIRST_WAIT if self.clock.monotonic() - began > STEADY else wait
             await self.clock.sleep(wait * (0.75 + self._spread() / 2))
@@ -337,12 +344,13 @@ class ChannelManager:
         """Two accounts with one token take each other's messages away."""
         for other in self._slots.values():
             same = other.manifest is slot.manifest and other.secrets == slot.secrets and slot.secrets
-            if other is not slot and same and other.channel is not None:
+            if other is not slot and same and other.serving:
                 raise ChannelError(
                     f"it has the same credentials as the account {other.account.id}",
                     fatal=True,
                     cure="remove one of the two accounts",
                 )
+        slot.serving = True
 
     # Health
 

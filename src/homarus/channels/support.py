@@ -24,7 +24,8 @@ from homarus.channels.channel import Host
 from homarus.core.clock import Clock, chance
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.text import single_line
-from homarus.net.errors import HttpError
+from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError, Refused
 from homarus.net.proxy import proxies_from
 from homarus.net.trust import Trust
 from homarus.storage.atomic import ensure_dir, write_atomic
@@ -150,6 +151,7 @@ async def keep_connected(
 
 
 MAX_BODY = 4 << 20
+MAX_ANSWER = 200 << 20
 
 
 class Pauses:
@@ -271,3 +273,33 @@ def mime_of(name: str) -> str:
 def proxy_for(url: str, settings: Mapping[str, Any]) -> str | None:
     """Return the proxy of an account: its own setting, or what the usual variables say. None for none."""
     return str(settings.get("proxy") or "") or proxies_from(os.environ).find(urlsplit(url)) or None
+
+
+async def exchange(
+    http: HttpClient,
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    seconds: float = 60.0,
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Return status, headers and body of one request. Raises `HttpError`."""
+    try:
+        async with asyncio.timeout(seconds):
+            response = await http.request(method, url, headers=headers, body=[body] if body else ())
+            try:
+                return response.status, response.headers, await response.read(MAX_ANSWER)
+            finally:
+                await response.close()
+    except TimeoutError:
+        raise HttpError(f"no answer within {seconds:g} s") from None
+
+
+def never_left(problem: HttpError) -> bool:
+    """Say whether a request surely did not reach its server, because there was no connection."""
+    import httpcore2
+
+    return isinstance(problem, Refused) or isinstance(
+        problem.__cause__, httpcore2.ConnectError | httpcore2.ConnectTimeout
+    )

@@ -57,6 +57,7 @@ RESTRICTIVE = (
     "plugins",
     "agents.defaults.sandbox",
     "agents.defaults.modelPolicy",
+    "session.sendPolicy",
 )
 _CHAT_RULES = tuple(name for name in BLOCKS if name.startswith("channels."))
 # Keys of an agent that restrict it.

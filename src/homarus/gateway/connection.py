@@ -237,7 +237,7 @@ class Connection:
             if not await self.gateway.door.still_holds(self.principal):
                 self.close(Close.POLICY, "credential changed")
                 return
-            call = Call(self.gateway, self.principal, request.method, self, request.id)
+            call = Call(self.gateway, self.principal, request.method, self, request.id, request.traceparent)
             self.answer(response(request.id, await dispatch(call, request.params)))
         except Refused as refused:
             if refused.code is Code.FORBIDDEN:

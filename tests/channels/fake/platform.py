@@ -50,6 +50,7 @@ class FakeServer:
         self.stirred = asyncio.Event()
         self.drops = 0
         self.asleep = False  # takes the connection and says nothing
+        self.hung = 0
         self._ids = itertools.count(1)
         SERVERS[name] = self
 
@@ -86,6 +87,7 @@ class FakeChannel:
     async def _connection(self) -> None:
         drops = self._server.drops
         if self._server.asleep:
+            self._server.hung += 1
             await asyncio.Event().wait()
         self._host.connected(ME)
         while drops == self._server.drops:

@@ -37,7 +37,7 @@ _MODULES = (
         "config",
         "approvals",
     ),
-    *("devices", "nodes", "cron", "home"),
+    *("devices", "nodes", "cron", "home", "channels", "page", "page_home", "page_memory"),
 )
 
 
@@ -59,6 +59,7 @@ class Call(Struct, frozen=True):
     method: str
     connection: Connection | None = None
     id: str = ""
+    trace: str = ""
 
     @property
     def client(self) -> LocalClient:

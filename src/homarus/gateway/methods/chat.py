@@ -117,7 +117,7 @@ async def hand_in(call: Call, key: SessionKey, text: str, ident: str, options: R
     check_text(text, options.images, ident)
     if known := gateway.runs.get(ident):
         return _again(known)
-    run = gateway.runs.begin(ident, key, gateway.now_ms)
+    run = gateway.runs.begin(ident, key, gateway.now_ms, call.trace)
     gateway.feed.attend(key)
     await gateway.turnstile()
     try:
