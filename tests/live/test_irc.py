@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.channels.contract import SCENARIOS, play
 from tests.channels.irc.rig import IrcRig, Person
-from tests.channels.recorder import Recorder, Running, until
+from tests.channels.platform_host import RecordingHost, running, until
 from tests.live.chat_servers import miniircd, ngircd
 
 from homarus.channels.irc.adapter import Irc
@@ -25,7 +25,7 @@ async def test_contract(scenario, tmp_path: Path) -> None:
         await play(scenario, rig, tmp_path)
 
 
-def host_at(port: int, folder: Path, **more: object) -> Recorder:
+def host_at(port: int, folder: Path, **more: object) -> RecordingHost:
     settings = {
         "host": "127.0.0.1",
         "port": port,
@@ -35,7 +35,7 @@ def host_at(port: int, folder: Path, **more: object) -> Recorder:
         "lineBurst": 100,
         "lineSeconds": 0.01,
     }
-    return Recorder(folder / "account", settings | more)
+    return RecordingHost(folder / "account", settings | more)
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -44,11 +44,11 @@ async def test_a_conversation(name: str, tmp_path: Path) -> None:
         host = host_at(port, tmp_path)
         irc = Irc(host, SystemClock())
         alice.type("JOIN #room")
-        async with Running(irc):
-            await until(lambda: "joined" in host.changed_kinds())
+        async with running(irc):
+            await until(lambda: "joined" in host.kinds)
             alice.type("PRIVMSG #room :helper: größe?", "PRIVMSG helper :in private", "PRIVMSG helper :\x01VERSION\x01", "PRIVMSG #room :\x01ACTION waits\x01")  # fmt: skip
-            await until(lambda: len(host.inbound) == 3)
-            room, private, action = host.inbound
+            await until(lambda: len(host.received) == 3)
+            room, private, action = host.received
             assert (room.peer, room.mentioned, room.text) == ("#room", True, "helper: größe?")
             assert private.peer == "alice" and private.sender.startswith("alice!")
             assert action.text == "* Alice waits"
@@ -69,12 +69,12 @@ async def test_a_conversation(name: str, tmp_path: Path) -> None:
 async def test_over_tls_with_a_certificate_that_is_named(tmp_path: Path) -> None:
     async with ngircd(tmp_path, tls=True) as port:
         host = host_at(port, tmp_path, tls=True, caFile=str(tmp_path / "cert.pem"))
-        async with Running(Irc(host, SystemClock())):
-            await until(lambda: "joined" in host.changed_kinds())
+        async with running(Irc(host, SystemClock())):
+            await until(lambda: "joined" in host.kinds)
         distrusting = host_at(port, tmp_path, tls=True)
-        async with Running(Irc(distrusting, SystemClock())):
+        async with running(Irc(distrusting, SystemClock())):
             await until(lambda: distrusting.troubles)
-        assert "not trusted" in distrusting.troubles[0] and not distrusting.identities
+        assert "not trusted" in distrusting.troubles[0] and not distrusting.up
 
 
 async def test_a_taken_nick_and_a_server_that_was_away(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ async def test_a_taken_nick_and_a_server_that_was_away(tmp_path: Path) -> None:
         host = host_at(port, folder)
         async with Person(port, "helper"):
             irc = Irc(host, SystemClock())
-            async with Running(irc):
-                await until(lambda: host.identities)
-                assert host.identities[0].id == "helper_"
+            async with running(irc):
+                await until(lambda: host.up)
+                assert host.up[0].id == "helper_"
                 await servers.aclose()
                 await until(lambda: host.troubles)
                 with pytest.raises(DeliveryError) as caught:

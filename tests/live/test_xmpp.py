@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.channels.contract import SCENARIOS, play
-from tests.channels.recorder import Recorder, Running, until
+from tests.channels.platform_host import RecordingHost, running, until
 
 pytest.importorskip("slixmpp", reason="needs slixmpp (PyPI)")
 from tests.channels.xmpp.rig import ROOM, Person, XmppRig
@@ -32,13 +32,13 @@ def to(address: str, **more: str) -> Outbound:
 
 async def test_a_room(tmp_path: Path) -> None:
     async with XmppRig(tmp_path) as rig:
-        host = Recorder(tmp_path / "account", rig.settings())
+        host = RecordingHost(tmp_path / "account", rig.settings())
         xmpp = Xmpp(host, SystemClock())
-        async with Running(xmpp):
-            await until(lambda: "joined" in host.changed_kinds())
+        async with running(xmpp):
+            await until(lambda: "joined" in host.kinds)
             asked = await rig.write("ada", "how big?", "group", mention=True)
-            await until(lambda: host.inbound)
-            heard = host.inbound[0]
+            await until(lambda: host.received)
+            heard = host.received[0]
             assert (heard.id, heard.peer, heard.sender, heard.chat_type, heard.mentioned) == (
                 asked,
                 ROOM,
@@ -51,12 +51,12 @@ async def test_a_room(tmp_path: Path) -> None:
             assert rig.people["ada"].seen[-1].answers == asked
             theirs = next(said.ids[ROOM] for said in rig.people["ada"].seen if said.id == sent)
             await rig.write("ada", "really?", "group", answers=theirs)
-            await until(lambda: len(host.inbound) == 2)
-            assert host.inbound[1].quote is not None
-            assert host.inbound[1].quote.ours
+            await until(lambda: len(host.received) == 2)
+            assert host.received[1].quote is not None
+            assert host.received[1].quote.ours
             await rig.people["ada"].say(ROOM, stanzas.reactions(theirs, ["👍"]), group=True)
             await rig.people["ada"].say(ROOM, stanzas.reactions(theirs, []), group=True)
-            await until(lambda: "unreacted" in host.changed_kinds())
+            await until(lambda: "unreacted" in host.kinds)
             await xmpp.edit(to(ROOM), sent, Piece("11 kW", "11 kW"))
             await until(lambda: rig.shown("bob", "group") == ["11 kW"])
             await xmpp.react(to(ROOM), asked, "👀")
@@ -77,27 +77,27 @@ async def test_where_addresses_are_hidden_nobody_is_known_by_a_nick(tmp_path: Pa
             "caFile": str(tmp_path / "cert.pem"),
             "rooms": [ROOM],
         }
-        host = Recorder(tmp_path / "account", settings)
-        async with Person("ada", port, str(tmp_path / "cert.pem")) as ada, Running(Xmpp(host, SystemClock())):
-            await until(lambda: "joined" in host.changed_kinds())
+        host = RecordingHost(tmp_path / "account", settings)
+        async with Person("ada", port, str(tmp_path / "cert.pem")) as ada, running(Xmpp(host, SystemClock())):
+            await until(lambda: "joined" in host.kinds)
             await ada.say(ROOM, stanzas.body("hello"), group=True)
-            await until(lambda: host.inbound)
-            assert host.inbound[0].sender.startswith(("occupant:", "nick:"))
+            await until(lambda: host.received)
+            assert host.received[0].sender.startswith(("occupant:", "nick:"))
 
 
 async def test_what_came_while_we_were_away_and_what_is_refused(tmp_path: Path) -> None:
     async with XmppRig(tmp_path) as rig:
-        host = Recorder(tmp_path / "account", rig.settings())
-        async with Running(Xmpp(host, SystemClock())):
-            await until(lambda: "joined" in host.changed_kinds())
+        host = RecordingHost(tmp_path / "account", rig.settings())
+        async with running(Xmpp(host, SystemClock())):
+            await until(lambda: "joined" in host.kinds)
             await rig.write("ada", "one")
             await rig.write("ada", "here", "group")
-            await until(lambda: len(host.inbound) == 2)
+            await until(lambda: len(host.received) == 2)
             await until(lambda: (host.folder / "state.json").exists())
         await rig.people["ada"].say("helper@localhost", stanzas.body("two"))
         await rig.people["ada"].say(ROOM, stanzas.body("there"), group=True)
         xmpp = Xmpp(host, SystemClock())
-        async with Running(xmpp):
+        async with running(xmpp):
             await until(lambda: {"two", "there"} <= set(host.texts))
             for address, kind in (
                 ("nobody@localhost", DeliveryFailure.REFUSED),
@@ -108,14 +108,14 @@ async def test_what_came_while_we_were_away_and_what_is_refused(tmp_path: Path) 
                 assert caught.value.kind is kind, address
             await xmpp.send(to("ada@localhost"), Piece("a\x00\x1bb", "ab"), "k2")
             await until(lambda: "ab" in rig.shown("ada"))
-        ids = [one.id for one in host.inbound]
-        assert len({one.text for one in host.inbound}) == 4 and len(set(ids)) == 4
-        wrong = Recorder(tmp_path / "wrong", {**rig.settings(), "password": "wr0ng-word"})
+        ids = [one.id for one in host.received]
+        assert len({one.text for one in host.received}) == 4 and len(set(ids)) == 4
+        wrong = RecordingHost(tmp_path / "wrong", {**rig.settings(), "password": "wr0ng-word"})
         with pytest.raises(ChannelError) as refused:
             await Xmpp(wrong, SystemClock()).run()
         assert refused.value.fatal and "wr0ng-word" not in str(refused.value)
         for broken, words in (({"port": 1}, "cannot reach"), ({"caFile": ""}, "cannot reach")):
-            away = Recorder(tmp_path / "away", {**rig.settings(), **broken})
-            async with Running(Xmpp(away, SystemClock())):
+            away = RecordingHost(tmp_path / "away", {**rig.settings(), **broken})
+            async with running(Xmpp(away, SystemClock())):
                 await until(lambda away=away: away.troubles)
             assert words in away.troubles[0]

@@ -41,6 +41,7 @@ class Block(msgspec.Struct, frozen=True, rename="camel"):
 
 
 Settings = TypeVar("Settings", bound=Block)
+Held = TypeVar("Held", bound=Struct)
 
 
 def settings_of(host: Host, channel: str, kind: type[Settings]) -> Settings:
@@ -182,9 +183,16 @@ class Note:
             return {}
         return held if isinstance(held, dict) else {}
 
-    def write(self, held: Mapping[str, Any]) -> None:
+    def write(self, held: Mapping[str, Any] | Struct) -> None:
         ensure_dir(self._path.parent)
         write_atomic(self._path, msgspec.json.encode(held))
+
+    def load(self, kind: type[Held]) -> Held | None:
+        """Return what it holds as a type; None where it holds something else."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
 
 
 class Call(Struct, frozen=True):

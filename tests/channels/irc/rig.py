@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from tests.channels.recorder import until
+from tests.channels.platform_host import until
 from tests.live.chat_servers import ngircd
 
 from homarus.channels.discovery import load_entry, manifests

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import nio
-from tests.channels.recorder import until
+from tests.channels.platform_host import until
 from tests.live.chat_servers import Wire
 
 from homarus.channels.discovery import load_entry, manifests

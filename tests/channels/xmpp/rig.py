@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import slixmpp
 from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import MatchXPath
-from tests.channels.recorder import until
+from tests.channels.platform_host import until
 from tests.live.chat_servers import Wire, prosody
 
 from homarus.channels.discovery import load_entry, manifests

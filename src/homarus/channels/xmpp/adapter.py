@@ -18,7 +18,7 @@ from slixmpp.xmlstream.matcher import MatchXPath
 from slixmpp.xmlstream.xmlstream import NotConnectedError
 
 from homarus.channels.channel import Change, Channel, Host, Identity
-from homarus.channels.support import is_named, keep_connected, reason, refused, settings_of
+from homarus.channels.support import Note, is_named, keep_connected, reason, refused, settings_of
 from homarus.channels.xmpp import stanzas
 from homarus.channels.xmpp.session import ANSWER_SECONDS, Session, XmppSettings
 from homarus.channels.xmpp.stanzas import Said
@@ -29,7 +29,6 @@ from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
 from homarus.delivery.place import Piece
 from homarus.net.egress import Egress, Limits
-from homarus.storage.atomic import write_atomic
 
 REMEMBERED, WAITING, ARCHIVE = 1000, 1000, 1000
 
@@ -63,6 +62,7 @@ class Xmpp:
             )
         self._nick = ours.nick or self._me.local
         self._client: Any = None
+        self._note = Note(host.folder, "state.json")
         self._state = State()
         self._heard: asyncio.Queue[Said] = asyncio.Queue(WAITING)
         self._joined: set[str] = set()
@@ -85,7 +85,7 @@ class Xmpp:
             await asyncio.gather(keeping, return_exceptions=True)
 
     async def _session(self) -> None:
-        self._state = await asyncio.to_thread(self._load)
+        self._state = self._note.load(State) or State()
         session = Session(self._settings, self._me)
         client = session.client
         # Not the library's own events: they leave out what has no body, as reactions and errors.
@@ -151,12 +151,6 @@ class Xmpp:
         if presence["type"] == "unavailable" and 110 in presence["muc"]["status_codes"] and room in self._joined:
             self._joined.discard(room)
             self._host.troubled(f"put out of {room}")
-
-    def _load(self) -> State:
-        try:
-            return msgspec.json.decode((self._host.folder / "state.json").read_bytes(), type=State)
-        except (OSError, msgspec.DecodeError):
-            return State()
 
     async def _catch_up(self, client: Any) -> None:
         """Take in what came while we were away, from the server's archive where it has one."""
@@ -247,8 +241,7 @@ class Xmpp:
             self._state.rooms[said.bare] = max(moment, self._state.rooms.get(said.bare, moment))
         else:
             self._state.seen = max(moment, self._state.seen or moment)
-        data = msgspec.json.encode(self._state)
-        await asyncio.to_thread(write_atomic, self._host.folder / "state.json", data, lasting=False)
+        await asyncio.to_thread(self._note.write, self._state)
 
     def _who(self, said: Said) -> str:
         """Return who really speaks in a room: the address that the room knows, or a mark that the room gave them.
