@@ -12,7 +12,7 @@ import random
 import socket
 import ssl
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -149,6 +149,19 @@ async def keep_connected(
             pause = first
         await clock.sleep(pause * (0.75 + spread() / 2))
         pause = min(most, pause * 2)
+
+
+async def side_by_side(*work: Coroutine[Any, Any, None]) -> None:
+    """Run until one of them ends, as it ends; the others are cancelled, and none is left behind."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 MAX_BODY = 4 << 20

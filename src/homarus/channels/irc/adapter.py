@@ -12,7 +12,7 @@ from homarus.channels.channel import Change, Channel, Host, Identity
 from homarus.channels.irc import wire
 from homarus.channels.irc.connection import Connection, IrcSettings
 from homarus.channels.irc.wire import Line
-from homarus.channels.support import is_named, keep_connected, refused, secret, settings_of
+from homarus.channels.support import is_named, keep_connected, refused, secret, settings_of, side_by_side
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
@@ -51,12 +51,7 @@ class Irc:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        keeping = asyncio.create_task(self._keep())
-        try:
-            await keep_connected(self._session, self._host, self._clock)
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+        await side_by_side(keep_connected(self._session, self._host, self._clock), self._keep())
 
     async def _session(self) -> None:
         services = self._settings.nickserv

@@ -116,8 +116,8 @@ class Matrix:
     def _know_direct(self, people: Any) -> None:
         for rooms in events.table(people).values():
             for room in rooms if isinstance(rooms, list) else ():
-                if isinstance(room, str) and room not in self._seen.direct:
-                    self._seen.direct.append(room)
+                if isinstance(room, str):
+                    self._seen.is_direct(room)
 
     async def _invited(self, client: Any, room_id: str, state: list[Raw]) -> None:
         ours = self._settings

@@ -60,6 +60,10 @@ class Seen(msgspec.Struct):
     rooms_of: dict[str, str] = {}
     direct: list[str] = []
 
+    def is_direct(self, room: str) -> None:
+        if room not in self.direct:
+            self.direct = [*self.direct[-PEOPLE + 1 :], room]
+
     def talks_with(self, person: str, room: str) -> None:
         self.rooms_of.pop(person, None)
         self.rooms_of[person] = room

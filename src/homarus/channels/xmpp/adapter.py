@@ -18,7 +18,7 @@ from slixmpp.xmlstream.matcher import MatchXPath
 from slixmpp.xmlstream.xmlstream import NotConnectedError
 
 from homarus.channels.channel import Change, Channel, Host, Identity
-from homarus.channels.support import Note, is_named, keep_connected, reason, refused, settings_of
+from homarus.channels.support import Note, is_named, keep_connected, reason, refused, settings_of, side_by_side
 from homarus.channels.xmpp import stanzas
 from homarus.channels.xmpp.session import ANSWER_SECONDS, Session, XmppSettings
 from homarus.channels.xmpp.stanzas import Said
@@ -77,12 +77,7 @@ class Xmpp:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        keeping = asyncio.create_task(self._keep())
-        try:
-            await keep_connected(self._session, self._host, self._clock)
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+        await side_by_side(keep_connected(self._session, self._host, self._clock), self._keep())
 
     async def _session(self) -> None:
         self._state = self._note.load(State) or State()
