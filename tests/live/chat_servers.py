@@ -116,6 +116,25 @@ async def ngircd(folder: Path, *, tls: bool = False) -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
+async def inspircd(folder: Path) -> AsyncIterator[int]:
+    """Start a server that speaks IRCv3: ids, times, echoes, tags of clients, and marks of bots."""
+    binary = program("inspircd", "inspircd (Debian)")
+    port = free_port()
+    modules = "cap ircv3 ircv3_echomessage ircv3_msgid ircv3_servertime ircv3_ctctags ircv3_accounttag botmode services_account"
+    config = folder / "inspircd.conf"
+    config.write_text(
+        '<config format="xml">\n<server name="irc.example.net" description="t" network="Test" id="001">\n<admin name="a" nick="a" email="a@b.example">\n'
+        f'<bind address="127.0.0.1" port="{port}" type="clients">\n'
+        '<connect allow="*" resolvehostnames="no" useident="no" fakelag="no" limit="100" localmax="100" globalmax="100" threshold="1000" commandrate="100000">\n'
+        f'<pid file="{folder}/inspircd.pid">\n<log method="file" type="*" level="default" target="{folder}/inspircd.log">\n'
+        + "".join(f'<module name="{name}">\n' for name in modules.split())
+    )
+    line = [binary, "--nofork", "--config", str(config), *(["--runasroot"] if os.getuid() == 0 else [])]
+    async with running(line, port, folder / "inspircd.out"):
+        yield port
+
+
+@contextlib.asynccontextmanager
 async def miniircd(folder: Path) -> AsyncIterator[int]:
     binary = program("miniircd", "miniircd (PyPI)")
     port = free_port()

@@ -7,7 +7,7 @@ import pytest
 from tests.channels.contract import SCENARIOS, play
 from tests.channels.irc.rig import IrcRig, Person
 from tests.channels.platform_host import RecordingHost, running, until
-from tests.live.chat_servers import miniircd, ngircd
+from tests.live.chat_servers import inspircd, miniircd, ngircd
 
 from homarus.channels.irc.adapter import Irc
 from homarus.core.clock import SystemClock
@@ -16,7 +16,7 @@ from homarus.core.messages import Outbound
 from homarus.delivery.place import Piece
 
 pytestmark = pytest.mark.live
-SERVERS = {"ngircd": ngircd, "miniircd": miniircd}
+SERVERS = {"ngircd": ngircd, "miniircd": miniircd, "inspircd": inspircd}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -97,3 +97,28 @@ async def test_a_taken_nick_and_a_server_that_was_away(tmp_path: Path) -> None:
 async def test_probing_needs_no_running_account(tmp_path: Path) -> None:
     async with ngircd(tmp_path) as port:
         assert (await Irc(host_at(port, tmp_path), SystemClock()).probe()).id == "helper"
+
+
+async def test_a_server_that_gives_ids_and_times(tmp_path: Path) -> None:
+    async with inspircd(tmp_path) as port, Person(port, "alice") as alice:
+        host = host_at(port, tmp_path)
+        irc = Irc(host, SystemClock())
+        alice.type("CAP REQ :message-tags server-time echo-message", "JOIN #room")
+        async with running(irc):
+            await until(lambda: "joined" in host.kinds)
+            alice.type("PRIVMSG #room :helper: one")
+            await until(lambda: host.received)
+            asked = host.received[0]
+            mine = next(line for line in alice.seen if line.command == "PRIVMSG" and line.nick == "alice")
+            assert asked.id == mine.tags["msgid"] and asked.timestamp > 1_700_000_000_000
+            sent = await irc.send(Outbound("o", "irc", "#room", "", reply_to=asked.id), Piece("two", "two"), "key")
+            await until(lambda: alice.said("helper"))
+            answer = next(line for line in alice.seen if line.command == "PRIVMSG" and line.nick == "helper")
+            assert sent == answer.tags["msgid"] != "key"
+            assert answer.tags["+draft/reply"] == asked.id and "inspircd.org/bot" in answer.tags
+            alice.type(f"@+draft/reply={sent} PRIVMSG #room :three")
+            await until(lambda: len(host.received) == 2)
+            assert host.received[1].quote is not None
+            assert host.received[1].quote.ours
+            await irc.typing(Outbound("o", "irc", "#room", ""))
+            await until(lambda: [line for line in alice.seen if line.command == "TAGMSG"])

@@ -190,7 +190,8 @@ class Irc:
             chat_type="group" if group else "direct",
             timestamp=self._moment(heard),
             mentioned=group and is_named(line.fold(text), line.fold(line.nick)),
-            from_bot="bot" in heard.tags or "draft/bot" in heard.tags,
+            # Servers give the mark names of their own (`draft/bot`); what clients put in begins with a plus.
+            from_bot=any(name.rpartition("/")[2] == "bot" for name in heard.tags if not name.startswith("+")),
             reply_to=answers,
             quote=Quote(answers, ours=answers in self._said) if answers else None,
             facts={"account": account} if account else None,
