@@ -116,22 +116,57 @@ async def ngircd(folder: Path, *, tls: bool = False) -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def inspircd(folder: Path) -> AsyncIterator[int]:
-    """Start a server that speaks IRCv3: ids, times, echoes, tags of clients, and marks of bots."""
+async def inspircd(folder: Path, *, services: bool = False) -> AsyncIterator[int]:
+    """Start a server that speaks IRCv3: ids, times, echoes, tags of clients, marks of bots; with services also logins."""
     binary = program("inspircd", "inspircd (Debian)")
-    port = free_port()
-    modules = "cap ircv3 ircv3_echomessage ircv3_msgid ircv3_servertime ircv3_ctctags ircv3_accounttag botmode services_account"
+    port, link = free_port(), free_port()
+    modules = "cap ircv3 ircv3_echomessage ircv3_msgid ircv3_servertime ircv3_ctctags ircv3_accounttag botmode services_account spanningtree sasl"
     config = folder / "inspircd.conf"
     config.write_text(
         '<config format="xml">\n<server name="irc.example.net" description="t" network="Test" id="001">\n<admin name="a" nick="a" email="a@b.example">\n'
-        f'<bind address="127.0.0.1" port="{port}" type="clients">\n'
+        f'<bind address="127.0.0.1" port="{port}" type="clients">\n<bind address="127.0.0.1" port="{link}" type="servers">\n'
+        f'<link name="services.example.net" ipaddr="127.0.0.1" port="{link}" allowmask="127.0.0.1" sendpass="x" recvpass="x">\n'
+        '<uline server="services.example.net" silent="yes">\n<sasl target="services.example.net">\n'
         '<connect allow="*" resolvehostnames="no" useident="no" fakelag="no" limit="100" localmax="100" globalmax="100" threshold="1000" commandrate="100000">\n'
         f'<pid file="{folder}/inspircd.pid">\n<log method="file" type="*" level="default" target="{folder}/inspircd.log">\n'
         + "".join(f'<module name="{name}">\n' for name in modules.split())
     )
     line = [binary, "--nofork", "--config", str(config), *(["--runasroot"] if os.getuid() == 0 else [])]
     async with running(line, port, folder / "inspircd.out"):
-        yield port
+        if not services:
+            yield port
+            return
+        async with running(_atheme(folder, link), port, folder / "atheme.out"):
+            yield port
+
+
+def _atheme(folder: Path, link: int) -> list[str]:
+    """Return how the services of a network are started: those that know who is logged in."""
+    binary = program("atheme-services", "atheme-services (Debian)")
+    modules = "backend/opensex protocol/inspircd nickserv/main nickserv/register nickserv/identify nickserv/ghost saslserv/main saslserv/plain saslserv/external"
+    config = folder / "atheme.conf"
+    config.write_text(
+        "".join(f'loadmodule "modules/{name}";\n' for name in modules.split())
+        + 'serverinfo { name = "services.example.net"; desc = "s"; numeric = "00A"; recontime = 1; netname = "Test"; hidehostsuffix = "x";\n'
+        'adminname = "a"; adminemail = "a@b.example"; registeremail = "a@b.example"; mta = "/bin/true"; loglevels = { all; }; maxlogins = 5;\n'
+        "maxusers = 0; mdlimit = 30; emaillimit = 10; emailtime = 300; auth = none; casemapping = rfc1459; };\n"
+        f'uplink "irc.example.net" {{ host = "127.0.0.1"; port = {link}; send_password = "x"; receive_password = "x"; }};\n'
+        'nickserv { nick = "NickServ"; user = "n"; host = "services.example.net"; real = "n"; };\n'
+        'saslserv { nick = "SaslServ"; user = "s"; host = "services.example.net"; real = "s"; };\n'
+        "general { };\n"
+    )
+    (folder / "atheme").mkdir(exist_ok=True)
+    files = [
+        "-c",
+        str(config),
+        "-l",
+        str(folder / "atheme.log"),
+        "-p",
+        str(folder / "atheme.pid"),
+        "-D",
+        str(folder / "atheme"),
+    ]
+    return [binary, "-n", *files]
 
 
 @contextlib.asynccontextmanager

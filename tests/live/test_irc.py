@@ -11,7 +11,7 @@ from tests.live.chat_servers import inspircd, miniircd, ngircd
 
 from homarus.channels.irc.adapter import Irc
 from homarus.core.clock import SystemClock
-from homarus.core.errors import DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Outbound
 from homarus.delivery.place import Piece
 
@@ -122,3 +122,30 @@ async def test_a_server_that_gives_ids_and_times(tmp_path: Path) -> None:
             assert host.received[1].quote.ours
             await irc.typing(Outbound("o", "irc", "#room", ""))
             await until(lambda: [line for line in alice.seen if line.command == "TAGMSG"])
+
+
+async def test_logins_at_the_services_of_a_network(tmp_path: Path) -> None:
+    async with inspircd(tmp_path, services=True) as port:
+        async with Person(port, "helper") as before:
+            await until(
+                lambda: before.type("PRIVMSG NickServ :REGISTER s3cret-word a@b.example") or before.notices("NickServ")
+            )
+            await until(lambda: [line for line in before.seen if line.command == "900"])
+        async with Person(port, "alice") as alice:
+            alice.type("JOIN #room", "CAP REQ :account-tag")
+            host = host_at(port, tmp_path, sasl={"password": "s3cret-word"})
+            irc = Irc(host, SystemClock())
+            async with running(irc):
+                await until(lambda: "joined" in host.kinds)
+                await irc.send(Outbound("o", "irc", "#room", ""), Piece("hi", "hi"), "k")
+                await until(lambda: alice.said("helper"))
+                said = next(line for line in alice.seen if line.command == "PRIVMSG" and line.nick == "helper")
+                assert said.tags["account"] == "helper"
+            wrong = host_at(port, tmp_path, sasl={"password": "wr0ng-word"})
+            with pytest.raises(ChannelError) as refused:
+                await Irc(wrong, SystemClock()).run()
+            assert refused.value.fatal and "wr0ng-word" not in str(refused.value)
+            # Without SASL the nick service takes the password, and somebody in our place is put out.
+            late = host_at(port, tmp_path, nickserv={"password": "s3cret-word"})
+            async with Person(port, "helper"), running(Irc(late, SystemClock())):
+                await until(lambda: late.up and late.up[-1].id == "helper")

@@ -45,6 +45,9 @@ class Person:
         found = [line for line in self.seen if line.command == "PRIVMSG" and line.nick == by]
         return [line.last for line in found if not to or line.param(0) == to]
 
+    def notices(self, by: str) -> list[str]:
+        return [line.last for line in self.seen if line.command == "NOTICE" and line.nick == by]
+
     async def _read(self) -> None:
         while raw := await self._reader.readline():
             self.longest = max(self.longest, len(raw))

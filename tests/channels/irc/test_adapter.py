@@ -171,7 +171,7 @@ async def test_a_taken_nick_gets_a_variant_and_is_taken_back(tmp_path):
             await joined(host)
             assert host.up[0].id == "helper_"
             said = [line.last for line in server.said("PRIVMSG")]
-            assert said == ["IDENTIFY s3cret", "GHOST helper s3cret"]
+            assert said == ["IDENTIFY helper s3cret", "GHOST helper s3cret"]
             server.push(":helper_!helper@host.example NICK helper")
             await until(lambda: host.up[-1].id == "helper")
 

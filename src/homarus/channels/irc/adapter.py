@@ -23,6 +23,7 @@ from homarus.delivery.place import Piece
 WAITING = 1000  # messages that wait to be kept
 REMEMBERED = 500
 REJOIN_SECONDS, REJOIN_MOST, SPLIT_SECONDS = 60.0, 3600.0, 600.0
+GHOST_SECONDS = 2.0  # until the services have put out whoever has our nick
 # No list of targets, no mask, no status message, nothing that begins a text.
 _TARGET = late(r"[^\x00-\x20\x7f,:$@%~*?][^\x00-\x20\x7f,*?]*")
 _NO_JOIN = frozenset(("403", "405", "407", "437", "471", "473", "474", "475", "476", "477", "489", "520"))
@@ -90,6 +91,7 @@ class Irc:
                     if password:
                         ghost = f"GHOST {self._settings.nick} {password}"
                         await line.post("PRIVMSG", self._settings.nickserv.service, ghost)
+                        await self._clock.sleep(GHOST_SECONDS)
                     await line.post("NICK", self._settings.nick)
                 rooms = [room.split()[:2] for room in self._settings.channels if room.strip()]
                 missing = [room for room in rooms if line.fold(room[0]) not in self._joined]
@@ -106,7 +108,9 @@ class Irc:
         services = self._settings.nickserv
         if services.register and services.register_email:
             await line.post("PRIVMSG", services.service, f"REGISTER {password} {services.register_email}")
-        await line.post("PRIVMSG", services.service, f"IDENTIFY {password}")
+        # Under another nick than the registered one, the service must be told whose password it is.
+        whose = "" if line.fold(line.nick) == line.fold(self._settings.nick) else f"{self._settings.nick} "
+        await line.post("PRIVMSG", services.service, f"IDENTIFY {whose}{password}")
 
     async def _keep(self) -> None:
         """Hand over what was heard, in order. What cannot be kept waits here, since nobody will say it again."""
