@@ -12,7 +12,7 @@ import random
 import socket
 import ssl
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -41,6 +41,7 @@ class Block(msgspec.Struct, frozen=True, rename="camel"):
 
 
 Settings = TypeVar("Settings", bound=Block)
+Held = TypeVar("Held", bound=Struct)
 
 
 def settings_of(host: Host, channel: str, kind: type[Settings]) -> Settings:
@@ -150,6 +151,19 @@ async def keep_connected(
         pause = min(most, pause * 2)
 
 
+async def side_by_side(*work: Coroutine[Any, Any, None]) -> None:
+    """Run until one of them ends, as it ends; the others are cancelled, and none is left behind."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 MAX_BODY = 4 << 20
 MAX_ANSWER = 200 << 20
 
@@ -182,9 +196,16 @@ class Note:
             return {}
         return held if isinstance(held, dict) else {}
 
-    def write(self, held: Mapping[str, Any]) -> None:
+    def write(self, held: Mapping[str, Any] | Struct) -> None:
         ensure_dir(self._path.parent)
         write_atomic(self._path, msgspec.json.encode(held))
+
+    def load(self, kind: type[Held]) -> Held | None:
+        """Return what it holds as a type; None where it holds something else."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
 
 
 class Call(Struct, frozen=True):
