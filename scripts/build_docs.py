@@ -46,7 +46,7 @@ def markdown() -> MarkdownIt:
 def pages(root: Path = ROOT) -> list[Path]:
     """Return every page in the order of the navigation."""
     front = [root / name for name in FRONT if (root / name).exists()]
-    return [*front, *sorted((root / "docs").glob("*.md"))]
+    return [*front, *sorted((root / "docs").glob("*.md")), *sorted((root / "docs" / "channels").glob("*.md"))]
 
 
 class Page:

@@ -169,6 +169,10 @@ class Pauses:
         await asyncio.sleep(max(least, pause * (0.9 + 0.2 * self._chance())))
 
 
+# The note of an account that has to be linked by scanning a code with a phone: `qr`, `qrDataUrl` and `terminal`.
+SCAN = "scan.json"
+
+
 class Note:
     """A small JSON file in the account's folder. One that cannot be read is as good as none."""
 

@@ -166,6 +166,8 @@ async def test_sending_styles_quotes_edits_and_reactions(daemon, host):
         await channel.edit(to(GROUP), sent, words("better"))
         await channel.react(to(GROUP), f"5:{ALICE}", "👍")
         await channel.react(to(ALICE), "6", "👍", on=False)
+        with pytest.raises(DeliveryError, match="no message"):
+            await channel.delete(to(GROUP), "nonsense")
         with pytest.raises(DeliveryError, match="who wrote that message"):
             await channel.react(to(GROUP), "5", "👍")
         first, second, third, edited = daemon.asked("send")

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("aiogram", reason="needs aiogram: pip install 'homarus[telegram]'")
 
@@ -16,6 +18,7 @@ from tests.channels.platform_host import RecordingHost, outbound, running, until
 from tests.channels.telegram.bot_api import ALICE, DM, FORUM, GROUP, ME, TOKEN, BotApi, Refuse, serving
 
 from homarus.channels.support import Pauses
+from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.adapter import Telegram
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Media
@@ -237,8 +240,15 @@ async def test_sending_with_markup_reply_buttons_and_without_previews(api, host)
         assert form["reply_markup"]["inline_keyboard"][0][1]["copy_text"] == {"text": long}
         assert "parse_mode" not in api.asked("editMessageText")[0]
         assert api.shown("11") == ["plain < now"]
-        await channel.delete(to("11"), sent)
+        await channel.delete(to("tg:user:11"), sent)
         assert api.shown("11") == []
+        for nonsense in (
+            channel.edit(to("11"), "x", words("y")),
+            channel.delete(to("11"), ""),
+            channel.react(to("11"), "-1", "👍"),
+        ):
+            with pytest.raises(DeliveryError, match="no message"):
+                await nonsense
 
 
 @pytest.mark.parametrize(
@@ -389,3 +399,24 @@ async def test_a_webhook_without_a_secret_is_refused(host):
     with pytest.raises(ChannelError, match="webhookSecret") as refused:
         await telegram(host).run()
     assert refused.value.fatal
+
+
+_ENTITY = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["mention", "bot_command", "bold"]),
+        "offset": st.integers(0, 40),
+        "length": st.integers(1, 40),
+    }
+)
+
+
+@given(st.text(min_size=1, max_size=60), st.lists(_ENTITY, max_size=4))
+def test_whatever_entities_a_text_has_it_is_read_and_only_our_commands_are_commands(text, entities):
+    from aiogram.types import Message
+
+    raw = {"message_id": 1, "date": 1, "chat": DM, "from": ALICE, "text": text, "entities": entities}
+    got = read.message(Message.model_validate(raw), read.Bot(4242, "LobsterBot"))
+    assert got is not None
+    assert got.text == text
+    assert not got.command or any(entity["type"] == "bot_command" and entity["offset"] == 0 for entity in entities)
+    assert "@" not in got.command.partition(" ")[0] or "@" in text

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.channels.platform_host import RecordingHost, outbound, running, until, words
 
-from homarus.channels.support import Pauses
-from homarus.channels.whatsapp.linked import LOGIN, Linked
+from homarus.channels.support import SCAN, Pauses
+from homarus.channels.whatsapp.linked import Linked
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.delivery.place import Piece
 
@@ -259,8 +259,8 @@ async def test_the_code_to_scan_is_data_until_somebody_scans_it(host, worker):
     async with running(channel):
         await until(lambda: worker.started)
         worker.event("qr", code="2@abc", picture="data:image/svg+xml,x", terminal="██")
-        await until(lambda: (host.folder / LOGIN).exists())
-        assert json.loads((host.folder / LOGIN).read_bytes()) == {
+        await until(lambda: (host.folder / SCAN).exists())
+        assert json.loads((host.folder / SCAN).read_bytes()) == {
             "qr": "2@abc",
             "qrDataUrl": "data:image/svg+xml,x",
             "terminal": "██",
@@ -268,7 +268,7 @@ async def test_the_code_to_scan_is_data_until_somebody_scans_it(host, worker):
         assert "channels login" in host.troubles[0]
         worker.connect()
         await until(lambda: host.up)
-        assert not (host.folder / LOGIN).exists()
+        assert not (host.folder / SCAN).exists()
 
 
 async def test_nobody_scanned_it(host, worker):
@@ -279,7 +279,7 @@ async def test_nobody_scanned_it(host, worker):
     with pytest.raises(ChannelError, match="nobody scanned") as unscanned:
         await task
     assert unscanned.value.fatal
-    assert not (host.folder / LOGIN).exists()
+    assert not (host.folder / SCAN).exists()
 
 
 @pytest.mark.parametrize("event", ["LoggedOut", "ClientOutdated"])

@@ -253,7 +253,7 @@ class Signal:
         request: dict[str, Any] = {
             **read.target(message.to),
             "message": piece.text,
-            "editTimestamp": read.split_id(sent)[0],
+            "editTimestamp": _moment(sent),
         }
         if piece.styles:
             request["textStyle"] = [
@@ -262,7 +262,7 @@ class Signal:
         _check_results(await self._call("send", request))
 
     async def delete(self, message: Outbound, sent: str) -> None:
-        await self._call("remoteDelete", {**read.target(message.to), "targetTimestamp": read.split_id(sent)[0]})
+        await self._call("remoteDelete", {**read.target(message.to), "targetTimestamp": _moment(sent)})
 
     async def react(self, message: Outbound, to_message: str, emoji: str, *, on: bool = True) -> None:
         where = read.target(message.to)
@@ -362,6 +362,12 @@ class Signal:
         if code == _IO:
             raise DeliveryError(doubt, what)
         raise refused(what, _CURES.get(code, ""))
+
+
+def _moment(sent: str) -> int:
+    if not (stamp := read.split_id(sent)[0]):
+        raise refused(f"signal: '{single_line(sent, 40)}' is the id of no message")
+    return stamp
 
 
 class Unserved(DeliveryError):

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import Note, Pauses, mime_of, proxy_for, refused
+from homarus.channels.support import SCAN, Note, Pauses, mime_of, proxy_for, refused
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
@@ -28,8 +28,7 @@ LINE = 1 << 26
 ANSWER_SECONDS = 120.0
 SENT = 1000
 UNREAD = 100
-LOGIN = "login.json"  # the code to scan, while there is one
-_LINK = "scan the code with WhatsApp → Linked devices: homarus channels login --channel whatsapp"
+_LINK = "scan the code with WhatsApp → Linked devices: homarus channels login whatsapp"
 # What ends an account until somebody acts, and what they do.
 _ENDS = {
     "LoggedOut": ("whatsapp: the phone unlinked this device", _LINK),
@@ -66,7 +65,7 @@ class Linked:
         self._worker: asyncio.subprocess.Process | None = None
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
-        self._login = Note(host.folder, LOGIN)
+        self._login = Note(host.folder, SCAN)
         self._me = Identity("")
         self._lid = ""
         self._sent: OrderedDict[str, None] = OrderedDict()
@@ -191,7 +190,7 @@ class Linked:
 
     def _forget_code(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            (self._host.folder / LOGIN).unlink()
+            (self._host.folder / SCAN).unlink()
 
     def _note(self, what: str) -> None:
         """Tell what went wrong beside a connection that is there."""
