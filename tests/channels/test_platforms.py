@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import homarus.channels
 from homarus.channels.discovery import load_entry, manifests
 from homarus.channels.settings import account_of
 from homarus.config.load import inspect_config
@@ -29,6 +30,7 @@ LIBRARIES = {
 _LOOK = """
 import sys
 from pathlib import Path
+import homarus.channels
 from homarus.channels.discovery import load_entry, manifests
 class Host:
     account, folder, commands = "default", Path({folder!r}), {{}}
@@ -57,6 +59,13 @@ def test_a_manifest_names_what_is_there(name: str) -> None:
         assert setting.help, key
         looks_secret = key.lower().endswith(("token", "secret", "password"))
         assert setting.secret or not looks_secret, key
+
+
+@pytest.mark.parametrize("name", ["telegram", "discord", "slack", "signal", "whatsapp"])
+def test_every_key_of_a_manifest_is_used(name: str) -> None:
+    folder = Path(homarus.channels.__path__[0]) / name
+    source = "".join(path.read_text() for path in (*folder.glob("*.py"), folder.parent / "support.py"))
+    assert [key for key in manifests()[name].settings if f'"{key}"' not in source and f"'{key}'" not in source] == []
 
 
 def test_whatsapp_gives_no_codes_to_strangers_unless_the_owner_wants_it(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from msgspec import Struct
 from homarus.channels.channel import Host
 from homarus.core.clock import Clock, chance
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
+from homarus.core.redact import redacted
 from homarus.core.text import single_line
 from homarus.net.client import HttpClient
 from homarus.net.errors import HttpError, Refused
@@ -277,6 +278,26 @@ def mime_of(name: str) -> str:
 def proxy_for(url: str, settings: Mapping[str, Any]) -> str | None:
     """Return the proxy of an account: its own setting, or what the usual variables say. None for none."""
     return str(settings.get("proxy") or "") or proxies_from(os.environ).find(urlsplit(url)) or None
+
+
+class LastWords:
+    """What a program of ours said last on its error output, for telling why it ended."""
+
+    def __init__(self, stream: asyncio.StreamReader | None) -> None:
+        self._held = b""
+        self._reading = asyncio.ensure_future(self._read(stream)) if stream is not None else None
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(4096):
+            self._held = (self._held + data)[-2000:]
+
+    async def end(self) -> str:
+        """Return its last line, once it has ended."""
+        if self._reading is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reading, 1)
+        lines = [line for line in self._held.decode("utf-8", "replace").splitlines() if line.strip()]
+        return single_line(redacted(lines[-1]), 200) if lines else ""
 
 
 async def exchange(

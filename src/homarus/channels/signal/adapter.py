@@ -20,7 +20,7 @@ import msgspec
 
 from homarus.channels.channel import Host, Identity
 from homarus.channels.signal import inbound as read
-from homarus.channels.support import Note, Pauses, exchange, mime_of, never_left, refused
+from homarus.channels.support import LastWords, Note, Pauses, exchange, mime_of, never_left, refused
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
@@ -118,20 +118,21 @@ class Signal:
         quiet = asyncio.subprocess.DEVNULL
         try:
             daemon = await asyncio.create_subprocess_exec(
-                *command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+                *command, stdin=quiet, stdout=quiet, stderr=asyncio.subprocess.PIPE, start_new_session=True
             )
         except OSError as problem:
             cure = "install signal-cli, or name it in channels.signal.transport.cliPath"
             raise ChannelError(
                 f"signal: {program} cannot be started: {problem.strerror}", fatal=True, cure=cure
             ) from None
+        last = LastWords(daemon.stderr)
         seconds = min(120.0, max(1.0, float(self._settings.get("startupTimeoutMs") or 30_000) / 1000))
         try:
             async with asyncio.timeout(seconds):
                 while not await self._is_up():
                     if daemon.returncode is not None:
                         cure = f"see what it says: {' '.join(command)}"
-                        what = f"signal: signal-cli ended with status {daemon.returncode}"
+                        what = f"signal: signal-cli ended with status {daemon.returncode}: {await last.end()}"
                         raise DeliveryError(DeliveryFailure.TRANSIENT, what, cure=cure)
                     await asyncio.sleep(0.1)
         except TimeoutError:

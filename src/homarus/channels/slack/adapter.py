@@ -60,6 +60,7 @@ class Slack:
         self._socket: Any = None
         self._me, self._who = read.Bot(""), Identity("")
         self._names: dict[str, str] = {}
+        self._sent_by_people: dict[str, str] = {}
         self._waiting: asyncio.Queue[Any] = asyncio.Queue()
         # The direct chat with each person who wrote: their id is what the program knows them by.
         self._notes = Note(host.folder, "chats.json")
@@ -162,6 +163,8 @@ class Slack:
         if kind != "events_api" or not event:
             return None
         event = {"team": payload.get("team_id"), **event}
+        if self._repeated(event):
+            return None
         if event["type"] in {"message", "app_mention"}:
             await self._learn_names(read.people_in(event))
             if (said := read.message(event, self._me, self._names)) is not None:
@@ -169,6 +172,16 @@ class Slack:
         if (change := read.change(event, self._me)) is not None:
             await self._host.changed(change)
         return None
+
+    def _repeated(self, event: Mapping[str, Any]) -> bool:
+        """Say whether a person's program sent the same message twice: Slack then shows two, with one id of that program."""
+        ident = str(event.get("client_msg_id") or "")
+        if event["type"] != "message" or not ident:
+            return False
+        first = self._sent_by_people.setdefault(ident, str(event.get("ts")))
+        if len(self._sent_by_people) > NAMES:
+            self._sent_by_people.pop(next(iter(self._sent_by_people)))
+        return first != str(event.get("ts"))
 
     async def _slash(self, payload: Mapping[str, Any], envelope: str) -> dict[str, Any] | None:
         options = dict(self._settings.get("slashCommand") or {})

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import SCAN, Note, Pauses, mime_of, proxy_for, refused
+from homarus.channels.support import SCAN, LastWords, Note, Pauses, mime_of, proxy_for, refused
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
@@ -98,12 +98,13 @@ class Linked:
             str(folder),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
             env={name: os.environ[name] for name in _PASSED if name in os.environ} | {"HOMARUS_WHATSAPP_PROXY": proxy},
             limit=LINE,
             start_new_session=True,
         )
         assert worker.stdout is not None
+        last = LastWords(worker.stderr)
         waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         handling = asyncio.ensure_future(self._handle(waiting))
         reading = asyncio.ensure_future(self._listen(worker.stdout, waiting))
@@ -116,7 +117,8 @@ class Linked:
         if self._qr:
             self._qr = False
             raise ChannelError("whatsapp: nobody scanned the code", fatal=True, cure=_LINK)
-        raise DeliveryError(DeliveryFailure.TRANSIENT, f"whatsapp: the linked device ended ({worker.returncode})")
+        what = f"whatsapp: the linked device ended ({worker.returncode}) {await last.end()}".rstrip()
+        raise DeliveryError(DeliveryFailure.TRANSIENT, what)
 
     async def _end(self, worker: asyncio.subprocess.Process, *tasks: asyncio.Future[Any]) -> None:
         self._worker = None
