@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -92,14 +92,15 @@ class World:
         )
         path.write_text(json.dumps({"version": 1, "jobs": jobs}))
 
-    def run(self, driver: subprocess.Popen[str], seconds: float) -> None:
-        """Serve for a while, then kill."""
+    def run(self, driver: subprocess.Popen[str], enough: Callable[[], bool]) -> None:
+        """Serve until it is enough, then kill."""
         assert driver.stdin is not None
         assert driver.stdout is not None
         driver.stdin.write("start\n")
         driver.stdin.flush()
         pid = int(driver.stdout.readline())
-        time.sleep(seconds)
+        while not enough():
+            time.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
         assert driver.stdout.readline().strip() == "gone"
 
@@ -125,6 +126,11 @@ class World:
         return sum(end in text for text in self.shown for end in ends)
 
 
+def after(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
 def chaos(folder: Path, kills: int, seed: int) -> World:
     world = World(folder, seed)
     pick = world.random
@@ -133,12 +139,10 @@ def chaos(folder: Path, kills: int, seed: int) -> World:
     with world.driver() as driver:
         for number in range(kills):
             world.says(f"act {number}" if number % 3 == 0 else f"question {number}")
-            world.run(driver, pick.uniform(0.03, 0.35))
-        for _ in range(60):
-            world.run(driver, 0.5)
-            if world.settled():
-                break
-        world.run(driver, 0.5)  # what would be said twice is said now
+            world.run(driver, after(pick.uniform(0.03, 0.35)))
+        late = after(120.0)
+        world.run(driver, lambda: world.settled() or late())
+        world.run(driver, after(1.0))  # what would be said twice is said now
     return world
 
 

@@ -17,6 +17,7 @@ import pytest
 from tests.gateway.served import TOKEN
 
 ROOT = Path(__file__).parents[2]
+DESKTOP = {"width": 1280, "height": 820}
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -30,6 +31,7 @@ class Site:
         self.state = folder / ".openclaw"
         self.problems: list[str] = []
         self.contexts: list[Any] = []
+        self.known: Any = None
 
     @property
     def address(self) -> str:
@@ -41,17 +43,30 @@ class Site:
         self.contexts.append(context)
         return context
 
-    def page(self, where: str = "", *, context: Any = None, link: str = "") -> Any:
-        """Open the page, let in by a link of the owner's, and go somewhere in it."""
-        page = (context or self.context()).new_page()
+    def page(self, where: str = "", *, context: Any = None, link: str | None = None) -> Any:
+        """Open the page and go somewhere in it. Without a context of its own it is in a browser that was let in before."""
+        if context is None:
+            link = "" if self.known else None
+            context = self.known = self.known or self.browser.new_context(viewport=DESKTOP, locale="en-US")
+        page = context.new_page()
+        page.set_default_timeout(15_000)
         page.on("console", lambda said: self.problems.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda problem: self.problems.append(f"{problem} {problem.stack}"))
         page.on("request", lambda request: self._asked(request.url))
-        page.goto(self.address + (link or f"#pair={self.link()}"))
-        page.wait_for_selector("nav.side")
+        page.goto(self.address + (f"#pair={self.link()}" if link is None else link))
+        page.wait_for_selector("#main")
         if where:
             page.evaluate("where => { location.hash = where }", where)
         return page
+
+    def tidy(self) -> None:
+        """Close what a test opened."""
+        for context in self.contexts:
+            context.close()
+        self.contexts.clear()
+        for page in self.known.pages if self.known else ():
+            page.evaluate("localStorage.clear()")
+            page.close()
 
     def _asked(self, url: str) -> None:
         if not url.startswith((self.address, "data:", "blob:")):
@@ -122,8 +137,7 @@ def calm(site: Site) -> Iterator[Site]:
     """The site, for a test after which nothing may have gone wrong in any page."""
     site.problems.clear()
     yield site
-    THREAD.submit(lambda: [context.close() for context in site.contexts]).result()
-    site.contexts.clear()
+    THREAD.submit(site.tidy).result()
     assert site.problems == []
 
 

@@ -129,6 +129,7 @@ def furnish(folder: Path) -> House:
 async def main(folder: Path) -> None:
     house = furnish(folder)
     async with served(house, unix=True) as home:
+        home.gateway.port = home.port
         sys.stdout.write(json.dumps({"port": home.port}) + "\n")
         sys.stdout.flush()
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

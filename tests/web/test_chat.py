@@ -64,10 +64,8 @@ def test_tools_show_what_they_were_given_and_what_they_changed(calm: Site) -> No
 
 
 def test_a_question_shows_exactly_what_would_run_and_is_answered_once_for_all_tabs(calm: Site) -> None:
-    context = calm.context()
-    page = calm.page(context=context)
-    key = fresh(page)
-    other = calm.page(f"#/chat/{key}", context=context, link="?")
+    page = calm.page()
+    other = calm.page(f"#/chat/{fresh(page)}")
     say(page, "approve this")
     for each in (page, other):
         exact = each.wait_for_selector(".question .exact").inner_text()
@@ -137,7 +135,7 @@ def test_after_a_lost_connection_no_line_is_missing_and_none_is_there_twice(calm
     context = calm.context()
     page = calm.page(context=context)
     key = fresh(page)
-    other = calm.page(f"#/chat/{key}", context=context, link="?")
+    other = calm.page(f"#/chat/{key}", context=context, link="")
     say(page, "before")
     page.wait_for_selector("text=You said: before")
     context.set_offline(True)

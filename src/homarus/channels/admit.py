@@ -128,7 +128,7 @@ def _direct(way: _Way, account: Account, person: Person, approved: frozenset[str
     if not _bots(way, settings.allow_bots, mentioned=way.inbound.mentioned):
         return way.ends("refused")
     entry = listed(person, settings.allow_from)
-    paired = policy != "open" and bool(listed(person, tuple(approved)))
+    paired = policy != "open" and bool(listed(person.by_id, tuple(approved)))
     trust = _trust(person, rules, Trust.PAIRED if (entry and entry != ANYBODY) or paired else Trust.EXTERNAL)
     known = (entry and entry != ANYBODY) or paired or (entry == ANYBODY and policy == "open")
     why = f"allowFrom names {entry}" if entry else "approved by pairing" if paired else "not in allowFrom"
@@ -195,9 +195,10 @@ def _group_sender(
             return True, f"the group names the role {min(held)}"
         return None, "not among the people of the group"
     settings = account.settings
-    entries = settings.group_allow_from if settings.group_allow_from is not None else settings.allow_from
-    if place.everybody:
-        entries = settings.group_allow_from
+    entries = settings.group_allow_from
+    if entries is None and not place.everybody:
+        # Whoever opens direct messages to everybody has not said that of groups.
+        entries = tuple(entry for entry in settings.allow_from or () if entry != ANYBODY)
     entry = listed(person, entries)
     if entry:
         return entry != ANYBODY, f"groupAllowFrom names {entry}"
@@ -229,7 +230,7 @@ def _heard(
 
 
 def _trust(person: Person, rules: Rules, otherwise: Trust) -> Trust:
-    entry = listed(person, rules.owners)
+    entry = listed(person.by_id, rules.owners)
     return Trust.OWNER if entry and entry != ANYBODY else otherwise
 
 
@@ -246,7 +247,7 @@ def _is_command(inbound: Inbound) -> bool:
 
 def _commands(person: Person, trust: Trust, rules: Rules) -> bool:
     if rules.commanders is not None:
-        return bool(listed(person, rules.commanders))
+        return bool(listed(person.by_id, rules.commanders))
     return trust is not Trust.EXTERNAL
 
 

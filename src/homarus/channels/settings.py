@@ -18,6 +18,7 @@ from homarus.config.view import Config
 from homarus.core.errors import ConfigError
 from homarus.core.routes import DEFAULT_ACCOUNT, normalize_account_id
 from homarus.delivery.place import Place
+from homarus.delivery.settings import StreamingSettings
 
 Entries = tuple[str | int, ...]
 GroupPolicy = Literal["allowlist", "open", "disabled"]
@@ -287,11 +288,13 @@ def _account(config: Config, manifest: Manifest, env: Mapping[str, str], name: s
             if keys[key] in (None, "") and setting.env and env.get(setting.env):
                 keys[key] = env[setting.env]
     missing = tuple(key for key, setting in manifest.settings.items() if setting.required and keys[key] in (None, ""))
+    streaming = config.convert_block(both.get("streaming"), StreamingSettings, (*path, "streaming"))
+    place = narrowed(manifest.place, settings)
     return Account(
         channel=manifest.id,
         id=name,
         settings=settings,
-        place=narrowed(manifest.place, settings),
+        place=replace(place, chunk_mode=streaming.chunk_mode or place.chunk_mode),
         aliases=manifest.aliases,
         own={key: value for key, value in keys.items() if value is not None},
         default=name == default,

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path, PurePath
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -22,10 +23,10 @@ from homarus.core.text import human_bytes, single_line
 from homarus.delivery.format import render
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
 from homarus.delivery.place import Button, Piece, Place
-from homarus.delivery.preview import Preview
+from homarus.delivery.preview import USUAL, Preview
 from homarus.delivery.retry import LATER, RetrySettings, attempt
 from homarus.delivery.sanitize import without_tokens
-from homarus.delivery.settings import Mode
+from homarus.delivery.settings import Mode, StreamingSettings
 
 # A message that does not get through after its request was repeated is tried again after these pauses, then given up.
 PAUSES_S = (5.0, 25.0, 120.0, 600.0)
@@ -110,6 +111,7 @@ class Sender:
         self._shown: dict[Target, deque[float]] = {}
         self._pauses: dict[str, float] = {}
         self._previews: dict[str, Preview] = {}
+        self._live: WeakSet[Preview] = WeakSet()
         self._errands: set[asyncio.Future[None]] = set()
         self._waiters: dict[str, list[asyncio.Future[Settled]]] = {}
         self._up: dict[tuple[str, str], asyncio.Event] = {}
@@ -149,7 +151,7 @@ class Sender:
         self._waiters.setdefault(message.id, []).append(waiting)
         return await waiting
 
-    def preview(self, message: Outbound, mode: Mode, *, tools: bool = True) -> Preview | None:
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings = USUAL) -> Preview | None:
         """Return what shows a reply while it is written; None where nothing can be edited now.
 
         It ends with the `submit` of its message, or with `discard`.
@@ -171,9 +173,11 @@ class Sender:
 
         # A preview that came before what waits would stand above it for ever.
         target = target_of(message)
-        return Preview(
-            message, place, show, self._clock, mode=mode, tools=tools, ready=lambda: target not in self._queues
+        made = Preview(
+            message, place, show, self._clock, mode=mode, settings=settings, ready=lambda: target not in self._queues
         )
+        self._live.add(made)
+        return made
 
     def discard(self, preview: Preview) -> None:
         """End a preview that becomes no message, and take it away."""
@@ -191,6 +195,8 @@ class Sender:
     async def stop(self, grace: float = 5.0) -> None:
         """End after the pieces that are on their way, at the latest after `grace` seconds. Everything else stays in the outbox."""
         self._stopping.set()
+        for preview in list(self._live):
+            await preview.release()
         tasks = [*self._tasks.values(), *self._errands]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace)
@@ -212,13 +218,17 @@ class Sender:
     async def _clear(self, message: Outbound, receipt: str) -> None:
         """Take a preview away as soon as its account is up; one that cannot be taken away stays."""
         _, channel = await self._there(message, epoch_ms(self._clock.now()))
+        if self._stopping.is_set():
+            return  # the next process does it
         try:
             if channel is not None:
                 await channel.delete(message, receipt)
-                self._outbox.preview(message, "")
-        except (DeliveryError, StorageError) as error:
-            self._warn(f"a preview in {_name(message)} stays: {_line(error)}")
+        except DeliveryError as error:
+            self._warn(f"a preview of {_name(message)} stays: {_line(error)}")
+        try:
             self._outbox.preview(message, "")
+        except StorageError as error:
+            self._warn(_line(error))
 
     def _enqueue(self, message: Outbound) -> None:
         target = target_of(message)
@@ -278,7 +288,7 @@ class Sender:
         # An edit can be made again: it shows the same message.
         if row.trying is not None and not place.repeatable and not (row.edits and row.trying == 0):
             return "unknown", f"the program ended while piece {row.trying + 1} was on its way"
-        await self._attach(row)
+        seen = await self._attach(row)
         pieces, problem = row.pieces, ""
         if not pieces:
             pieces, problem = self._cut(replace(message, text=text), place)
@@ -291,7 +301,8 @@ class Sender:
                 return None, ""
             if n == 0 and row.edits and pieces[0].file:
                 await self._detach(channel, row)
-            receipt = await self._show(channel, row, pieces[n], n)
+            as_seen = n == 0 and row.edits and pieces[0] == seen  # platforms refuse an edit that changes nothing
+            receipt = row.edits if as_seen else await self._show(channel, row, pieces[n], n)
             self._outbox.sent(message.id, n, receipt)
         return ("partial", problem) if problem else ("sent", "") if pieces else ("suppressed", "")
 
@@ -336,12 +347,14 @@ class Sender:
                 self._outbox.missed(message.id, n)
             raise error from None
 
-    async def _attach(self, row: Row) -> None:
-        """Let the preview of a message become its first piece."""
+    async def _attach(self, row: Row) -> Piece | None:
+        """Let the preview of a message become its first piece; return what it shows."""
         preview = self._previews.pop(row.outbound.id, None)
-        if preview is not None and (receipt := await preview.release()):
-            self._outbox.attach(row.outbound.id, receipt)
-            self._outbox.preview(preview.message, "")
+        if preview is None or not (receipt := await preview.release()):
+            return None
+        self._outbox.attach(row.outbound.id, receipt)
+        self._outbox.preview(preview.message, "")
+        return preview.seen
 
     async def _detach(self, channel: Shows, row: Row) -> None:
         """Take a preview away that cannot become the message itself."""

@@ -11,7 +11,13 @@ from homarus.core.messages import Inbound
 from homarus.core.routes import Route, normalize_account_id
 from homarus.delivery.place import Place
 from homarus.delivery.retry import RetrySettings
-from homarus.delivery.settings import DeliverySettings, StreamingSettings, block_settings, preview_mode
+from homarus.delivery.settings import (
+    DeliverySettings,
+    StreamingSettings,
+    block_settings,
+    preview_blocks,
+    preview_mode,
+)
 from homarus.runtime.speech import Manner, SpeechSettings
 from homarus.sessions.row import SessionEntry
 
@@ -111,11 +117,13 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
     prefix = messages.response_prefix if chat.response_prefix is None else chat.response_prefix
     if prefix == "auto":
         prefix = f"[{agent.get('identity.name') or agent.get('name') or agent.id}]"
+    blocks = block_settings(delivery, chat.streaming, route.channel, place)
+    preview = preview_mode(delivery, chat.streaming, route.channel, place)
     return Manner(
         place=place,
-        blocks=block_settings(delivery, chat.streaming, route.channel, place),
-        preview=preview_mode(delivery, chat.streaming, route.channel, place),
-        preview_tools=chat.streaming.preview.tool_progress,
+        blocks=preview_blocks(chat.streaming, place) if preview == "block" else blocks,
+        preview=preview,
+        streaming=chat.streaming,
         verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default),
         reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default),
         usage=entry.response_usage,

@@ -15,7 +15,7 @@ from homarus.agent.session_state import prompt_report
 from homarus.context.budget import budget_for, estimate, measure
 from homarus.context.cut import plan
 from homarus.context.settings import CompactionSettings
-from homarus.core.errors import HomarusError, StorageError
+from homarus.core.errors import StorageError, Unknown
 from homarus.core.messages import Assistant, Image, Message, Thinking, ToolCall, ToolResult, User
 from homarus.core.routes import SessionKey
 from homarus.core.text import estimate_tokens, single_line
@@ -246,35 +246,21 @@ async def branches(call: Call, params: SessionParams) -> Json:
 
 
 async def go_back(call: Call, params: EntryParams) -> Json:
-    """Go on from another line of a session: what came after it stays, on a branch of its own."""
-    await _move(call, params.session, params.entry)
-    return {"ok": True}
-
-
-async def before(call: Call, params: EntryParams) -> Json:
-    """Go on from right before a message, so that it can be said otherwise."""
-    key = call.gateway.key(params.session)
-    entry = next((each for each in await _entries(call, key) if each.id == params.entry), None)
-    if entry is None:
-        raise Refused("that message is not in this branch any more")
-    if not entry.parent_id:
-        raise Refused("nothing was said before that message", details={"code": "FIRST_MESSAGE"})
-    await _move(call, params.session, entry.parent_id)
-    return {"ok": True, "from": entry.parent_id}
-
-
-async def _move(call: Call, session: str, target: str) -> None:
-    gateway, key = call.gateway, call.gateway.key(session)
-    if call.client.operations.is_busy(key) or call.client.operations.find(key) is None:
-        raise Refused("the agent is at work in this session, or there is none; stop it first", Code.UNAVAILABLE)
-    async with gateway.runtime.exclusively(key):
-        with call.client.home.opened(key) as live:
-            try:
-                live.go_back(target)
-            except HomarusError as problem:
-                raise Refused(str(problem)) from None
-    gateway.page_feed.tell(key, "reset")
+    """Go on from the end of another branch, or from right before a message, so that it can be said otherwise."""
+    gateway, key = call.gateway, call.gateway.key(params.session)
+    if call.client.operations.is_busy(key):
+        raise Refused("the agent is at work in this session; stop it first", Code.UNAVAILABLE)
+    if params.entry in {entry.id for entry in await _entries(call, key)}:
+        try:
+            await call.client.operations.rewind(key, params.entry)
+        except Unknown as problem:
+            raise Refused(str(problem), details={"code": "FIRST_MESSAGE"}) from None
+    else:
+        async with gateway.runtime.exclusively(key):
+            with call.client.home.opened(key) as live:
+                live.go_back(params.entry)
     gateway.feed.changed(key, "branch")
+    return {"ok": True}
 
 
 # The window.
@@ -368,7 +354,6 @@ METHODS = {
     "page.archive": Method(WRITE, archive, ArchiveParams),
     "page.branches": Method(READ, branches, SessionParams),
     "page.goBack": Method(WRITE, go_back, EntryParams),
-    "page.before": Method(WRITE, before, EntryParams),
     "page.context": Method(READ, context, SessionParams),
     "page.approvals": Method(APPROVALS, approvals),
     "page.link": Method(ADMIN, link),

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from homarus.agent.settings import TurnSettings
 from homarus.config.load import inspect_config
-from homarus.gateway.logs import LEDGER, log_path, read_ledger, read_log
+from homarus.gateway.logs import LEDGER, read_ledger
 from homarus.gateway.methods import Call, Method, Params
 from homarus.gateway.scopes import ADMIN, READ
 from homarus.sessions.usage import Total
@@ -25,7 +25,6 @@ class CostParams(Params, frozen=True):
 
 class RowsParams(Params, frozen=True):
     limit: int = 300
-    place: int | None = None
 
 
 async def costs(call: Call, params: CostParams) -> Json:
@@ -75,13 +74,6 @@ async def audit(call: Call, params: RowsParams) -> Json:
     return {"rows": await asyncio.to_thread(read_ledger, folder, max(1, min(params.limit, MOST_ROWS)))}
 
 
-async def logs(call: Call, params: RowsParams) -> Json:
-    """Return the newest lines of the gateway's log, or those after a place."""
-    path = log_path(call.client.home.config)
-    rows, place = await asyncio.to_thread(read_log, path, max(1, min(params.limit, MOST_ROWS)), params.place)
-    return {"rows": rows, "place": place, "file": str(path)}
-
-
 async def doctor(call: Call, _params: Params) -> Json:
     """Look over the home as `homarus doctor` and `homarus security audit` do. Nothing is mended."""
     from homarus.admin.audit import audit as look_for_openings
@@ -100,6 +92,5 @@ async def doctor(call: Call, _params: Params) -> Json:
 METHODS = {
     "page.costs": Method(READ, costs, CostParams),
     "page.audit": Method(READ, audit, RowsParams),
-    "page.logs": Method(READ, logs, RowsParams),
     "page.doctor": Method(ADMIN, doctor, write=True),
 }

@@ -1,4 +1,4 @@
-"""What our own page asks of memory: search with reasons, notes to read and edit, and what is known of whom."""
+"""What our own page asks of memory: reasons, notes to read and edit, and what is known of whom."""
 
 from __future__ import annotations
 
@@ -17,22 +17,14 @@ from homarus.gateway.protocol import Refused
 from homarus.gateway.scopes import ADMIN, READ
 from homarus.memory.bank.facts import Fact
 from homarus.memory.bank.opinions import Opinion, evolve
-from homarus.memory.memory import Memory, NoDay
-from homarus.memory.results import as_json, parse_citation
+from homarus.memory.memory import Memory
+from homarus.memory.results import parse_citation
 from homarus.storage.atomic import ensure_dir, write_atomic
 from homarus.storage.boundary import BoundaryError, Root
 
 Json = dict[str, Any]
 MAX_NOTE, MAX_NOTES, MAX_FACTS = 4 << 20, 5_000, 4_000
 KEPT = 20  # versions of a note that an edit replaced
-MOST_DAYS = 120  # points of an opinion's curve
-
-
-class SearchParams(Params, frozen=True, kw_only=True):
-    query: str
-    agent: str = ""
-    limit: int = 20
-    as_of: str = ""
 
 
 class AgentParams(Params, frozen=True):
@@ -59,35 +51,8 @@ class ExplainParams(Params, frozen=True, kw_only=True):
     agent: str = ""
 
 
-class OpinionParams(Params, frozen=True, kw_only=True):
-    id: str
-    agent: str = ""
-
-
 def _memory(call: Call, agent: str) -> Memory:
     return call.client.home.memory(call.client.home.config.agent_named(agent).id)
-
-
-async def search(call: Call, params: SearchParams) -> Json:
-    memory, text = _memory(call, params.agent), params.query.strip()
-    if not text:
-        raise Refused("query is empty")
-    try:
-        memory.day(params.as_of or None)
-    except NoDay as problem:
-        raise Refused(str(problem)) from None
-
-    def look() -> Json:
-        limit = max(1, min(params.limit, 100))
-        if params.as_of:
-            answer = memory.recall(text, limit, 4_000, as_of=params.as_of)
-        else:
-            answer = memory.search(text, limit)
-        facts = {"mode": answer.mode, "provider": answer.provider, "degraded": answer.degraded, "stale": answer.stale}
-        judged = {"confidence": answer.confidence, "verdict": answer.verdict, "ms": round(answer.searched_ms, 1)}
-        return {"hits": [as_json(hit) for hit in answer], **facts, **judged}
-
-    return await asyncio.to_thread(look)
 
 
 async def explain(call: Call, params: ExplainParams) -> Json:
@@ -231,26 +196,15 @@ def _opinion(opinion: Opinion) -> Json:
     sides = {"supports": [_fact(each) for each in opinion.supports[-20:]],
              "contradicts": [_fact(each) for each in opinion.contradicts[-20:]]}  # fmt: skip
     days = {"first": _day(opinion.first), "last": _day(opinion.last)}
-    return {**facts, **sides, **days, "confidence": round(opinion.confidence, 3), "trend": round(opinion.trend, 3)}
-
-
-async def curve(call: Call, params: OpinionParams) -> Json:
-    """Return how sure an opinion was after each day on which something was said about its subject."""
-    memory = _memory(call, params.agent)
-
-    def look() -> Json:
-        known = memory.knowledge().facts
-        about = next((fact.entities for fact in known if fact.id == params.id), ())
-        facts = [fact for fact in known if set(about) & set(fact.entities)]
-        points = []
-        for day in sorted({fact.day or 0 for fact in facts})[-MOST_DAYS:]:
-            found, _ = evolve([fact for fact in facts if (fact.day or 0) <= day])
-            sure = next((each.confidence for each in found if each.fact.id == params.id), None)
-            if sure is not None:
-                points.append({"day": _day(day), "confidence": round(sure, 3)})
-        return {"points": points}
-
-    return await asyncio.to_thread(look)
+    points = [{"day": _day(day), "confidence": round(sure, 3)} for day, sure in opinion.curve[-120:]]
+    return {
+        **facts,
+        **sides,
+        **days,
+        "points": points,
+        "confidence": round(opinion.confidence, 3),
+        "trend": round(opinion.trend, 3),
+    }
 
 
 def _day(ordinal: int | None) -> str:
@@ -269,13 +223,11 @@ async def reflect(call: Call, params: AgentParams) -> Json:
 
 
 METHODS = {
-    "page.memory.search": Method(READ, search, SearchParams),
     "page.memory.explain": Method(READ, explain, ExplainParams),
     "page.memory.notes": Method(READ, notes, AgentParams),
     "page.memory.note": Method(READ, note, NoteParams),
     "page.memory.version": Method(READ, version, VersionParams),
     "page.memory.save": Method(ADMIN, save, SaveParams, write=True),
     "page.memory.knowledge": Method(READ, knowledge, AgentParams),
-    "page.memory.curve": Method(READ, curve, OpinionParams),
     "page.memory.reflect": Method(ADMIN, reflect, AgentParams, write=True),
 }

@@ -11,7 +11,10 @@ import "./chat.js";
 
 /** The views: name, title, module that draws it. Chat is there from the start. */
 const VIEWS = /** @type {[string, () => string, string][]} */ ([
-  ["chat", () => t("Chat"), ""], ["sessions", () => t("Sessions"), "sessions"],
+  ["chat", () => t("Chat"), ""], ["sessions", () => t("Sessions"), "sessions"], ["context", () => t("Context"), "context"],
+  ["memory", () => t("Memory"), "memory"], ["automation", () => t("Automation"), "automation"], ["skills", () => t("Skills"), "skills"],
+  ["agents", () => t("Agents and channels"), "agents"], ["devices", () => t("Devices"), "devices"], ["cost", () => t("Cost"), "cost"],
+  ["health", () => t("Logs and health"), "health"], ["config", () => t("Settings"), "config"],
 ]);
 const THEME = "homarus.theme";
 
@@ -47,7 +50,7 @@ class HomeApp extends View {
     document.documentElement.lang = language();
     this.hear(wire, "state", () => this.update());
     this.hear(store, "change", () => this.update());
-    this.hear(window, "hashchange", () => { this.drawer = false; this.update(); });
+    this.hear(window, "hashchange", () => { this.drawer = false; for (const box of document.querySelectorAll("dialog")) box.close(); this.update(); });
     this.hear(window, "keydown", (event) => this.#key(event));
     this.hear(window, "language", () => { document.documentElement.lang = language(); this.update(); });
     void wire.start();
@@ -67,7 +70,7 @@ class HomeApp extends View {
     const place = VIEWS.find(([name]) => name === view);
     document.title = `${view === "chat" ? store.title(store.session(args[0] || store.mainKey) ?? { isMain: true }) : place?.[1]()} · homarus`;
     return [
-      h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ event) => { event.preventDefault(); document.getElementById("main")?.focus(); } }, t("Skip to content")),
+      h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); document.getElementById("main")?.focus(); } }, t("Skip to content")),
       h("div", { class: `frame${this.drawer ? " open" : ""}` },
         h("div", { class: "veil", onclick: () => { this.drawer = false; this.update(); } }),
         h("nav", { class: "side", "aria-label": t("Navigation") }, this.#side(view, args[0] || store.mainKey)),
@@ -99,7 +102,7 @@ class HomeApp extends View {
     const rows = store.sessions.filter((row) => !row.archived && !/:(cron|hook|subagent|heartbeat|boot):/.test(row.key)).sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.updatedAt - a.updatedAt).slice(0, 40);
     return [
       h("div", { class: "brand" }, h("img", { src: "icon.svg", alt: "", width: 24, height: 24 }), h("strong", null, "homarus"),
-        h("button", { type: "button", class: "quiet small", onclick: palette, "aria-label": t("Commands") }, "⌘K")),
+        h("button", { type: "button", class: "quiet small", onclick: palette }, h("span", { class: "sr" }, t("Commands")), " Ctrl K")),
       button(t("New conversation"), () => newSession(), { class: "primary wide", disabled: !wire.may("write") }),
       h("ul", { class: "views" }, VIEWS.map(([name, title]) => h("li", { key: name },
         h("a", { href: `#/${name}`, "aria-current": view === name ? "page" : null }, title())))),
@@ -107,9 +110,9 @@ class HomeApp extends View {
       h("ul", { class: "recent" }, rows.map((row) => h("li", { key: row.key }, h("a", { href: `#/chat/${encodeURIComponent(row.key)}`, "aria-current": view === "chat" && row.key === open ? "page" : null },
         row.hasActiveRun ? h("span", { class: "dot busy", role: "img", "aria-label": t("at work") }) : null, h("bdi", null, store.title(row)))))),
       h("div", { class: "foot" },
-        h("label", null, h("span", { class: "sr" }, t("Appearance")), h("select", { value: theme(), onchange: (/** @type {any} */ event) => setTheme(event.target.value) },
+        h("label", null, h("span", { class: "sr" }, t("Appearance")), h("select", { value: theme(), onchange: (event) => setTheme(event.target.value) },
           h("option", { value: "system" }, t("As the system")), h("option", { value: "light" }, t("Light")), h("option", { value: "dark" }, t("Dark")))),
-        h("label", null, h("span", { class: "sr" }, t("Language")), h("select", { value: language(), onchange: (/** @type {any} */ event) => setLanguage(event.target.value) },
+        h("label", null, h("span", { class: "sr" }, t("Language")), h("select", { value: language(), onchange: (event) => setLanguage(event.target.value) },
           h("option", { value: "en", lang: "en" }, "English"), h("option", { value: "de", lang: "de" }, "Deutsch")))),
     ];
   }
@@ -126,7 +129,7 @@ class WayIn extends View {
         h("pre", null, `homarus devices approve ${wire.problem?.details?.requestId ?? ""}`), h("p", { class: "hint" }, t("The page goes on by itself afterwards.")));
     }
     if (wire.state !== "locked") return h("p", { class: "empty", role: "status" }, wire.state === "lost" ? t("The gateway does not answer; trying again …") : t("Connecting …"));
-    const send = (/** @type {any} */ event) => { event.preventDefault(); wire.unlock(String(new FormData(event.target).get("secret") ?? "").trim()); };
+    const send = (event) => { event.preventDefault(); wire.unlock(String(new FormData(event.target).get("secret") ?? "").trim()); };
     return h("form", { class: "card narrow", onsubmit: send }, h("h1", null, "homarus"),
       h("p", null, t("Open this page with “homarus dashboard”, or type the gateway's token (gateway.auth.token in openclaw.json).")),
       code && code !== "AUTH_REQUIRED" ? h("p", { class: "problem", role: "alert" }, code === "AUTH_RATE_LIMITED" ? t("Too many wrong tries; wait a few minutes.") : /BOOTSTRAP|DEVICE/.test(code) ? t("That link was used already or is too old.") : t("That is not the gateway's token.")) : null,
@@ -183,7 +186,7 @@ class CommandPalette extends View {
   render() {
     const found = this.found;
     return [h("input", { role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-activedescendant": found.length ? `found-${this.chosen}` : null, "aria-label": t("What do you want to do?"), placeholder: t("What do you want to do?"), autofocus: true,
-      oninput: (/** @type {any} */ event) => { this.text = event.target.value; this.chosen = 0; this.update(); }, onkeydown: (/** @type {KeyboardEvent} */ event) => this.key(event) }),
+      oninput: (event) => { this.text = event.target.value; this.chosen = 0; this.update(); }, onkeydown: (event) => this.key(event) }),
     h("ul", { id: "found", role: "listbox", "aria-label": t("Commands") }, found.map((each, place) => h("li", { id: `found-${place}`, role: "option", "aria-selected": String(place === this.chosen), onclick: () => this.run(place) }, h("bdi", null, each.label), h("small", null, each.hint))))];
   }
 }

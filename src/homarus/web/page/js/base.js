@@ -42,7 +42,7 @@ function setProp(el, name, value, old) {
   if (name.startsWith("on") && (typeof value === "function" || typeof old === "function")) {
     const type = name.slice(2);
     el.heard ??= {};
-    if (!(type in el.heard)) el.addEventListener(type, (/** @type {Event} */ event) => el.heard[type]?.call(el, event));
+    if (!(type in el.heard)) el.addEventListener(type, (event) => el.heard[type]?.call(el, event));
     el.heard[type] = value;
   } else if (name === "style") {
     for (const part of Object.keys(old ?? {})) if (!(part in (value ?? {}))) el.style.removeProperty(part);

@@ -5,7 +5,7 @@ import { wire } from "./wire.js";
 import { store } from "./store.js";
 import { t } from "./words.js";
 import { cited, coloured, loadColours, markdown } from "./markdown.js";
-import { act, ask, bytes, button, chip, clock, confirm, diff, money, number, prompt, short, toast, visible } from "./parts.js";
+import { act, ask, bytes, button, chip, choose, clock, confirm, diff, money, number, prompt, short, toast, visible } from "./parts.js";
 import { go, newSession } from "./app.js";
 import "./list.js";
 
@@ -16,7 +16,7 @@ import "./list.js";
 const MAX_FILES = 20, MAX_BYTES = 18_000_000, PICTURES = /^image\/(png|jpeg|gif|webp)$/;
 const EARLIER = 1000;
 
-/** What a tool is about, in a few words. @param {any} call */
+/** What a tool is about, in a few words. */
 function about(call) {
   const args = call.arguments ?? {};
   const word = args.command ?? args.cmd ?? args.path ?? args.file_path ?? args.query ?? args.url ?? args.text ?? args.pattern ?? "";
@@ -43,7 +43,7 @@ class ChatView extends View {
   ready = false;
   #open = "";
   #seq = 0;
-  /** @type {any[] | null} */ #early = null;
+  /** @type {any} */ #early = null;
   /** @type {WeakMap<any, {version: string, item: Kid}>} */ #drawn = new WeakMap();
   /** @type {Set<string>} */ #runs = new Set();
 
@@ -81,9 +81,9 @@ class ChatView extends View {
       if (session !== this.session) return;
       this.#seq = found.seq;
       this.info = { ...found.session, window: found.defaults.contextTokens };
-      this.lines = found.continued ? [...this.lines, ...found.lines.filter((/** @type {any} */ line) => !this.lines.some((one) => one.id === line.id))] : found.lines;
+      this.lines = found.continued ? [...this.lines, ...found.lines.filter((line) => !this.lines.some((one) => one.id === line.id))] : found.lines;
       if (!found.continued) this.more = found.more;
-      this.live = found.live ? { ...found.live, tools: new Map(found.live.tools.map((/** @type {any} */ tool) => [tool.id, tool])) } : null;
+      this.live = found.live ? { ...found.live, tools: new Map(found.live.tools.map((tool) => [tool.id, tool])) } : null;
       this.problem = "";
       this.ready = true;
       const early = this.#early ?? [];
@@ -109,7 +109,6 @@ class ChatView extends View {
     }
   }
 
-  /** @param {any} told */
   #heard(told) {
     if (told.session !== this.info?.key && told.session !== this.session) return;
     if (this.#early) { this.#early.push(told); return; }
@@ -117,7 +116,6 @@ class ChatView extends View {
     this.#take(told);
   }
 
-  /** @param {any} told */
   #take(told) {
     this.#seq = Math.max(this.#seq, told.seq);
     const live = this.live;
@@ -140,7 +138,6 @@ class ChatView extends View {
     this.#rebuild();
   }
 
-  /** @param {any} line */
   #line(line) {
     if (this.lines.some((one) => one.id === line.id)) return;
     this.lines.push(line);
@@ -149,12 +146,12 @@ class ChatView extends View {
     if (line.role === "tool") this.live?.tools.delete(line.call);
   }
 
-  /** What the program itself answers, as to a command, is in no transcript. @param {any} told */
+  /** What the program itself answers, as to a command, is in no transcript. */
   #replied(told) {
     if (told.sessionKey !== this.info?.key || told.state !== "final") return;
     const mine = this.sending.some((one) => one.id === told.runId);
     this.sending = this.sending.filter((one) => one.id !== told.runId);
-    const text = told.message?.content?.map((/** @type {any} */ part) => part.text ?? "").join("");
+    const text = told.message?.content?.map((part) => part.text ?? "").join("");
     if (text && mine && !this.#runs.has(told.runId)) this.#notice(text, "reply");
     else if (text && told.runId.startsWith("inject-")) void this.#load(true);
     this.#rebuild();
@@ -169,7 +166,7 @@ class ChatView extends View {
   #rebuild() {
     /** @type {Entry[]} */ const out = [];
     /** @type {Map<string, Entry>} */ const calls = new Map();
-    const add = (/** @type {any} */ line) => {
+    const add = (line) => {
       const known = this.entries.find((each) => each.line === line) ?? { key: line.id, kind: line.role, line, results: new Map(), version: 0 };
       out.push(known);
       return known;
@@ -225,11 +222,11 @@ class ChatView extends View {
 
   #stop() { void act(() => wire.call("chat.abort", { sessionKey: this.session })); }
 
-  /** Say a message otherwise: the conversation goes on from right before it. @param {any} line @param {string} text */
+  /** Say a message otherwise: the conversation goes on from right before it. @param {string} text */
   async #resay(line, text) {
     this.editing = "";
     try {
-      await wire.call("page.before", { session: this.session, entry: line.id });
+      await wire.call("page.goBack", { session: this.session, entry: line.id });
       await this.#send(text);
     } catch (problem) {
       if (/** @type {any} */ (problem).details?.code !== "FIRST_MESSAGE") throw problem;
@@ -295,11 +292,11 @@ class ChatView extends View {
   render() {
     const questions = store.approvals.filter((each) => each.session === this.info?.key);
     const items = [...this.entries, ...this.sending.map((one) => ({ key: `sending-${one.id}`, kind: "sending", line: one })), ...(this.live ? [{ key: "live", kind: "live", line: this.live }] : [])];
-    const drop = (/** @type {DragEvent} */ event) => { event.preventDefault(); this.#attach(event.dataTransfer?.files ?? []); };
-    return h("div", { class: "chat", ondragover: (/** @type {Event} */ event) => event.preventDefault(), ondrop: drop },
+    const drop = (event) => { event.preventDefault(); this.#attach(event.dataTransfer?.files ?? []); };
+    return h("div", { class: "chat", ondragover: (event) => event.preventDefault(), ondrop: drop },
       this.#top(), this.searching ? this.#search() : null,
       this.problem ? h("p", { class: "problem", role: "alert" }, this.problem) : null,
-      h("long-list", { key: `list-${this.session}`, class: "said", role: "list", "aria-label": t("Messages"), items, row: (/** @type {any} */ item) => this.#row(item), guess: guess, ref: (/** @type {any} */ el) => el.belongsTo(this.session) }),
+      h("long-list", { key: `list-${this.session}`, class: "said", role: "list", "aria-label": t("Messages"), items, row: (item) => this.#row(item), guess: guess, ref: (el) => el.belongsTo(this.session) }),
       this.ready && !items.length ? h("div", { class: "greeting" }, h("p", null, t("Say something to begin.")), h("p", { class: "hint" }, t("Enter sends, Shift Enter begins a new line, Esc stops the agent, Ctrl K finds everything."))) : null,
       questions.length ? h("div", { class: "questions", role: "region", "aria-label": t("Questions") }, questions.map((each) => approval(each))) : null,
       this.#composer());
@@ -318,13 +315,10 @@ class ChatView extends View {
       h("button", { type: "button", class: "quiet", "aria-label": t("More"), onclick: () => void act(() => this.#menu(row)) }, "⋯"));
   }
 
-  /** @param {any} row */
   async #menu(row) {
     const admin = !wire.may("admin");
-    const pick = await ask(store.title(row), (done) => h("div", { class: "menu-list" }, [
-      ["rename", t("Rename"), false], ["context", t("Show the context"), false], ["branches", t("Branches"), false], ["new", t("New conversation"), false], ["fork", t("Copy to a new conversation"), false],
-      ["archive", row.archived ? t("Bring back") : t("Archive"), false], ["compact", t("Summarise older messages now"), admin], ["reset", t("Start this conversation over"), admin],
-    ].map(([name, label, off]) => h("button", { type: "button", disabled: Boolean(off), onclick: () => done(name) }, /** @type {string} */ (label)))));
+    const pick = await choose(store.title(row), [["rename", t("Rename")], ["context", t("Show the context")], ["branches", t("Branches")], ["new", t("New conversation")], ["fork", t("Copy to a new conversation")],
+      ["archive", row.archived ? t("Bring back") : t("Archive")], ["compact", t("Summarise older messages now"), admin], ["reset", t("Start this conversation over"), admin]]);
     const session = this.session;
     if (pick === "rename") {
       const label = await prompt(t("Rename"), t("Name"), row.label ?? "");
@@ -340,26 +334,25 @@ class ChatView extends View {
 
   async #branches() {
     const { branches } = await wire.call("page.branches", { session: this.session });
-    const leaf = await ask(t("Branches"), (done) => [h("p", { class: "hint" }, t("Each edit of an earlier message begins a branch; none is lost.")), h("div", { class: "menu-list" },
-      branches.map((/** @type {any} */ each) => h("button", { type: "button", disabled: each.active, onclick: () => done(each.leaf) }, h("bdi", null, each.said || "–"), h("small", null, ` ${t("{n} messages", { n: each.count })} · ${clock(each.time)}${each.active ? ` · ${t("in view")}` : ""}`))))]);
+    const leaf = await choose(t("Branches"), branches.map((each) => [each.leaf, [h("bdi", null, each.said || "–"), h("small", null, ` ${t("{n} messages", { n: each.count })} · ${clock(each.time)}${each.active ? ` · ${t("in view")}` : ""}`)], each.active]), t("Each edit of an earlier message begins a branch; none is lost."));
     if (leaf) await wire.call("page.goBack", { session: this.session, entry: leaf });
   }
 
   #search() {
     const found = this.hits.length;
-    return h("search", { class: "find" }, h("input", { type: "search", "aria-label": t("Search in this conversation"), placeholder: t("Search in this conversation"), autofocus: true, value: this.query, ref: (/** @type {any} */ el) => setTimeout(() => el.focus()),
-      oninput: (/** @type {any} */ event) => { this.query = event.target.value; this.match = 0; this.#find(0); this.update(); },
-      onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.#find(event.shiftKey ? -1 : 1); if (event.key === "Escape") { this.searching = false; this.update(); } } }),
+    return h("search", { class: "find" }, h("input", { type: "search", "aria-label": t("Search in this conversation"), placeholder: t("Search in this conversation"), autofocus: true, value: this.query, ref: (el) => setTimeout(() => el.focus()),
+      oninput: (event) => { this.query = event.target.value; this.match = 0; this.#find(0); this.update(); },
+      onkeydown: (event) => { if (event.key === "Enter") this.#find(event.shiftKey ? -1 : 1); if (event.key === "Escape") { this.searching = false; this.update(); } } }),
     h("span", { role: "status" }, this.query ? t("{n} found", { n: found }) : ""),
     h("button", { type: "button", class: "quiet", "aria-label": t("Previous"), onclick: () => this.#find(-1) }, "↑"), h("button", { type: "button", class: "quiet", "aria-label": t("Next"), onclick: () => this.#find(1) }, "↓"));
   }
 
-  /** @param {any} entry @returns {Kid} */
+  /** @returns {Kid} */
   #row(entry) {
     const line = entry.line;
     if (entry.kind === "live") return this.#live(line);
-    if (entry.kind === "sending") return h("article", { class: "message user pending" }, h("div", { class: "bubble" }, line.text, line.files.map((/** @type {string} */ name) => chip("", name))), h("small", { role: "status" }, wire.state === "open" ? t("sending …") : t("waits for the connection …")));
-    const working = (line.calls ?? []).map((/** @type {any} */ call) => this.live?.tools.get(call.id)?.text ?? "").join("").length;
+    if (entry.kind === "sending") return h("article", { class: "message user pending" }, h("div", { class: "bubble" }, line.text, line.files.map((name) => chip("", name))), h("small", { role: "status" }, wire.state === "open" ? t("sending …") : t("waits for the connection …")));
+    const working = (line.calls ?? []).map((call) => this.live?.tools.get(call.id)?.text ?? "").join("").length;
     const version = `${working} ${entry.version} ${this.editing === line.id} ${entry.kind === "user" ? this.busy : ""} ${[...entry.results.keys()].length}`;
     const known = this.#drawn.get(line);
     if (known?.version === version) return known.item;
@@ -368,7 +361,7 @@ class ChatView extends View {
     return item;
   }
 
-  /** @param {any} entry @returns {Kid} */
+  /** @returns {Kid} */
   #message(entry) {
     const line = entry.line;
     if (line.role === "notice") return h("aside", { class: `notice ${line.kind}` }, line.kind === "reply" ? markdown(line.text) : line.text);
@@ -379,18 +372,18 @@ class ChatView extends View {
     return h("article", { class: "message assistant" },
       line.thinking ? this.#thinking(line.id, line.thinking) : null,
       line.text ? h("div", { class: "prose" }, markdown(line.text)) : null,
-      (line.calls ?? []).map((/** @type {any} */ call) => this.#tool({ ...call, text: this.live?.tools.get(call.id)?.text }, entry.results.get(call.id))),
+      (line.calls ?? []).map((call) => this.#tool({ ...call, text: this.live?.tools.get(call.id)?.text }, entry.results.get(call.id))),
       line.problem ? h("p", { class: "problem" }, line.problem) : null,
       line.text && !line.calls ? h("footer", null, h("time", null, clock(line.time)), line.model ? h("span", null, line.model) : null,
         line.usage ? h("span", { title: t("read {in}, from the cache {cache}, written {out}", { in: number(line.usage.input), cache: number(line.usage.cacheRead), out: number(line.usage.output) }) }, `${short(line.usage.totalTokens)} ${t("tokens")}${line.usage.cost?.total ? ` · ${money(line.usage.cost.total)}` : ""}`) : null,
         copyButton(line.text)) : null);
   }
 
-  /** @param {any} line @returns {Kid} */
+  /** @returns {Kid} */
   #user(line) {
     if (this.editing === line.id) {
-      const save = (/** @type {any} */ event) => { event.preventDefault(); void act(() => this.#resay(line, String(new FormData(event.target).get("text")))); };
-      return h("form", { class: "message user edit", onsubmit: save }, h("label", null, h("span", { class: "sr" }, t("Say it otherwise")), h("textarea", { name: "text", rows: 4, value: shownText(line.text), ref: (/** @type {any} */ el) => setTimeout(() => el.focus()) })),
+      const save = (event) => { event.preventDefault(); void act(() => this.#resay(line, String(new FormData(event.target).get("text")))); };
+      return h("form", { class: "message user edit", onsubmit: save }, h("label", null, h("span", { class: "sr" }, t("Say it otherwise")), h("textarea", { name: "text", rows: 4, value: shownText(line.text), ref: (el) => setTimeout(() => el.focus()) })),
         h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => { this.editing = ""; this.update(); } }, t("Cancel")), h("button", { class: "primary" }, t("Send as a new branch"))));
     }
     return h("article", { class: "message user" }, h("div", { class: "bubble" }, shownText(line.text), attachedNames(line.text).map((name) => chip("", `📎 ${name}`)), pictures(line.images)),
@@ -399,22 +392,22 @@ class ChatView extends View {
         wire.may("write") ? h("button", { type: "button", class: "quiet small", disabled: this.busy, onclick: () => { this.editing = line.id; this.update(); } }, t("Edit")) : null));
   }
 
-  /** Why a passage was recalled for a message. @param {any} line @returns {Kid} */
+  /** Why a passage was recalled for a message. @returns {Kid} */
   #why(line) {
     const passages = [...new Set([...line.context.matchAll(/(?:[\w@.-]+\/)*[\w@.-]+\.md#L\d+/g)].map((found) => found[0]))].slice(0, 12);
     return passages.length ? h("p", { class: "whys" }, t("Why was it recalled?"), " ", passages.map((place) => button(place, async () => {
       const found = await wire.call("page.memory.explain", { query: line.text, citation: place, agent: this.info?.agentId ?? "" });
       await ask(place, (done) => [h("p", null, found.rank ? t("rank {rank} of {all}", { rank: found.rank, all: found.candidates }) : t("not among {all} candidates", { all: found.candidates })), h("blockquote", null, found.text),
-        h("table", { class: "data" }, h("tbody", null, found.parts.map((/** @type {any} */ part) => h("tr", null, h("td", null, part[0]), h("td", null, part[1].toFixed(3)), h("td", null, `+${part[2].toFixed(3)}`))))), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
+        h("table", { class: "data" }, h("tbody", null, found.parts.map((part) => h("tr", null, h("td", null, part[0]), h("td", null, part[1].toFixed(3)), h("td", null, `+${part[2].toFixed(3)}`))))), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Close")))]);
     }, { class: "quiet small" }))) : null;
   }
 
-  /** @param {any} live @returns {Kid} */
+  /** @returns {Kid} */
   #live(live) {
     return h("article", { class: "message assistant live", "aria-busy": "true" },
       live.thinking ? this.#thinking("live", live.thinking) : null,
       live.text ? h("div", { class: "prose" }, markdown(live.text)) : null,
-      [...live.tools.values()].filter((tool) => !this.lines.at(-1)?.calls?.some((/** @type {any} */ call) => call.id === tool.id)).map((tool) => this.#tool(tool, null)),
+      [...live.tools.values()].filter((tool) => !this.lines.at(-1)?.calls?.some((call) => call.id === tool.id)).map((tool) => this.#tool(tool, null)),
       h("p", { class: "working", role: "status" }, h("span", { class: "dot busy" }), live.tools.size ? t("uses tools …") : live.text ? t("writes …") : t("thinks …")));
   }
 
@@ -423,7 +416,7 @@ class ChatView extends View {
 
   /** Something that can be opened; what is inside is drawn when it is. @param {string} key @param {Kid} title @param {() => Kid} body @param {string} [kind] */
   #fold(key, title, body, kind = "") {
-    return h("details", { key, class: `fold ${kind}`, open: this.folds.has(key), ontoggle: (/** @type {any} */ event) => {
+    return h("details", { key, class: `fold ${kind}`, open: this.folds.has(key), ontoggle: (event) => {
       if (event.target.open === this.folds.has(key)) return;
       event.target.open ? this.folds.add(key) : this.folds.delete(key);
       this.#drawn = new WeakMap();
@@ -431,7 +424,7 @@ class ChatView extends View {
     } }, h("summary", null, title), this.folds.has(key) ? h("div", { class: "fold-body" }, body()) : null);
   }
 
-  /** @param {any} call @param {any} result @returns {Kid} */
+  /** @returns {Kid} */
   #tool(call, result) {
     const state = !result ? chip("busy", t("runs")) : result.error ? chip("bad", t("failed")) : chip("ok", t("done"));
     const title = [h("strong", null, call.name), " ", h("code", null, visible(about(call))), h("span", { class: "grow" }), result?.seconds >= 0.1 ? h("small", null, `${result.seconds.toFixed(1)} s`) : null, state];
@@ -443,7 +436,7 @@ class ChatView extends View {
   }
 
   #composer() {
-    const send = (/** @type {Event} */ event) => {
+    const send = (event) => {
       event.preventDefault();
       const box = this.box;
       if (!box) return;
@@ -452,47 +445,45 @@ class ChatView extends View {
       box.style.setProperty("height", "auto");
       void this.#send(text);
     };
-    const grow = (/** @type {any} */ event) => { event.target.style.setProperty("height", "auto"); event.target.style.setProperty("height", `${Math.min(240, event.target.scrollHeight + 2)}px`); };
-    const key = (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event); };
-    const paste = (/** @type {ClipboardEvent} */ event) => { if (event.clipboardData?.files.length) { event.preventDefault(); this.#attach(event.clipboardData.files); } };
+    const grow = (event) => { event.target.style.setProperty("height", "auto"); event.target.style.setProperty("height", `${Math.min(240, event.target.scrollHeight + 2)}px`); };
+    const key = (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event); };
+    const paste = (event) => { if (event.clipboardData?.files.length) { event.preventDefault(); this.#attach(event.clipboardData.files); } };
     const off = !wire.may("write");
     return h("form", { class: "composer", onsubmit: send },
       this.files.length ? h("ul", { class: "files" }, this.files.map((file, place) => h("li", { key: `${file.name}${place}` }, preview(file), h("bdi", null, file.name), h("small", null, ` ${bytes(file.size)}`),
         h("button", { type: "button", class: "quiet small", "aria-label": t("Remove {name}", { name: file.name }), onclick: () => { this.files.splice(place, 1); this.update(); } }, "×")))) : null,
       h("div", { class: "line" },
-        h("label", { class: "clip quiet", title: t("Add files") }, h("span", { class: "sr" }, t("Add files")), "+", h("input", { type: "file", multiple: true, class: "sr", onchange: (/** @type {any} */ event) => { this.#attach(event.target.files); event.target.value = ""; } })),
+        h("label", { class: "clip quiet", title: t("Add files") }, h("span", { class: "sr" }, t("Add files")), "+", h("input", { type: "file", multiple: true, class: "sr", onchange: (event) => { this.#attach(event.target.files); event.target.value = ""; } })),
         h("textarea", { class: "say", rows: 1, "aria-label": t("Message"), disabled: off, placeholder: off ? t("This browser may only read") : this.busy ? t("Steer the agent while it works …") : t("Say something …"), oninput: grow, onkeydown: key, onpaste: paste }),
-        this.busy ? [h("label", { class: "later", title: t("Otherwise it steers what runs now") }, h("input", { type: "checkbox", checked: this.later, onchange: (/** @type {any} */ event) => { this.later = event.target.checked; } }), t("afterwards")),
+        this.busy ? [h("label", { class: "later", title: t("Otherwise it steers what runs now") }, h("input", { type: "checkbox", checked: this.later, onchange: (event) => { this.later = event.target.checked; } }), t("afterwards")),
           h("button", { type: "button", class: "stop", onclick: () => this.#stop() }, t("Stop"))] : null,
         h("button", { class: "primary", disabled: off }, this.busy ? t("Steer") : t("Send"))));
   }
 }
 customElements.define("chat-view", ChatView);
 
-/** Everything in a row that can be searched. @param {any} entry */
+/** Everything in a row that can be searched. */
 function words(entry) {
   const line = entry.line;
-  line.searched ??= `${line.text ?? ""} ${(line.calls ?? []).map((/** @type {any} */ call) => `${call.name} ${JSON.stringify(call.arguments)}`).join(" ")}`.toLowerCase();
+  line.searched ??= `${line.text ?? ""} ${(line.calls ?? []).map((call) => `${call.name} ${JSON.stringify(call.arguments)}`).join(" ")}`.toLowerCase();
   return `${line.searched} ${[...(entry.results?.values() ?? [])].map((result) => result.text.toLowerCase()).join(" ")}`;
 }
 
-/** @param {any} entry */
 function guess(entry) {
   const line = entry.line;
   return 46 + Math.min(1200, Math.ceil((line.text?.length ?? 0) / 80) * 23) + (line.calls?.length ?? 0) * 44;
 }
 
 const FILE = /<file name="([^"\n]*)">\n[\s\S]*?\n<\/file>/g;
-const shownText = (/** @type {string} */ text) => text.replace(FILE, "").trim();
-const attachedNames = (/** @type {string} */ text) => [...text.matchAll(FILE)].map((found) => found[1]);
+const shownText = (text) => text.replace(FILE, "").trim();
+const attachedNames = (text) => [...text.matchAll(FILE)].map((found) => found[1]);
 
 /** @param {string} text */
-const copyButton = (text) => h("button", { type: "button", class: "quiet small", onclick: (/** @type {any} */ event) => { void navigator.clipboard?.writeText(text); event.currentTarget.textContent = t("Copied"); } }, t("Copy"));
+const copyButton = (text) => h("button", { type: "button", class: "quiet small", onclick: (event) => { void navigator.clipboard?.writeText(text); event.currentTarget.textContent = t("Copied"); } }, t("Copy"));
 
 /** @param {any[] | undefined} images */
 const pictures = (images) => (images ?? []).filter((each) => PICTURES.test(each.mimeType)).map((each) => h("img", { class: "picture", src: `data:${each.mimeType};base64,${each.data}`, alt: t("Picture") }));
 
-/** @param {any} file */
 function preview(file) {
   if (!PICTURES.test(file.type)) return "📄 ";
   file.address ??= URL.createObjectURL(file);
@@ -507,15 +498,15 @@ async function base64(file) {
   return btoa(text);
 }
 
-/** A question of the agent: exactly what would happen, and the answers that there are. @param {any} request */
+/** A question of the agent: exactly what would happen, and the answers that there are. */
 export function approval(request) {
-  const answer = (/** @type {string} */ decision) => act(async () => { await wire.call("exec.approval.resolve", { id: request.id, decision }); await store.loadApprovals(); });
+  const answer = (decision) => act(async () => { await wire.call("exec.approval.resolve", { id: request.id, decision }); await store.loadApprovals(); });
   const facts = request.details ?? {};
   const rows = [[t("Why it asks"), request.reason], [t("Folder"), facts.cwd], [t("Sandbox"), facts.sandbox], [t("Variables"), facts.env?.join(", ")], [t("Files"), facts.files?.join("\n")], [t("Session"), request.session]].filter(([, value]) => value);
   return h("section", { key: request.id, class: "question", "aria-label": t("May it do this?") },
     h("h2", null, t("May it do this?"), " ", chip("", request.kind)),
     h("pre", { class: "exact", tabindex: "0" }, visible(facts.whole ?? request.summary)),
-    facts.argv?.length && !facts.shell ? h("ol", { class: "argv", "aria-label": t("Arguments") }, facts.argv.map((/** @type {string} */ each) => h("li", null, h("code", null, visible(each))))) : null,
+    facts.argv?.length && !facts.shell ? h("ol", { class: "argv", "aria-label": t("Arguments") }, facts.argv.map((each) => h("li", null, h("code", null, visible(each))))) : null,
     h("dl", null, rows.map(([name, value]) => [h("dt", null, name), h("dd", null, visible(value))])),
     h("div", { class: "buttons" },
       h("small", null, t("until {time}", { time: clock(request.expires) })),

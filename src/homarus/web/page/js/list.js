@@ -39,7 +39,7 @@ export class LongList extends View {
     this.follows = true;
   }
 
-  #height(/** @type {any} */ item) { return this.#heights.get(item.key) ?? this.guess(item); }
+  #height(item) { return this.#heights.get(item.key) ?? this.guess(item); }
 
   /** Bring a row into view. @param {string} key */
   show(key) {
@@ -113,7 +113,7 @@ export class LongList extends View {
   render() {
     const [first, last] = this.#range();
     [this.#first, this.#last] = [first, last];
-    const space = (/** @type {any[]} */ items) => items.reduce((sum, item) => sum + this.#height(item), 0);
+    const space = (items) => items.reduce((sum, item) => sum + this.#height(item), 0);
     return [
       h("div", { key: ":above", style: { height: `${space(this.items.slice(0, first))}px` } }),
       this.items.slice(first, last).map((item) => h("div", { key: item.key, class: "long-row", "data-key": item.key, role: "listitem" }, this.row(item))),

@@ -21,7 +21,7 @@ export async function loadColours() {
 /** Return code with colours as far as its language is known. @param {string} code @param {string} language @returns {Kid} */
 export function coloured(code, language) {
   if (!colours || code.length > MAX_COLOURED || !language || !colours.getLanguage(language)) return visible(code);
-  const walk = (/** @type {any} */ node) => typeof node === "string" ? visible(node) : h("span", { class: `hl-${String(node.scope ?? "").split(".")[0]}` }, node.children.map(walk));
+  const walk = (node) => typeof node === "string" ? visible(node) : h("span", { class: `hl-${String(node.scope ?? "").split(".")[0]}` }, node.children.map(walk));
   return colours.highlight(code, { language, ignoreIllegals: true })._emitter.rootNode.children.map(walk);
 }
 
@@ -43,7 +43,7 @@ function plain(text) {
 
 /** @param {string} code @param {string} language */
 export function codeBlock(code, language) {
-  const copy = (/** @type {any} */ event) => {
+  const copy = (event) => {
     void navigator.clipboard?.writeText(code);
     event.currentTarget.textContent = t("Copied");
   };
@@ -55,14 +55,14 @@ export function codeBlock(code, language) {
 /** @param {any[] | undefined} tokens @returns {Kid[]} */
 function inline(tokens) { return (tokens ?? []).map(one); }
 
-/** @param {any} token @returns {Kid} */
+/** @returns {Kid} */
 function one(token) {
   switch (token.type) {
     case "space": case "def": return null;
     case "text": return token.tokens ? inline(token.tokens) : cited(plain(token.text));
     case "escape": return token.text;
     case "paragraph": return h("p", null, inline(token.tokens));
-    case "heading": return h(`h${Math.min(6, token.depth + 2)}`, null, inline(token.tokens));
+    case "heading": return h(`h${Math.min(6, token.depth + 1)}`, null, inline(token.tokens));
     case "strong": case "em": case "del": return h(token.type, null, inline(token.tokens));
     case "codespan": return h("code", null, cited(token.text));
     case "br": return h("br");
@@ -70,17 +70,17 @@ function one(token) {
     case "blockquote": return h("blockquote", null, inline(token.tokens));
     case "code": return codeBlock(token.text, (token.lang ?? "").split(/[\s{,:]/)[0].toLowerCase());
     case "list": return h(token.ordered ? "ol" : "ul", token.ordered && token.start > 1 ? { start: token.start } : null,
-      token.items.map((/** @type {any} */ item) => h("li", item.task ? { class: "task" } : null, inline(item.tokens))));
+      token.items.map((item) => h("li", item.task ? { class: "task" } : null, inline(item.tokens))));
     case "checkbox": return h("input", { type: "checkbox", checked: token.checked, disabled: true, "aria-label": t("Task") });
     case "table": return h("div", { class: "scroll-x", tabindex: "0" }, h("table", null,
-      h("thead", null, h("tr", null, token.header.map((/** @type {any} */ cell) => h("th", { class: cell.align && `to-${cell.align}` }, inline(cell.tokens))))),
-      h("tbody", null, token.rows.map((/** @type {any} */ row) => h("tr", null, row.map((/** @type {any} */ cell) => h("td", { class: cell.align && `to-${cell.align}` }, inline(cell.tokens))))))));
+      h("thead", null, h("tr", null, token.header.map((cell) => h("th", { class: cell.align && `to-${cell.align}` }, inline(cell.tokens))))),
+      h("tbody", null, token.rows.map((row) => h("tr", null, row.map((cell) => h("td", { class: cell.align && `to-${cell.align}` }, inline(cell.tokens))))))));
     case "link": case "image": return link(token);
     default: return token.raw ?? ""; // markup, and whatever a later parser knows: shown as it was written
   }
 }
 
-/** Pictures from elsewhere are links: looking at an answer must not tell anybody that it was looked at. @param {any} token @returns {Kid} */
+/** Pictures from elsewhere are links: looking at an answer must not tell anybody that it was looked at. @returns {Kid} */
 function link(token) {
   const address = safeAddress(token.href ?? "");
   const words = token.type === "image" ? [`🖼 ${token.text || token.href}`] : inline(token.tokens);

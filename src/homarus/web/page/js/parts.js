@@ -1,19 +1,19 @@
 // @ts-check
 /** Pieces that several views use: numbers and times, tables, dialogs, charts, differences, files. */
-import { h, patch } from "./base.js";
+import { View, h, patch } from "./base.js";
 import { language, t } from "./words.js";
 import { wire } from "./wire.js";
 
 /** @typedef {import("./base.js").Item} Item */
 /** @typedef {import("./base.js").Kid} Kid */
 
-export const number = (/** @type {number} */ value) => new Intl.NumberFormat(language()).format(value ?? 0);
-export const short = (/** @type {number} */ value) => new Intl.NumberFormat(language(), { notation: "compact", maximumFractionDigits: 1 }).format(value ?? 0);
-export const money = (/** @type {number} */ value) => new Intl.NumberFormat(language(), { style: "currency", currency: "USD", maximumFractionDigits: value && value < 1 ? 4 : 2 }).format(value ?? 0);
-export const percent = (/** @type {number} */ value) => new Intl.NumberFormat(language(), { style: "percent", maximumFractionDigits: 0 }).format(value || 0);
-export const bytes = (/** @type {number} */ value) => value < 1024 ? `${value} B` : value < 1 << 20 ? `${(value / 1024).toFixed(1)} kB` : `${(value / (1 << 20)).toFixed(1)} MB`;
-export const moment = (/** @type {number | string | undefined} */ value) => value ? new Date(value).toLocaleString(language(), { dateStyle: "medium", timeStyle: "short" }) : "–";
-export const clock = (/** @type {number} */ value) => value ? new Date(value).toLocaleTimeString(language(), { hour: "2-digit", minute: "2-digit" }) : "";
+export const number = (value) => new Intl.NumberFormat(language()).format(value ?? 0);
+export const short = (value) => new Intl.NumberFormat(language(), { notation: "compact", maximumFractionDigits: 1 }).format(value ?? 0);
+export const money = (value) => new Intl.NumberFormat(language(), { style: "currency", currency: "USD", maximumFractionDigits: value && value < 1 ? 4 : 2 }).format(value ?? 0);
+export const percent = (value) => new Intl.NumberFormat(language(), { style: "percent", maximumFractionDigits: 0 }).format(value || 0);
+export const bytes = (value) => value < 1024 ? `${value} B` : value < 1 << 20 ? `${(value / 1024).toFixed(1)} kB` : `${(value / (1 << 20)).toFixed(1)} MB`;
+export const moment = (value) => value ? new Date(value).toLocaleString(language(), { dateStyle: "medium", timeStyle: "short" }) : "–";
+export const clock = (value) => value ? new Date(value).toLocaleTimeString(language(), { hour: "2-digit", minute: "2-digit" }) : "";
 
 /** Return how long ago something was. @param {number} time */
 export function ago(time) {
@@ -56,7 +56,7 @@ export function compare(before, after) {
   let tail = 0;
   while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
   const [x, y] = [a.slice(head, a.length - tail), b.slice(head, b.length - tail)];
-  const around = (/** @type {string[]} */ lines) => lines.map((line) => `  ${line}`);
+  const around = (lines) => lines.map((line) => `  ${line}`);
   return [`@@ ${head + 1} @@`, ...around(a.slice(Math.max(0, head - 3), head)), ...changes(x, y), ...around(a.slice(a.length - tail, a.length - tail + 3))].join("\n");
 }
 
@@ -79,7 +79,7 @@ function changes(x, y) {
 export function table(heads, rows, empty = "") {
   if (!rows.length) return h("p", { class: "empty" }, empty || t("Nothing here yet."));
   return h("div", { class: "scroll-x", tabindex: "0" }, h("table", { class: "data" },
-    h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head || h("span", { class: "sr" }, t("Actions")))))),
     h("tbody", null, rows.map((row, place) => h("tr", { key: row.key ?? place, class: row.onclick ? "link" : "", onclick: row.onclick }, row.cells.map((cell) => h("td", null, cell)))))));
 }
 
@@ -119,7 +119,7 @@ export function ask(title, body) {
   return new Promise((resolve) => {
     const box = document.createElement("dialog");
     let answer = /** @type {any} */ (null);
-    const done = (/** @type {any} */ value) => { answer = value; box.close(); };
+    const done = (value) => { answer = value; box.close(); };
     box.setAttribute("aria-label", title);
     patch(box, [], [h("h2", null, title), h("div", null, body(done))]);
     box.addEventListener("close", () => { box.remove(); resolve(answer); });
@@ -135,11 +135,7 @@ export async function confirm(title, text, yes) {
 }
 
 /** @param {string} title @param {string} label @param {string} value @returns {Promise<string | null>} */
-export function prompt(title, label, value) {
-  return ask(title, (done) => h("form", { onsubmit: (/** @type {any} */ event) => { event.preventDefault(); done(new FormData(event.target).get("value")); } },
-    h("label", null, label, h("input", { name: "value", value, autofocus: true, maxlength: 200 })),
-    h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Cancel")), h("button", { class: "primary" }, t("Save")))));
-}
+export const prompt = async (title, label, value) => (await form(title, h("label", null, label, h("input", { name: "value", value, autofocus: true, maxlength: 200 }))))?.value ?? null;
 
 /** Bars that print: one for each row, with its value beside it. @param {{name: string, value: number, label: string, part?: number}[]} rows @param {string} title */
 export function bars(rows, title) {
@@ -164,28 +160,66 @@ export function columns(points, title) {
 
 /** A line from 0 to 1 over days. @param {{day: string, confidence: number}[]} points @param {string} title */
 export function curve(points, title) {
-  const x = (/** @type {number} */ place) => points.length > 1 ? 2 + 96 * place / (points.length - 1) : 50;
-  const y = (/** @type {number} */ value) => 38 - 36 * value;
+  const x = (place) => points.length > 1 ? 10 + 580 * place / (points.length - 1) : 300;
+  const y = (value) => 95 - 90 * value;
   const path = points.map((point, place) => `${place ? "L" : "M"}${x(place).toFixed(1)} ${y(point.confidence).toFixed(1)}`).join("");
-  return h("figure", { class: "columns" }, h("svg", { viewBox: "0 0 100 40", role: "img", "aria-label": title },
-    [0, 0.5, 1].map((value) => h("line", { class: "grid", x1: 0, x2: 100, y1: y(value), y2: y(value) })), h("path", { class: "stroke", d: path }),
-    points.map((point, place) => h("circle", { class: "fill", cx: x(place), cy: y(point.confidence), r: 1.2 }, h("title", null, `${point.day}: ${percent(point.confidence)}`)))),
+  return h("figure", { class: "columns" }, h("svg", { viewBox: "0 0 600 100", role: "img", "aria-label": title },
+    [0, 0.5, 1].map((value) => h("line", { class: "grid", x1: 0, x2: 600, y1: y(value), y2: y(value) })), h("path", { class: "stroke", d: path }),
+    points.map((point, place) => h("circle", { class: "fill", cx: x(place), cy: y(point.confidence), r: 4 }, h("title", null, `${point.day}: ${percent(point.confidence)}`)))),
     h("figcaption", null, h("span", null, points[0]?.day ?? ""), h("span", null, points.at(-1)?.day ?? "")));
 }
 
-/** Wait for what a view needs; what is missing says why. @param {any} view @param {() => Promise<any>} work */
-export async function loading(view, work) {
-  view.problem = "";
-  try {
-    await work();
-  } catch (problem) {
-    view.problem = /** @type {any} */ (problem).message;
+/** A view that reads something first: again after each connection, when `key` changes, and when one of `hears` is told. */
+export class Page extends View {
+  /** @type {string[]} */ args = [];
+  /** @type {string[]} */ hears = [];
+  problem = "";
+  #known = /** @type {string | null} */ (null);
+  /** What is read depends on this. */ get key() { return ""; }
+  async load() {}
+  start() {
+    this.hear(wire, "state", () => { if (wire.state === "open") this.reload(); });
+    for (const name of this.hears) this.hear(wire, name, () => this.reload());
   }
-  view.update();
+  connectedCallback() { super.connectedCallback(); this.update(); }
+  /** Read anew. */ reload() { this.#known = this.key; return this.read(() => this.load()); }
+  /** Do something that the view needs; what goes wrong stands in the view. @param {() => Promise<any>} work */
+  async read(work) {
+    this.problem = "";
+    try {
+      await work();
+    } catch (problem) {
+      if (/** @type {any} */ (problem).code !== "LOST") this.problem = /** @type {any} */ (problem).message;
+    }
+    super.update();
+  }
+  update() {
+    if (this.#known !== this.key && wire.state === "open") void this.reload();
+    super.update();
+  }
+  get trouble() { return this.problem ? h("p", { class: "problem", role: "alert" }, this.problem) : null; }
+  /** A field that filters what the view shows. @param {string} label @param {string} name */
+  filter(label, name = "text") {
+    return h("input", { type: "search", "aria-label": label, placeholder: label, value: /** @type {any} */ (this)[name], oninput: (event) => { /** @type {any} */ (this)[name] = event.target.value; this.update(); } });
+  }
+  /** Links to the parts of a view. @param {string} view @param {string} now @param {[string, string][]} tabs */
+  tabs(view, now, tabs) {
+    return h("nav", { class: "tabs", "aria-label": t("Sections") }, tabs.map(([name, title]) => h("a", { key: name, href: `#/${view}/${name}`, "aria-current": now === name ? "page" : null }, title)));
+  }
 }
 
-/** @param {any} view @returns {Kid} */
-export const trouble = (view) => view.problem ? h("p", { class: "problem", role: "alert" }, view.problem) : null;
+/** A choice. @param {string} label @param {string} value @param {[string, Kid][]} options @param {(value: string) => any} set */
+export const picker = (label, value, options, set) => h("label", null, h("span", { class: "sr" }, label), h("select", { value, onchange: (event) => set(event.target.value) }, options.map(([name, title]) => h("option", { key: name, value: name }, title))));
+
+/** A form in a dialog; the answer is what was typed. @param {string} title @param {...Kid} fields @returns {Promise<any>} */
+export const form = (title, ...fields) => ask(title, (done) => h("form", { onsubmit: (event) => { event.preventDefault(); done(Object.fromEntries(new FormData(event.target))); } }, ...fields,
+  h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(null) }, t("Cancel")), h("button", { class: "primary" }, t("Save")))));
+
+/** Choose one of several. @param {string} title @param {[string, Kid, boolean?][]} choices name, label, whether it cannot be chosen @param {Kid} [hint] @returns {Promise<string | null>} */
+export const choose = (title, choices, hint) => ask(title, (done) => [hint && h("p", { class: "hint" }, hint), h("div", { class: "menu-list" }, choices.map(([name, label, off]) => h("button", { type: "button", key: name, class: name === "delete" ? "danger" : "", disabled: Boolean(off), onclick: () => done(name) }, label)))]);
+
+/** Show what would change and ask whether it shall. @param {string} before @param {string} after @returns {Promise<boolean>} */
+export const reviewed = (before, after) => ask(t("Save these changes?"), (done) => [diff(compare(before, after)), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => done(false) }, t("Cancel")), h("button", { type: "button", class: "primary", onclick: () => done(true) }, t("Save")))]);
 
 /** Say that this browser lacks a right. @param {string} scope @returns {Kid} */
 export const needs = (scope) => wire.may(scope) ? null : h("p", { class: "note" }, t("This browser may look, but not change this. On the gateway's machine, “homarus devices approve” gives it the right."),

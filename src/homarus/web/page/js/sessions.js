@@ -1,23 +1,22 @@
 // @ts-check
 /** All conversations: find, open, rename, pin, archive, copy and delete them, and what each took. */
-import { View, h } from "./base.js";
+import { h } from "./base.js";
 import { wire } from "./wire.js";
 import { store } from "./store.js";
 import { t } from "./words.js";
-import { act, ago, ask, button, chip, confirm, head, loading, money, needs, prompt, short, table, toast, trouble } from "./parts.js";
+import { Page, act, ago, button, chip, choose, confirm, head, money, needs, picker, prompt, short, table, toast } from "./parts.js";
 import { go, newSession } from "./app.js";
 
-class SessionsView extends View {
+class SessionsView extends Page {
   text = "";
   kind = "talk";
-  /** @type {any[] | null} */ found = null;
-  problem = "";
+  /** @type {any} */ found = null;
 
   start() { this.hear(store, "change", () => this.update()); }
 
   get rows() {
     const words = this.text.toLowerCase().split(/\s+/).filter(Boolean);
-    const own = (/** @type {any} */ row) => /:(cron|hook|subagent|heartbeat|boot):/.test(row.key);
+    const own = (row) => /:(cron|hook|subagent|heartbeat|boot):/.test(row.key);
     return store.sessions.filter((row) => words.every((word) => `${row.key} ${store.title(row)} ${row.model ?? ""}`.toLowerCase().includes(word)))
       .filter((row) => this.kind === "archive" ? row.archived : !row.archived && (this.kind === "all" || own(row) === (this.kind === "auto")))
       .sort((a, b) => Number(b.pinned) - Number(a.pinned) || b.updatedAt - a.updatedAt);
@@ -27,12 +26,11 @@ class SessionsView extends View {
     const rows = this.rows;
     return [
       head(t("Sessions"), t("Every conversation with your agents, also those that nobody typed."), button(t("New conversation"), () => newSession(), { class: "primary", disabled: !wire.may("write") })),
-      trouble(this),
+      this.trouble,
       h("search", { class: "actions" },
-        h("input", { type: "search", "aria-label": t("Filter by name"), placeholder: t("Filter by name"), value: this.text, oninput: (/** @type {any} */ event) => { this.text = event.target.value; this.found = null; this.update(); } }),
-        h("label", null, h("span", { class: "sr" }, t("Which")), h("select", { value: this.kind, onchange: (/** @type {any} */ event) => { this.kind = event.target.value; this.update(); } },
-          h("option", { value: "talk" }, t("Conversations")), h("option", { value: "auto" }, t("By automation and helpers")), h("option", { value: "archive" }, t("Archive")), h("option", { value: "all" }, t("All")))),
-        button(t("Search in what was said"), () => loading(this, async () => { this.found = (await wire.call("sessions.search", { query: this.text, limit: 25 })).results; }), { disabled: !this.text.trim() })),
+        this.filter(t("Filter by name")),
+        picker(t("Which"), this.kind, [["talk", t("Conversations")], ["auto", t("By automation and helpers")], ["archive", t("Archive")], ["all", t("All")]], (kind) => { this.kind = kind; this.update(); }),
+        button(t("Search in what was said"), () => this.read(async () => { this.found = (await wire.call("sessions.search", { query: this.text, limit: 25 })).results; }), { disabled: !this.text.trim() })),
       this.found ? this.#places(this.found) : null,
       h("p", { class: "hint", role: "status" }, t("{n} sessions", { n: rows.length })),
       table([t("Name"), t("Last used"), t("Model"), t("Tokens"), t("Cost"), ""], rows.slice(0, 500).map((row) => ({ key: row.key, cells: [
@@ -44,7 +42,6 @@ class SessionsView extends View {
     ];
   }
 
-  /** @param {any[]} found */
   #places(found) {
     return h("section", { class: "card" }, h("h2", null, t("{n} found", { n: found.length })), found.map((hit) => {
       const row = store.sessions.find((each) => each.sessionId === hit.session_id);
@@ -52,12 +49,10 @@ class SessionsView extends View {
     }));
   }
 
-  /** @param {any} row */
   async #menu(row) {
-    const pick = await ask(store.title(row), (done) => h("div", { class: "menu-list" }, [
-      ["open", t("Open"), true], ["rename", t("Rename"), wire.may("write")], ["pin", row.pinned ? t("Unpin") : t("Pin"), wire.may("write")], ["archive", row.archived ? t("Bring back") : t("Archive"), wire.may("write")],
-      ["fork", t("Copy to a new conversation"), wire.may("write")], ["context", t("Show the context"), true], ["delete", t("Delete"), wire.may("admin") && !row.isMain],
-    ].map(([name, label, may]) => h("button", { type: "button", class: name === "delete" ? "danger" : "", disabled: !may, onclick: () => done(name) }, /** @type {string} */ (label)))));
+    const off = !wire.may("write");
+    const pick = await choose(store.title(row), [["open", t("Open")], ["rename", t("Rename"), off], ["pin", row.pinned ? t("Unpin") : t("Pin"), off], ["archive", row.archived ? t("Bring back") : t("Archive"), off],
+      ["fork", t("Copy to a new conversation"), off], ["context", t("Show the context")], ["delete", t("Delete"), !wire.may("admin") || row.isMain]]);
     const key = row.key;
     if (pick === "open") go("chat", key);
     else if (pick === "context") go("context", key);

@@ -32,7 +32,7 @@ class Store extends EventTarget {
     this.changed();
   }
 
-  /** Take over what changed in one session. @param {any} told */
+  /** Take over what changed in one session. */
   take(told) {
     const row = told.session;
     this.sessions = this.sessions.filter((each) => each.key !== told.sessionKey);
@@ -44,7 +44,7 @@ class Store extends EventTarget {
   /** @param {string} key */
   session(key) { return this.sessions.find((each) => each.key === key); }
 
-  /** How a session is called. @param {any} row */
+  /** How a session is called. */
   title(row) {
     if (row?.displayName) return row.displayName;
     if (!row || row.isMain) return row?.agentId && row.agentId !== this.defaultAgent ? row.agentId : "Main";

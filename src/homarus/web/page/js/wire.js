@@ -5,7 +5,7 @@ const SCOPES = ["operator.admin", "operator.approvals", "operator.pairing", "ope
 const CLIENT = { id: "homarus-web", mode: "ui", version: "1", platform: "web" };
 const SECRET = "homarus.secret";
 const LONGEST_WAIT = 8000;
-const encode = (/** @type {string} */ text) => new TextEncoder().encode(text);
+const encode = (text) => new TextEncoder().encode(text);
 
 /** A call that the gateway refused, or that got lost. */
 export class Refused extends Error {
@@ -121,8 +121,8 @@ export class Wire extends EventTarget {
     sessionStorage.removeItem(SECRET);
     this.#secret = this.#deviceToken = "";
     await this.#kept.set("token", undefined);
-    this.#socket?.close();
     this.#become("locked");
+    this.#drop();
   }
 
   retry() {
@@ -130,7 +130,15 @@ export class Wire extends EventTarget {
   }
 
   /** Connect anew, as after rights were given. */
-  again() { this.#socket?.close(); }
+  again() { if (this.state === "open") this.#drop(); else this.retry(); }
+
+  /** Give a socket up without waiting for its end: where the network is gone, that would take minutes. */
+  #drop() {
+    const socket = this.#socket;
+    this.#socket = null;
+    socket?.close();
+    this.#lost();
+  }
 
   /** @param {string} state */
   #become(state) {
@@ -151,7 +159,7 @@ export class Wire extends EventTarget {
 
   #watch() {
     const patience = 2.5 * (this.hello?.policy.tickIntervalMs ?? 15000);
-    if (this.state === "open" && Date.now() - this.#heard > patience) this.#socket?.close();
+    if (this.state === "open" && Date.now() - this.#heard > patience) this.#drop();
   }
 
   #lost() {
