@@ -253,8 +253,9 @@ def login(app: App, channel: str, account: str, as_json: bool) -> int:
         found = once(app, name, account, who)
     told, waited = "", 0
     while not found["connected"] and waited < LOGIN_SECONDS:
-        if found["message"] != told:
-            tell(told := found["message"])
+        words = f"{found['message']}\n{found.get('terminal') or ''}".rstrip()
+        if words != told:
+            tell(told := words)
         found = asked(app, "web.login.wait", channel=name, accountId=account, timeoutMs=2000)
         waited += 2
     app.out.answer({"channel": name, "accountId": account, **found}, clean(found["message"], 500), as_json=as_json)
