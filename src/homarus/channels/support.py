@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from homarus.channels.channel import Host
+from homarus.channels.channel import Host, Identity
 from homarus.core.clock import Clock, chance
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.redact import redacted
@@ -278,6 +278,19 @@ def mime_of(name: str) -> str:
 def proxy_for(url: str, settings: Mapping[str, Any]) -> str | None:
     """Return the proxy of an account: its own setting, or what the usual variables say. None for none."""
     return str(settings.get("proxy") or "") or proxies_from(os.environ).find(urlsplit(url)) or None
+
+
+def noted(host: Host, me: Identity, what: str, cure: str = "") -> None:
+    """Tell what went wrong beside a connection that is there: what goes out still does."""
+    host.troubled(what, cure=cure)
+    if me.id:
+        host.connected(me)
+
+
+def not_kept(host: Host, me: Identity, problem: Exception) -> None:
+    """Tell that a message could not be taken in, and why."""
+    what = problem.message if isinstance(problem, HomarusError) else str(problem)
+    noted(host, me, f"a message could not be kept: {what}", getattr(problem, "cure", "") or "is the disk full?")
 
 
 class LastWords:

@@ -39,7 +39,7 @@ def host(api: BotApi, tmp_path: Path) -> Recorder:
 
 
 def telegram(host: Recorder) -> Telegram:
-    return Telegram(host, Pauses(0.01, 0.02), poll_seconds=1)
+    return Telegram(host, lambda: Pauses(0.01, 0.02), poll_seconds=1)
 
 
 def to(chat: str, **more: Any) -> Any:

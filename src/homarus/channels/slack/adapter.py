@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from homarus.channels.channel import Host, Identity
 from homarus.channels.slack import inbound as read
-from homarus.channels.support import Note, Pauses, proxy_for
+from homarus.channels.support import Note, Pauses, not_kept, noted, proxy_for
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Media, Outbound
 from homarus.core.text import single_line
@@ -133,21 +133,15 @@ class Slack:
                 answer = await self._take(str(request.type), request.payload or {}, str(request.envelope_id))
             except (HomarusError, OSError) as problem:
                 # Without an answer Slack delivers it again.
-                self._note(f"a message could not be kept: {problem}", cure="is the disk full?")
+                not_kept(self._host, self._who, problem)
                 continue
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                self._note(f"slack: an event was passed over ({type(problem).__name__})")
+                noted(self._host, self._who, f"slack: an event was passed over ({type(problem).__name__})")
                 answer = None
             from slack_sdk.socket_mode.response import SocketModeResponse
 
             with contextlib.suppress(Exception):  # a lost socket; it will be delivered again, and known
                 await socket.send_socket_mode_response(SocketModeResponse(request.envelope_id, answer))
-
-    def _note(self, what: str, cure: str = "") -> None:
-        """Tell what went wrong beside a connection that is there."""
-        self._host.troubled(what, cure=cure)
-        if self._socket is not None:
-            self._host.connected(self._who)
 
     async def _take(self, kind: str, payload: Mapping[str, Any], envelope: str) -> dict[str, Any] | None:
         """Take one envelope in, and return what its sender sees at once, if anything."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import Call, Note, Pauses, listen, mime_of, refused
+from homarus.channels.support import Call, Note, Pauses, listen, mime_of, not_kept, noted, refused
 from homarus.channels.telegram import inbound as read
 from homarus.channels.telegram.wire import Wire
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
@@ -38,10 +38,11 @@ def open_channel(host: Host) -> Telegram:
 
 
 class Telegram:
-    def __init__(self, host: Host, pauses: Pauses | None = None, poll_seconds: int = POLL_SECONDS) -> None:
+    def __init__(self, host: Host, pause: Callable[[], Pauses] = Pauses, poll_seconds: int = POLL_SECONDS) -> None:
         self._host = host
         self._settings = host.settings
-        self._pauses = pauses or Pauses()
+        # One for the connection, and one for messages that cannot be kept although it is there.
+        self._pauses, self._keeping = pause(), pause()
         self._poll_seconds = poll_seconds
         self._offset = Note(host.folder, "offset.json")
         self._me = read.Bot(0, "")
@@ -126,22 +127,23 @@ class Telegram:
             self._pauses.reset()
             if not well:
                 self._host.connected(self._identity)
-            offset, well = await self._take_all(updates, offset)
+                well = True
+            offset = await self._take_all(updates, offset)
 
-    async def _take_all(self, updates: list[dict[str, Any]], offset: int | None) -> tuple[int | None, bool]:
+    async def _take_all(self, updates: list[dict[str, Any]], offset: int | None) -> int | None:
         """Take updates in, in order, and keep how far it came: what was not taken in is asked for again."""
-        before, well = offset, True
+        before = offset
         try:
             for group in _albums(updates):
                 await self._take(group)
                 offset = int(group[-1]["update_id"]) + 1
+                self._keeping.reset()
         except (HomarusError, OSError) as problem:
-            self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
-            well = False
-            await self._pauses.wait()
+            not_kept(self._host, self._identity, problem)
+            await self._keeping.wait()
         if offset is not None and offset != before:
             self._offset.write({"bot": self._me.id, "next": offset})
-        return offset, well
+        return offset
 
     async def _serve(self, url: str) -> None:
         from aiogram.types import FSInputFile
@@ -198,8 +200,7 @@ class Telegram:
             said = read.message(posted, self._me) if posted is not None else None
             return update, list(read.changes(update, self._me)), said
         except (ValidationError, AttributeError, TypeError, ValueError) as problem:
-            self._host.troubled(f"an update of Telegram was passed over ({type(problem).__name__})")
-            self._host.connected(self._identity)
+            noted(self._host, self._identity, f"an update of Telegram was passed over ({type(problem).__name__})")
             return None, [], None
 
     async def _tapped(self, query: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from homarus.channels.channel import Change, Host, Identity
-from homarus.channels.support import SCAN, LastWords, Note, Pauses, mime_of, proxy_for, refused
+from homarus.channels.support import SCAN, LastWords, Note, Pauses, mime_of, not_kept, noted, proxy_for, refused
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
 from homarus.core.text import single_line
@@ -161,7 +161,7 @@ class Linked:
             try:
                 await self._event(told)
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                self._note(f"whatsapp: an event was passed over ({type(problem).__name__})")
+                noted(self._host, self._me, f"whatsapp: an event was passed over ({type(problem).__name__})")
             finally:
                 waiting.task_done()
             if told["event"] == "message":
@@ -194,17 +194,10 @@ class Linked:
         with contextlib.suppress(FileNotFoundError):
             (self._host.folder / SCAN).unlink()
 
-    def _note(self, what: str) -> None:
-        """Tell what went wrong beside a connection that is there."""
-        self._host.troubled(what)
-        if self._me.id:
-            self._host.connected(self._me)
-
     async def _message(self, told: Mapping[str, Any]) -> None:
         if told["id"] in self._sent:
             return  # our own words, come back
         inbound, change = self._inbound(told), self._change(told)
-        troubled = False
         while True:
             try:
                 if inbound is not None:
@@ -213,11 +206,8 @@ class Linked:
                     await self._host.changed(change)
                 break
             except (HomarusError, OSError) as problem:
-                troubled = True
-                self._host.troubled(f"a message could not be kept: {problem}", cure="is the disk full?")
+                not_kept(self._host, self._me, problem)
                 await self._pauses.wait()
-        if troubled and self._me.id:
-            self._host.connected(self._me)
         if inbound is not None and not told.get("mine"):
             if len(self._unread) >= SENT:
                 self._unread.clear()
