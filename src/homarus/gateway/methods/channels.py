@@ -129,7 +129,7 @@ def row(status: Status, probe: Json | None = None) -> Json:
 
 
 def _identity(identity: Identity) -> Json:
-    facts = {"id": identity.id, "name": identity.name, "handle": identity.handle}
+    facts = {"id": identity.id, "name": identity.name, "handle": identity.handle, "note": identity.note}
     return {key: value for key, value in facts.items() if value}
 
 
