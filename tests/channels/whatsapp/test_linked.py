@@ -312,6 +312,15 @@ async def test_nothing_of_the_environment_that_is_secret_reaches_the_worker(host
     assert "sk-secret" not in seen.read_text()
 
 
+async def test_what_the_worker_said_before_it_ended_is_told(host, worker):
+    async with running(linked(host, worker)):
+        await until(lambda: worker.started)
+        worker.event("failed", why="no such host")
+        worker.end()
+        await until(lambda: worker.started == 2)
+    assert set(host.troubles) == {"whatsapp: no such host"}
+
+
 async def test_why_the_worker_ended_is_told(host, tmp_path):
     script = tmp_path / "fail.py"
     script.write_text("import sys\nsys.exit('ImportError: failed to find libmagic')\n")

@@ -71,6 +71,7 @@ class Linked:
         self._sent: OrderedDict[str, None] = OrderedDict()
         self._unread: dict[tuple[str, str], list[str]] = {}
         self._qr = False
+        self._why = ""  # what the worker said before it ended
 
     # ---- coming in
 
@@ -91,6 +92,7 @@ class Linked:
         for left in folder.glob("fetched-*"):
             left.unlink()
         self._forget_code()
+        self._why = ""
         command = self._command or [sys.executable, "-m", "homarus.channels.whatsapp.worker"]
         proxy = proxy_for("https://web.whatsapp.com/", self._settings) or ""
         self._worker = worker = await asyncio.create_subprocess_exec(
@@ -117,8 +119,9 @@ class Linked:
         if self._qr:
             self._qr = False
             raise ChannelError("whatsapp: nobody scanned the code", fatal=True, cure=_LINK)
-        what = f"whatsapp: the linked device ended ({worker.returncode}) {await last.end()}".rstrip()
-        raise DeliveryError(DeliveryFailure.TRANSIENT, what)
+        last_words = await last.end()
+        what = self._why or f"the linked device ended ({worker.returncode}) {last_words if worker.returncode else ''}"
+        raise DeliveryError(DeliveryFailure.TRANSIENT, f"whatsapp: {what}".rstrip())
 
     async def _end(self, worker: asyncio.subprocess.Process, *tasks: asyncio.Future[Any]) -> None:
         self._worker = None
@@ -186,7 +189,8 @@ class Linked:
             self._pauses.reset()
             self._host.connected(self._me)
         elif kind == "failed":
-            self._host.troubled(f"whatsapp: {single_line(str(told.get('why')))}")
+            self._why = single_line(str(told.get("why")))
+            self._host.troubled(f"whatsapp: {self._why}")
         else:
             self._host.troubled(_TROUBLES.get(kind, f"whatsapp: {single_line(kind, 40)}"))
 

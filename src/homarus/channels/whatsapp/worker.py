@@ -362,6 +362,7 @@ def _drawn(code: str) -> dict[str, str]:
 
 
 def main() -> None:
+    os.umask(0o077)  # the keys of the device are for nobody else
     folder, proxy = Path(sys.argv[1]), os.environ.pop("HOMARUS_WHATSAPP_PROXY", "")
     asyncio.run(Worker(folder, proxy).run())
 
