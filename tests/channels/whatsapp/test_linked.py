@@ -300,6 +300,8 @@ async def test_other_troubles_are_told(host, worker):
         await until(lambda: len(host.troubles) == 2)
         worker.connect()
         await until(lambda: len(host.identities) == 2)
+        worker.event("noted", why="a message was passed over")
+        await until(lambda: len(host.identities) == 3)  # told, and still connected
 
 
 async def test_nothing_of_the_environment_that_is_secret_reaches_the_worker(host, worker, tmp_path, monkeypatch):

@@ -188,6 +188,8 @@ class Linked:
             self._me, self._lid = Identity(str(told["number"]), str(told.get("name") or "")), str(told.get("lid") or "")
             self._pauses.reset()
             self._host.connected(self._me)
+        elif kind == "noted":
+            noted(self._host, self._me, f"whatsapp: {single_line(str(told.get('why')))}")
         elif kind == "failed":
             self._why = single_line(str(told.get("why")))
             self._host.troubled(f"whatsapp: {self._why}")
