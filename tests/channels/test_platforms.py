@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import homarus.channels
-from homarus.channels.discovery import load_entry, manifests
+from homarus.channels.discovery import lacks, load_entry, manifests
 from homarus.channels.settings import account_of
 from homarus.config.load import inspect_config
 from homarus.config.paths import resolve_paths
@@ -45,6 +45,8 @@ print(" ".join(sorted(name.partition(".")[0] for name in sys.modules)))
     [("telegram", ""), ("discord", ""), ("slack", ""), ("signal", ""), ("whatsapp", ""), ("whatsapp", "42")],
 )
 def test_no_library_is_imported_before_an_account_starts(tmp_path: Path, name: str, number: str) -> None:
+    if lacks(manifests()[name])[0]:
+        pytest.skip(" ".join(lacks(manifests()[name])))
     script = _LOOK.format(folder=str(tmp_path), name=name, number=number)
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert LIBRARIES & set(shown.stdout.split()) == set()
@@ -54,7 +56,8 @@ def test_no_library_is_imported_before_an_account_starts(tmp_path: Path, name: s
 def test_a_manifest_names_what_is_there(name: str) -> None:
     manifest = manifests()[name]
     assert manifest.place.dialect in DIALECTS
-    assert callable(load_entry(manifest))
+    if not lacks(manifest)[0]:
+        assert callable(load_entry(manifest))
     for key, setting in manifest.settings.items():
         assert setting.help, key
         looks_secret = key.lower().endswith(("token", "secret", "password"))
