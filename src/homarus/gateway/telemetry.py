@@ -92,7 +92,9 @@ class Telemetry:
         self._prefix = settings.metric_name_prefix
         logging.getLogger(_LOUD).setLevel(logging.ERROR)  # a collector that is away is said once, not with each try
         resource = Resource.create({"service.name": settings.service_name} if settings.service_name else {})
-        if not settings.service_name and str(resource.attributes.get("service.name", "unknown_service")).startswith("unknown_service"):
+        if not settings.service_name and str(resource.attributes.get("service.name", "unknown_service")).startswith(
+            "unknown_service"
+        ):
             resource = resource.merge(Resource({"service.name": "openclaw"}))
         sampler = None if settings.sample_rate is None else ParentBased(TraceIdRatioBased(settings.sample_rate))
         self._spans = TracerProvider(resource=resource, sampler=sampler) if settings.traces else None
