@@ -1,6 +1,7 @@
 """The notebook: told what people tell it and asked in other words, how much is right, wrong, or about things never told.
 
 With word vectors where they are installed, with MiniLM where BENCH_MODELS names a folder with minilm/minilm-int8.onnx.
+BENCH_SETS names a folder with other sets (*.txt, in the form of tests/models/notebook/first.txt).
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def run(ctx: Ctx) -> list[Row]:
     models = Path(ctx.env["BENCH_MODELS"]) if ctx.env.get("BENCH_MODELS") else None
     providers = ["none", *(["wordllama"] if find_spec("wordllama") else []), *(["minilm"] if models else [])]
     rows: list[Row] = []
-    for path in sorted(SETS.glob("*.txt")):
+    for path in sorted(Path(ctx.env.get("BENCH_SETS", SETS)).glob("*.txt")):
         for provider in providers:
             score = measure(path, provider, models)
             right, wrong, false = (100 * share for share in score.shares)

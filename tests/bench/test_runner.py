@@ -11,6 +11,8 @@ from bench.__main__ import names
 from bench.measure import Ctx, Row, against
 from bench.report import document, table
 
+from bench import bench_notebook, fit_notebook
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -39,6 +41,23 @@ def test_programs_are_measured_and_a_failing_one_is_not(tmp_path):
     assert 0 < spent["pass"].cpu < 10
     with pytest.raises(SystemExit, match="ended with 3"):
         ctx(tmp_path).run([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_the_notebook_is_measured_on_what_people_told_it(tmp_path):
+    (tmp_path / "own.txt").write_text(
+        "= Ann\n> The spare key hangs in the shed.\n? Where is the spare key? => shed\n- Who painted the shed?\n"
+    )
+    rows = {row.item: row.value for row in bench_notebook.run(Ctx(tmp_path, {"BENCH_SETS": str(tmp_path)}))}
+    assert rows["own set, none: right"] == 100.0
+    assert rows["own set, none: wrong"] == rows["own set, none: never told, answered"] == 0.0
+
+
+def test_weights_are_fitted_to_what_tells_answers_from_others():
+    np = pytest.importorskip("numpy", reason="the [memory] extra is not installed")
+    rows = [[1.0] * 14, [0.0] * 14] * 40
+    made = fit_notebook.logistic(np.array(rows), np.array([1.0, 0.0] * 40), np.ones(80))
+    sure, unsure = (np.array(row) @ made[:-1] + made[-1] for row in rows[:2])
+    assert sure > 1 and unsure < -1
 
 
 def test_rows_read_well():

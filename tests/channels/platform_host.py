@@ -44,7 +44,7 @@ class RecordingHost:
 
 async def until(holds: Callable[[], Any], what: str = "") -> None:
     """Wait for something that must come about; the limit is for a test that hangs, not a measure."""
-    for _ in range(3000):
+    for _ in range(500):
         if holds():
             return
         await asyncio.sleep(0.01)

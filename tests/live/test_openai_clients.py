@@ -19,7 +19,9 @@ from tests.scenarios.script import Line
 pytestmark = pytest.mark.live
 PYTHON = os.environ.get("HOMARUS_CLIENTS_PYTHON", "")
 if not (PYTHON and Path(PYTHON).exists()):
-    pytest.skip("HOMARUS_CLIENTS_PYTHON names no Python with langchain-openai, litellm and mcp", allow_module_level=True)
+    pytest.skip(
+        "HOMARUS_CLIENTS_PYTHON names no Python with langchain-openai, litellm and mcp", allow_module_level=True
+    )
 ON = {"gateway": {"http": {"endpoints": {"chatCompletions": {"enabled": True}, "responses": {"enabled": True}}}}}
 
 LANGCHAIN = """

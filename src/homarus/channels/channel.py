@@ -45,6 +45,8 @@ class Manifest(Struct, frozen=True, rename="camel"):
     aliases: tuple[str, ...] = ()
     # The shortest wait before a request is sent again, in milliseconds.
     retry_ms: int = 500
+    # What holds where the settings say nothing: on a number that friends and family have, strangers get no code.
+    dm_policy: Literal["pairing", "allowlist"] = "pairing"
 
 
 class Identity(Struct, frozen=True):

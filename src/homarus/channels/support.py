@@ -22,9 +22,10 @@ from msgspec import Struct
 
 from homarus.channels.channel import Host
 from homarus.core.clock import Clock, chance
-from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
+from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.text import single_line
-from homarus.net.errors import HttpError
+from homarus.net.client import HttpClient
+from homarus.net.errors import HttpError, Refused
 from homarus.net.proxy import proxies_from
 from homarus.net.trust import Trust
 from homarus.storage.atomic import ensure_dir, write_atomic
@@ -105,6 +106,18 @@ def refused(what: str, cure: str = "") -> DeliveryError:
     return DeliveryError(DeliveryFailure.REFUSED, what, cure=cure)
 
 
+def is_named(text: str, nick: str) -> bool:
+    """Say whether a text holds a nick as a word of its own; both are folded. Signs that nicks may hold belong to the word."""
+    letters = "[]\\`_^{|}-"
+    at = text.find(nick)
+    while at >= 0:
+        around = text[at - 1 : at] + text[at + len(nick) : at + len(nick) + 1]
+        if not any(letter.isalnum() or letter in letters for letter in around):
+            return True
+        at = text.find(nick, at + 1)
+    return False
+
+
 async def keep_connected(
     session: Callable[[], Awaitable[None]],
     host: Host,
@@ -117,7 +130,7 @@ async def keep_connected(
 ) -> None:
     """Call `session` for ever; one call is one connection. Pauses double, and begin anew after one that held.
 
-    A fatal `ChannelError` ends it; every other failure of the network is told and tried again.
+    A fatal `ChannelError` ends it; what else fails, a full disk too, is told and tried again.
     """
     pause = first
     while True:
@@ -125,8 +138,8 @@ async def keep_connected(
         try:
             await session()
             host.troubled("the server closed the connection")
-        except ChannelError as problem:
-            if problem.fatal:
+        except HomarusError as problem:
+            if isinstance(problem, ChannelError) and problem.fatal:
                 raise
             host.troubled(problem.message, cure=problem.cure)
         except (OSError, EOFError, TimeoutError) as problem:
@@ -138,6 +151,7 @@ async def keep_connected(
 
 
 MAX_BODY = 4 << 20
+MAX_ANSWER = 200 << 20
 
 
 class Pauses:
@@ -259,3 +273,33 @@ def mime_of(name: str) -> str:
 def proxy_for(url: str, settings: Mapping[str, Any]) -> str | None:
     """Return the proxy of an account: its own setting, or what the usual variables say. None for none."""
     return str(settings.get("proxy") or "") or proxies_from(os.environ).find(urlsplit(url)) or None
+
+
+async def exchange(
+    http: HttpClient,
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    seconds: float = 60.0,
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Return status, headers and body of one request. Raises `HttpError`."""
+    try:
+        async with asyncio.timeout(seconds):
+            response = await http.request(method, url, headers=headers, body=[body] if body else ())
+            try:
+                return response.status, response.headers, await response.read(MAX_ANSWER)
+            finally:
+                await response.close()
+    except TimeoutError:
+        raise HttpError(f"no answer within {seconds:g} s") from None
+
+
+def never_left(problem: HttpError) -> bool:
+    """Say whether a request surely did not reach its server, because there was no connection."""
+    import httpcore2
+
+    return isinstance(problem, Refused) or isinstance(
+        problem.__cause__, httpcore2.ConnectError | httpcore2.ConnectTimeout
+    )

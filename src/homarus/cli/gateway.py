@@ -128,6 +128,25 @@ def asked(app: App, method: str, params: dict[str, Any]) -> Any:
     return found
 
 
+@click.command("dashboard")
+@click.option("--no-open", is_flag=True, help="Only print the link.")
+@with_json
+def dashboard(app: App, no_open: bool, as_json: bool) -> None:
+    """Open the page of this home in your browser.
+
+    The link works once, in one browser, for ten minutes; the browser is then known as a device with your rights
+    ('homarus devices' shows it). Whoever opens the link first gets in, so do not pass it on.
+    """
+    made = asked(app, "page.link", {})
+    link = f"{made['url']}#pair={made['code']}"
+    app.out.answer({"url": link}, link, as_json=as_json)
+    if not (no_open or as_json):
+        import webbrowser
+
+        if not webbrowser.open(link):
+            app.out.warn("no browser could be started; open the link by hand")
+
+
 @command.command("status")
 @with_json
 def status(app: App, as_json: bool) -> int:

@@ -106,6 +106,11 @@ class BlockStream:
         """Return what was given out, oldest first."""
         return tuple(self._shown)
 
+    @property
+    def waiting(self) -> str:
+        """Return the visible text that belongs to no block yet, for a preview of it."""
+        return self._chunker.waiting
+
     def next_due(self) -> float | None:
         return self._joined.due
 
@@ -138,10 +143,10 @@ class BlockStream:
         self._begun, self._current = [*self._begun, *self._current], []
 
     def _end(self, event: MessageEnded) -> None:
-        if not self._filter.raw:  # it did not stream
-            self._filter.feed(event.message.text)
+        # A model that does not stream says everything here.
+        begun = "" if self._filter.raw else self._filter.feed(event.message.text)
         rest, whole = self._filter.finish()
-        text = whole.text if self._settings.at_end else rest
+        text = whole.text if self._settings.at_end else begun + rest
         self._blocks([*self._chunker.feed(text), *self._chunker.flush()])
         media = tuple(path for path in whole.directives.media if path not in self._media)
         if media:

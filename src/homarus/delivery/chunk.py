@@ -24,6 +24,7 @@ _ORDER: dict[Break, tuple[str, ...]] = {
     "newline": ("newline", "word"),
     "sentence": ("newline", "sentence", "word"),
 }
+_EMPTY = late(r"\A(?:[ \t]*\n)+")
 # What would lose its meaning if it were cut: a link, an address, code and emphasis on one line.
 _WHOLE = late(
     r"!?\[[^\]\n]{1,300}\]\([^()\s]{1,2000}(?:\s\"[^\"\n]*\")?\)|https?://\S+|`[^`\n]+`"
@@ -55,7 +56,7 @@ def fences(text: str) -> list[Fence]:
             if not (marks[0] == "`" and "`" in rest):
                 at = line.start(), line.end(), line[0].rstrip("\n"), indent + marks
         elif marks.startswith(at[3].lstrip()) and not rest.strip():
-            found.append(Fence(at[0], at[1], line.end(), at[2], at[3], True))
+            found.append(Fence(at[0], at[1], line.end(3), at[2], at[3], True))
             at = None
     if at is not None:
         found.append(Fence(at[0], at[1], len(text), at[2], at[3], False))
@@ -70,13 +71,14 @@ class Chunker:
         self._least = max(1, min(least, self._most))
         self._prefer = prefer
         self._text = ""
+        self._begins = True
 
     @property
     def waiting(self) -> str:
         return self._text
 
     def clear(self) -> None:
-        self._text = ""
+        self._text, self._begins = "", True
 
     def feed(self, text: str) -> list[str]:
         """Take more text and return the blocks that are complete."""
@@ -86,12 +88,13 @@ class Chunker:
     def flush(self) -> list[str]:
         """Return the rest, in as many blocks as it takes."""
         blocks = self._drain(last=True)
-        rest, self._text = self._text, ""
+        rest = self._text
+        self.clear()
         return [*blocks, rest.rstrip()] if rest.strip() else blocks
 
     def _drain(self, *, last: bool) -> list[str]:
         blocks: list[str] = []
-        while len(self._text) > self._least:
+        while len(self._trimmed()) > self._least:
             window = self._text[: self._most + _AHEAD]
             code = fences(window)
             at = self._wished(window, code)
@@ -103,6 +106,13 @@ class Chunker:
             if block.strip():
                 blocks.append(block)
         return blocks
+
+    def _trimmed(self) -> str:
+        """Return the text, without empty lines where a block begins, also those that came later than its end."""
+        if self._begins:
+            self._text = _EMPTY.sub("", self._text, count=1)
+            self._begins = not self._text.strip()
+        return self._text
 
     def _wished(self, window: str, code: list[Fence]) -> int:
         """Return the first break of the kind that was asked for, or 0."""
@@ -122,38 +132,30 @@ class Chunker:
 
     def _best(self, window: str, code: list[Fence]) -> int:
         """Return the last good place before the upper bound; in code, the last line that leaves room to close it."""
-        for least in (self._least, 1):
-            for kind in _ORDER[self._prefer]:
-                ends = [
-                    _end(kind, found.start(), found.end())
-                    for found in _BREAKS[kind].finditer(window, least, self._most + 1)
-                ]
-                for end in reversed(ends):
-                    if (
-                        least <= end <= self._most
-                        and _outside(end, code)
-                        and window[:end].strip()
-                        and self._unbroken(end)
-                    ):
-                        return end
-            if held := next((fence for fence in code if fence.start < self._most < fence.end), None):
-                return self._in_code(window, held)
-        return self._most
-
-    def _in_code(self, window: str, fence: Fence) -> int:
-        room = self._most - len(fence.closing) - 1
-        line = window.rfind("\n", fence.body, max(room, 0) + 1)
-        if line > fence.body:
+        held = next((fence for fence in code if fence.start < self._most < fence.end), None)
+        room = self._most - len(held.closing) - 1 if held else 0
+        line = window.rfind("\n", held.body, room + 1) if held else -1
+        if at := self._last(self._least, window, code):
+            return at
+        if held and line > held.body:
             return line
-        if room > fence.body:
-            return room
-        return fence.start or self._most
+        return self._last(1, window, code) or (room if held and room > held.body else self._most)
+
+    def _last(self, least: int, window: str, code: list[Fence]) -> int:
+        """Return the last break of the best kind there is between two bounds, or 0."""
+        for kind in _ORDER[self._prefer]:
+            found = _BREAKS[kind].finditer(window, least, self._most + 1)
+            for end in reversed([_end(kind, one.start(), one.end()) for one in found]):
+                if least <= end <= self._most and _outside(end, code) and window[:end].strip() and self._unbroken(end):
+                    return end
+        return 0
 
     def _cut(self, at: int, code: list[Fence]) -> tuple[str, str]:
         text = self._text
         held = next((fence for fence in code if fence.body <= at < fence.end and fence.start < at), None)
-        if held is None:
-            return text[:at].rstrip(), text[at:].lstrip(" ").lstrip("\n")
+        self._begins = held is None or at + 1 + len(held.closing) > self._most
+        if held is None or self._begins:
+            return text[:at].rstrip(), text[at + text[at : at + 1].isspace() :]
         rest = text[at:].removeprefix("\n")
         # What goes on must be shorter than what there was, whatever an opening line holds.
         opening = held.opening if len(held.opening) + 1 < at else held.closing

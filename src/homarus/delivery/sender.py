@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path, PurePath
+from typing import Any, Protocol
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
 from homarus.core.clock import Clock, chance, epoch_ms
-from homarus.core.errors import DeliveryError, DeliveryFailure, StorageError
+from homarus.core.errors import Cancelled, DeliveryError, DeliveryFailure, StorageError
 from homarus.core.messages import Outbound
 from homarus.core.redact import redacted
-from homarus.core.text import single_line
+from homarus.core.text import human_bytes, single_line
 from homarus.delivery.format import render
 from homarus.delivery.outbox import Outbox, Outcome, Row, Settled
-from homarus.delivery.place import Piece, Place
+from homarus.delivery.place import Button, Piece, Place
+from homarus.delivery.preview import USUAL, Preview
 from homarus.delivery.retry import LATER, RetrySettings, attempt
-from homarus.delivery.sanitize import is_silent
+from homarus.delivery.sanitize import without_tokens
+from homarus.delivery.settings import Mode, StreamingSettings
 
 # A message that does not get through after its request was repeated is tried again after these pauses, then given up.
 PAUSES_S = (5.0, 25.0, 120.0, 600.0)
@@ -31,6 +35,7 @@ MAX_AGE_S = 24 * 3600.0
 # Pieces that one conversation gets in a minute, however talkative an agent is.
 PIECES_PER_MINUTE = 30
 _LONGEST_PAUSE_S = 3600.0
+_ENDS = "the program ends; the message stays in the outbox"
 
 Target = tuple[str, str, str, str]
 
@@ -40,11 +45,26 @@ class Shows(Protocol):
 
     async def send(self, message: Outbound, piece: Piece, key: str) -> str: ...
 
+    async def edit(self, message: Outbound, sent: str, piece: Piece) -> None: ...
+
+    async def delete(self, message: Outbound, sent: str) -> None: ...
+
 
 class Retry(Protocol):
     def __call__(self, channel: str, account: str) -> tuple[RetrySettings, int]:
         """Return how requests of an account are repeated, and the platform's shortest wait in milliseconds."""
         ...
+
+
+class _Pauser:
+    """A clock whose pauses end when the sender stops."""
+
+    def __init__(self, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self.now, self.monotonic = clock.now, clock.monotonic
+        self._sleep = sleep
+
+    async def sleep(self, seconds: float) -> None:
+        await self._sleep(seconds)
 
 
 def target_of(message: Outbound) -> Target:
@@ -90,19 +110,32 @@ class Sender:
         self._tasks: dict[Target, asyncio.Task[None]] = {}
         self._shown: dict[Target, deque[float]] = {}
         self._pauses: dict[str, float] = {}
+        self._previews: dict[str, Preview] = {}
+        self._live: WeakSet[Preview] = WeakSet()
+        self._errands: set[asyncio.Future[None]] = set()
         self._waiters: dict[str, list[asyncio.Future[Settled]]] = {}
         self._up: dict[tuple[str, str], asyncio.Event] = {}
         self._stopping = asyncio.Event()
+        self._pauser = _Pauser(clock, self._sleep)
 
     def start(self) -> None:
         """Go on with what an earlier process left."""
+        kept = {row.edits for row in self._outbox.pending()}
+        for message, receipt in self._outbox.previews():
+            if receipt not in kept:
+                self._spawn(self._clear(message, receipt))
         for row in self._outbox.pending():
             self._enqueue(row.outbound)
 
-    def submit(self, message: Outbound, *, pause: float = 0.0) -> bool:
-        """Make a message durable and send it in its turn; False when its id is known. `pause` seconds pass before it, as if typed."""
+    def submit(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
+        """Make a message durable and send it in its turn; False when its id is known.
+
+        `pause` seconds pass before it, as if it were typed. A `preview` ends and becomes its first piece.
+        """
         if not self._outbox.put(message):
             return False
+        if preview is not None:
+            self._previews[message.id] = preview
         if pause > 0:
             self._pauses[message.id] = pause
         self._enqueue(message)
@@ -110,11 +143,45 @@ class Sender:
 
     async def deliver(self, message: Outbound) -> Settled:
         """Submit a message and return what became of it. Of one that was settled before, only the outcome is known."""
-        waiting = self._wait_for(message.id)
         if not self.submit(message) and (outcome := self._outbox.outcome(message.id)) is not None:
-            self._waiters.pop(message.id, None)
             return Settled(message, outcome)
+        if self._stopping.is_set():
+            raise Cancelled(_ENDS)
+        waiting: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(message.id, []).append(waiting)
         return await waiting
+
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings = USUAL) -> Preview | None:
+        """Return what shows a reply while it is written; None where nothing can be edited now.
+
+        It ends with the `submit` of its message, or with `discard`.
+        """
+        place = self._place_of(message.channel, message.account)
+        if place is None or not place.edit or mode == "off":
+            return None
+
+        async def show(sent: str, piece: Piece) -> str:
+            channel = self._channel_of(message.channel, message.account)
+            if channel is None or self._stopping.is_set():
+                raise DeliveryError(DeliveryFailure.TRANSIENT, "the account is not up")
+            if sent:
+                await channel.edit(message, sent, piece)
+                return sent
+            receipt = await channel.send(message, piece, f"{message.id}:preview")
+            self._outbox.preview(message, receipt)
+            return receipt
+
+        # A preview that came before what waits would stand above it for ever.
+        target = target_of(message)
+        made = Preview(
+            message, place, show, self._clock, mode=mode, settings=settings, ready=lambda: target not in self._queues
+        )
+        self._live.add(made)
+        return made
+
+    def discard(self, preview: Preview) -> None:
+        """End a preview that becomes no message, and take it away."""
+        self._spawn(self._discard(preview))
 
     def wake(self, channel: str, account: str) -> None:
         """Say that an account is up, so that what waits for it goes on."""
@@ -122,25 +189,46 @@ class Sender:
 
     async def idle(self) -> None:
         """Return when nothing is left that can be sent now."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        while self._tasks or self._errands:
+            await asyncio.gather(*self._tasks.values(), *self._errands, return_exceptions=True)
 
     async def stop(self, grace: float = 5.0) -> None:
         """End after the pieces that are on their way, at the latest after `grace` seconds. Everything else stays in the outbox."""
         self._stopping.set()
-        tasks = list(self._tasks.values())
+        for preview in list(self._live):
+            await preview.release()
+        tasks = [*self._tasks.values(), *self._errands]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for waiting in [future for futures in self._waiters.values() for future in futures]:
-            waiting.cancel()
+        for waiting in [future for futures in self._waiters.values() for future in futures if not future.done()]:
+            waiting.set_exception(Cancelled(_ENDS))
 
-    def _wait_for(self, id_: str) -> asyncio.Future[Settled]:
-        waiting: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(id_, []).append(waiting)
-        return waiting
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _discard(self, preview: Preview) -> None:
+        if receipt := await preview.release():
+            await self._clear(preview.message, receipt)
+
+    async def _clear(self, message: Outbound, receipt: str) -> None:
+        """Take a preview away as soon as its account is up; one that cannot be taken away stays."""
+        _, channel = await self._there(message, epoch_ms(self._clock.now()))
+        if self._stopping.is_set():
+            return  # the next process does it
+        try:
+            if channel is not None:
+                await channel.delete(message, receipt)
+        except DeliveryError as error:
+            self._warn(f"a preview of {_name(message)} stays: {_line(error)}")
+        try:
+            self._outbox.preview(message, "")
+        except StorageError as error:
+            self._warn(_line(error))
 
     def _enqueue(self, message: Outbound) -> None:
         target = target_of(message)
@@ -171,15 +259,18 @@ class Sender:
                 outcome, reason = await self._pieces(row)
             except DeliveryError as error:
                 if error.kind in LATER and failures < len(PAUSES_S):
-                    self._warn(f"{_name(row)} waits: {_line(error)}")
+                    self._warn(f"{_name(row.outbound)} waits: {_line(error)}")
                     await self._sleep(min(max(PAUSES_S[failures], error.retry_after or 0.0), _LONGEST_PAUSE_S))
                     failures += 1
                     continue
                 outcome, reason = _given_up(row, error)
             except StorageError as error:  # nothing is sent that cannot be noted
-                self._warn(f"{_name(row)} waits: {_line(error)}")
+                self._warn(f"{_name(row.outbound)} waits: {_line(error)}")
                 await self._sleep(PAUSES_S[1])
                 continue
+            except Exception as error:  # noqa: BLE001 - a mistake in a channel or in here must not hold up the rows behind it
+                outcome = "unknown" if row.trying is not None else "partial" if row.receipts else "failed"
+                reason = f"{type(error).__name__}: {_line(error)}"
             if outcome is not None:
                 await self._settle(row, outcome, reason)
                 return True
@@ -187,67 +278,134 @@ class Sender:
 
     async def _pieces(self, row: Row) -> tuple[Outcome | None, str]:
         """Send what is left of a row. No outcome when the sender is stopping."""
-        message, place, channel = row.outbound, *await self._there(row)
+        message, place, channel = row.outbound, *await self._there(row.outbound, row.at)
         if place is None or channel is None:
-            return (None, "") if self._stopping.is_set() else ("failed", "its channel was not up for a day")
-        if not message.media and (not message.text.strip() or is_silent(message.text)):
+            gone = DeliveryError(DeliveryFailure.REFUSED, "its channel was not up for a day")
+            return (None, "") if self._stopping.is_set() else _given_up(row, gone)
+        text = without_tokens(message.text)[0]
+        if not message.media and not text:
             return "suppressed", ""
-        if row.trying is not None and not place.repeatable:
+        # An edit can be made again: it shows the same message.
+        if row.trying is not None and not place.repeatable and not (row.edits and row.trying == 0):
             return "unknown", f"the program ended while piece {row.trying + 1} was on its way"
-        pieces = row.pieces or tuple(self._cut(message, place))
+        seen = await self._attach(row)
+        pieces, problem = row.pieces, ""
+        if not pieces:
+            pieces, problem = self._cut(replace(message, text=text), place)
+            pieces = _with_buttons(tuple(pieces), message, place)
         if len(pieces) > 1 and not row.pieces:
             self._outbox.cut(message.id, pieces)
         for n in range(len(row.receipts), len(pieces)):
             await self._rate_limit(target_of(message))
             if self._stopping.is_set():
                 return None, ""
-            self._outbox.trying(message.id, n)
-            try:
-                receipt = await self._show(channel, message, pieces[n], f"{message.id}:{n}")
-            except DeliveryError as error:
-                if error.kind is not DeliveryFailure.UNKNOWN:
-                    self._outbox.missed(message.id, n)
-                raise
+            if n == 0 and row.edits and pieces[0].file:
+                await self._detach(channel, row)
+            as_seen = n == 0 and row.edits and pieces[0] == seen  # platforms refuse an edit that changes nothing
+            receipt = row.edits if as_seen else await self._show(channel, row, pieces[n], n)
             self._outbox.sent(message.id, n, receipt)
-        return ("sent", "") if pieces else ("suppressed", "")
+        return ("partial", problem) if problem else ("sent", "") if pieces else ("suppressed", "")
 
-    async def _show(self, channel: Shows, message: Outbound, piece: Piece, key: str) -> str:
+    async def _show(self, channel: Shows, row: Row, piece: Piece, n: int) -> str:
         """Send one piece. A platform that refuses the markup gets the words at once."""
-        settings, usual_ms = self._retry_of(message.channel, message.account)
+        settings, usual_ms = self._retry_of(row.outbound.channel, row.outbound.account)
 
         async def once(shown: Piece) -> str:
             return await attempt(
-                lambda: channel.send(message, shown, key), self._clock, settings, usual_ms=usual_ms, roll=self._roll
+                lambda: self._request(channel, row, shown, n),
+                self._pauser,
+                settings,
+                usual_ms=usual_ms,
+                roll=self._roll,
             )
 
         try:
             return await once(piece)
         except DeliveryError as error:
-            if error.kind is not DeliveryFailure.MARKUP or (piece.text == piece.plain and not piece.styles):
-                raise
-            return await once(replace(piece, text=piece.plain, styles=()))
+            if error.kind is DeliveryFailure.MARKUP and (piece.text != piece.plain or piece.styles):
+                return await once(replace(piece, text=piece.plain, styles=()))
+            if error.kind is DeliveryFailure.REFUSED and n == 0 and row.edits:
+                await self._detach(channel, row)
+                return await self._show(channel, row, piece, n)
+            raise
 
-    def _cut(self, message: Outbound, place: Place) -> list[Piece]:
-        """Return the pieces of a message: its words, and its files, the first of which takes short words along."""
-        text, files = message.text, []
+    async def _request(self, channel: Shows, row: Row, piece: Piece, n: int) -> str:
+        """Make one request, between its two notes: after a pause nothing is in doubt."""
+        message, edits = row.outbound, row.edits if n == 0 else ""
+        if self._stopping.is_set():
+            raise DeliveryError(DeliveryFailure.TRANSIENT, "the program ends")
+        self._outbox.trying(message.id, n)
+        try:
+            if not edits:
+                return await channel.send(message, piece, f"{message.id}:{n}")
+            await channel.edit(message, edits, piece)
+            return edits
+        except DeliveryError as error:
+            if error.kind is DeliveryFailure.UNKNOWN and edits:
+                error = DeliveryError(DeliveryFailure.TRANSIENT, error.message, retry_after=error.retry_after)
+            if error.kind is not DeliveryFailure.UNKNOWN:
+                self._outbox.missed(message.id, n)
+            raise error from None
+
+    async def _attach(self, row: Row) -> Piece | None:
+        """Let the preview of a message become its first piece; return what it shows."""
+        preview = self._previews.pop(row.outbound.id, None)
+        if preview is None or not (receipt := await preview.release()):
+            return None
+        self._outbox.attach(row.outbound.id, receipt)
+        self._outbox.preview(preview.message, "")
+        return preview.seen
+
+    async def _detach(self, channel: Shows, row: Row) -> None:
+        """Take a preview away that cannot become the message itself."""
+        preview = row.edits
+        self._outbox.detach(row.outbound.id)
+        try:
+            await channel.delete(row.outbound, preview)
+        except DeliveryError as error:
+            self._warn(f"a preview of {_name(row.outbound)} stays: {_line(error)}")
+
+    def _cut(self, message: Outbound, place: Place) -> tuple[tuple[Piece, ...], str]:
+        """Return the pieces of a message, and what of it cannot be shown: its words, then its files.
+
+        The first file takes short words along. A file that cannot be sent is named: the words around it speak of it.
+        """
+        text, files, problems = message.text, list[str](), list[str]()
         for media in message.media:
-            if place.media:
-                files.append(self._file_of(message, media))
-            elif "://" in media:
-                text = f"{text}\n\n{media}".strip()
-            else:
-                raise DeliveryError(DeliveryFailure.REFUSED, f"{message.channel} takes no files")
-        words = render(text, place) if text.strip() else []
-        if files and words:
+            try:
+                files += self._file(message, media, place)
+            except DeliveryError as error:
+                name = single_line(PurePath(media).name or media, 80)
+                problems.append(f"{name} could not be sent: {_line(error)}")
+            if not place.media and "://" in media:
+                text = f"{text}\n\n{media}"
+        text = "\n\n".join([text, *(f"⚠️ {problem}" for problem in problems)]).strip()
+        told = "; ".join(problems)
+        if files and text and not message.as_voice:
             caption = render(text, replace(place, limit=min(place.caption, place.limit), lines=0))
-            if len(caption) == 1 and not message.as_voice:
-                first = replace(caption[0], file=files[0])
-                return [first, *(Piece(file=file) for file in files[1:])]
-        return [*words, *(Piece(file=file, as_voice=message.as_voice and place.voice) for file in files)]
+            if len(caption) == 1:
+                return (replace(caption[0], file=files[0]), *(Piece(file=file) for file in files[1:])), told
+        shown = [Piece(file=file, as_voice=message.as_voice and place.voice) for file in files]
+        return (*(render(text, place) if text else ()), *shown), told
 
-    async def _there(self, row: Row) -> tuple[Place | None, Shows | None]:
-        """Return where a row goes, as soon as its account is up; nothing when it did not come up in time."""
-        message = row.outbound
+    def _file(self, message: Outbound, media: str, place: Place) -> list[str]:
+        """Return the file to send for a reference; none where the reference itself is shown."""
+        if not place.media:
+            if "://" in media:
+                return []
+            raise DeliveryError(DeliveryFailure.REFUSED, "this platform takes no files")
+        file = self._file_of(message, media)
+        try:
+            size = Path(file).stat().st_size
+        except OSError as error:
+            raise DeliveryError(DeliveryFailure.REFUSED, "it cannot be read") from error
+        if size > place.media_bytes:
+            most = human_bytes(place.media_bytes)
+            raise DeliveryError(DeliveryFailure.REFUSED, f"it has {human_bytes(size)}, and at most {most} may be sent")
+        return [file]
+
+    async def _there(self, message: Outbound, since: int) -> tuple[Place | None, Shows | None]:
+        """Return where a message goes, as soon as its account is up; nothing when it did not come up in time."""
         while True:
             up = self._up.setdefault((message.channel, message.account), asyncio.Event())
             up.clear()
@@ -257,14 +415,16 @@ class Sender:
             )
             if place is not None and channel is not None:
                 return place, channel
-            left = MAX_AGE_S - (epoch_ms(self._clock.now()) - row.at) / 1000
+            left = MAX_AGE_S - (epoch_ms(self._clock.now()) - since) / 1000
             if left <= 0 or self._stopping.is_set():
                 return None, None
             await self._first_of(up.wait(), self._clock.sleep(left), self._stopping.wait())
 
     async def _rate_limit(self, target: Target) -> None:
-        shown = self._shown.setdefault(target, deque(maxlen=max(1, self._rate)))
         now = self._clock.monotonic()
+        if len(self._shown) > 1000:
+            self._shown = {one: times for one, times in self._shown.items() if times and times[-1] > now - 60.0}
+        shown = self._shown.setdefault(target, deque(maxlen=max(1, self._rate)))
         if len(shown) == shown.maxlen and (wait := shown[0] + 60.0 - now) > 0:
             await self._sleep(wait)
         shown.append(self._clock.monotonic())
@@ -291,7 +451,17 @@ class Sender:
             if not waiting.done():
                 waiting.set_result(settled)
         if self._told is not None:
-            await self._told(settled)
+            try:
+                await self._told(settled)
+            except Exception as error:  # noqa: BLE001 - whoever listens must not hold up the rows behind this one
+                self._warn(f"{type(error).__name__}: {_line(error)}")
+
+
+def _with_buttons(pieces: tuple[Piece, ...], message: Outbound, place: Place) -> tuple[Piece, ...]:
+    """Put what can be tapped below the last piece, in one row."""
+    if not (message.buttons and place.buttons and pieces):
+        return pieces
+    return (*pieces[:-1], replace(pieces[-1], buttons=(tuple(Button(*each) for each in message.buttons),)))
 
 
 def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
@@ -300,8 +470,8 @@ def _given_up(row: Row, error: DeliveryError) -> tuple[Outcome, str]:
     return ("partial" if row.receipts else "failed"), _line(error)
 
 
-def _name(row: Row) -> str:
-    return f"a message to {single_line(row.outbound.channel, 40)}:{single_line(row.outbound.to, 80)}"
+def _name(message: Outbound) -> str:
+    return f"a message to {single_line(message.channel, 40)}:{single_line(message.to, 80)}"
 
 
 def _line(error: Exception) -> str:

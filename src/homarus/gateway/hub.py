@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from homarus.gateway.server import Gateway
 
 # What a client can fetch again: dropped while it reads too slowly.
-_FETCHABLE = frozenset({"agent", "chat", "presence", "session.message", "session.tool", "sessions.changed", "health"})
+_FETCHABLE = frozenset(
+    {"agent", "chat", "presence", "session.message", "session.tool", "sessions.changed", "health", "page.event"}
+)
 
 
 PRESENCE_SECONDS = 0.2

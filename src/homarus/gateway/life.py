@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 DRAIN_SECONDS = 300.0
+SEND_SECONDS = 10.0  # for what was said and is not sent yet; it is durable in any case
 # What every turn or request reads anew; a change anywhere else takes a fresh start, which waits until nothing runs.
 _LIVE = """
 $schema meta wizard session messages gateway.reload gateway.remote gateway.auth gateway.http gateway.tools gateway.controlUi
 gateway.trustedProxies tools.allow tools.deny tools.alsoAllow tools.profile tools.byProvider tools.exec tools.elevated
 tools.loopDetection agents.defaults.model agents.defaults.timeoutSeconds agents.defaults.thinkingDefault
-agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning
+agents.defaults.budget agents.defaults.compaction agents.defaults.contextPruning channels bindings broadcast accessGroups
+commands.allowFrom commands.ownerAllowFrom agents.defaults.typingMode agents.defaults.humanDelay
+agents.defaults.blockStreamingDefault agents.defaults.blockStreamingChunk agents.defaults.blockStreamingCoalesce
 """
 
 
@@ -73,6 +76,7 @@ class Life:
             home.config.adopt(fresh)
             home.override(home.overrides)
             _log.info("took over %s", ", ".join(names))
+            self._gateway.spawn(self._gateway.switchboard.reload())
         elif kind == "restart":
             _log.info("starting anew for %s", ", ".join(names))
             self.restart()
@@ -106,6 +110,8 @@ class Life:
         while self._gateway.runtime.lanes.busy and waited < DRAIN_SECONDS and not self._hurry.is_set():
             await self._clock.sleep(step)
             waited += step
+        if not self._hurry.is_set():
+            await self._gateway.switchboard.drain(SEND_SECONDS)
 
 
 def reload_kind(old: Config, new: Config) -> tuple[str, list[str]]:

@@ -8,6 +8,7 @@ from homarus.automation.heartbeat import beating, prompt_for
 from homarus.automation.settings import HeartbeatSettings
 from homarus.core.routes import main_session
 from homarus.gateway.methods import table
+from homarus.gateway.methods.channels import status_of
 from homarus.gateway.protocol import MAX_BUFFERED, MAX_PAYLOAD, PROTOCOL, TICK_SECONDS
 from homarus.gateway.scopes import ADMIN, EVENTS
 
@@ -106,13 +107,12 @@ async def health(gateway: Gateway) -> dict[str, Any]:
         }
         agents.append({**facts, "sessions": sessions})
     main = next(each for each in agents if each["isDefault"])
+    channels = await status_of(gateway.switchboard)
     return {
         "ok": True,
         "ts": gateway.now_ms,
         "durationMs": round((gateway.clock.monotonic() - began) * 1000),
-        "channels": {},
-        "channelOrder": [],
-        "channelLabels": {},
+        **{name: channels[name] for name in ("channels", "channelOrder", "channelLabels")},
         "heartbeatSeconds": round((main["heartbeat"]["everyMs"] or 0) / 1000),
         "defaultAgentId": main["agentId"],
         "agents": agents,

@@ -21,6 +21,7 @@ _IMPLIES = {ADMIN: ALL, WRITE: frozenset({READ, TALK, SESSIONS_WRITE})}
 EVENTS: dict[str, str] = {
     **dict.fromkeys(("tick", "presence", "heartbeat", "health", "shutdown"), ""),
     **dict.fromkeys(("agent", "chat", "session.message", "session.tool", "sessions.changed", "cron", "task"), READ),
+    "page.event": READ,
     **dict.fromkeys(("config.changed", "skills.changed", "chat.metadata.changed", "models.snapshot"), READ),
     **dict.fromkeys(("exec.approval.requested", "exec.approval.resolved"), APPROVALS),
     **dict.fromkeys(("device.pair.requested", "device.pair.resolved"), PAIRING),

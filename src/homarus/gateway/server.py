@@ -9,7 +9,7 @@ import importlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from homarus import __version__
@@ -29,6 +29,7 @@ from homarus.gateway.live import Given, Live
 from homarus.gateway.logs import LEDGER, JsonLines, Ledger, log_path
 from homarus.gateway.metrics import Metrics
 from homarus.gateway.nodes import Nodes
+from homarus.gateway.page_feed import PageFeed
 from homarus.gateway.peer import Peer, peer_of
 from homarus.gateway.protocol import TICK_SECONDS, Refused
 from homarus.gateway.runs import Runs
@@ -36,6 +37,7 @@ from homarus.gateway.scopes import Principal
 from homarus.gateway.settings import LogSettings
 from homarus.runtime.local import LocalClient
 from homarus.runtime.runtime import Runtime
+from homarus.runtime.switchboard import Switchboard
 from homarus.storage.atomic import ensure_dir
 from homarus.storage.locks import OwnerLock
 
@@ -54,7 +56,7 @@ RESTART_MS = 3_000  # how long a fresh start usually takes, for clients that wai
 class Gateway:
     """One home's network face. An ASGI application: sockets go to `Connection`, the rest to the routes of `http`."""
 
-    def __init__(self, runtime: Runtime, given: Given) -> None:
+    def __init__(self, runtime: Runtime, given: Given, *, platforms: Mapping[str, Any] | None = None) -> None:
         self.runtime = runtime
         self.client = LocalClient(runtime)
         home = runtime.home
@@ -67,6 +69,7 @@ class Gateway:
         self.nodes = Nodes(self)
         self.runs = Runs()
         self.feed = Feed(self)
+        self.page_feed = PageFeed(self)
         self.writes = Writes(home.clock.monotonic)
         self.stopping, self.port = "", 0
         self.ledger = Ledger(home.config.paths.own_dir / LEDGER, home.clock)
@@ -75,6 +78,7 @@ class Gateway:
         self._telemetry: Telemetry | None = None
         self.life = Life(self)
         self.client.restarter = self.life.restart
+        self.switchboard = Switchboard(self.client, **(platforms or {}))
         self._began = home.clock.monotonic()
         self.max_strangers_each = MAX_STRANGERS_EACH
         self._strangers: dict[str, int] = {}
@@ -196,17 +200,20 @@ class Gateway:
     async def start(self) -> None:
         """Listen to the sessions, take up what an earlier process left, begin to tick, and to run jobs."""
         self.feed.start()
+        self.page_feed.start()
         for watcher in (self.ledger.take, self.metrics.take):
             self.client.operations.watch(watcher)
         self._begin_telemetry()
         self.ledger.note("started", version=self.version)
         self.spawn(self._tick())
         self.spawn(self.life.watch())
+        self.switchboard.join()
         self.runtime.recover()
         automation = self.runtime.automation
         automation.listen(self.hub.tell)
         automation.start()
         self.spawn(automation.boot())
+        self.spawn(self.switchboard.start())
         self.spawn(asyncio.to_thread(_preload))
 
     def _begin_telemetry(self) -> None:
@@ -241,6 +248,7 @@ class Gateway:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.switchboard.aclose()
         if self._telemetry is not None:
             await self._telemetry.stop()
         self.ledger.close()

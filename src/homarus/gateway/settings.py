@@ -48,7 +48,7 @@ class AuthSettings(Struct, frozen=True, rename="camel"):
 
 
 class PageSettings(Struct, frozen=True, rename="camel"):
-    """The page for browsers. `root` is a folder with a built page, as the npm package openclaw has one."""
+    """The page for browsers. `root` is a folder with another one instead of ours, as the npm package openclaw has it."""
 
     enabled: bool = True
     root: str = ""

@@ -248,7 +248,7 @@ class Vectors:
     def propose(self, conn: sqlite3.Connection, query: Query, keep: int) -> Asked:
         """Compare the question with every line that is held in memory; the nearest lines are at most half of `keep`."""
         bare = query.bare or query.text
-        whole = query.text if self.kind == "model" else bare
+        whole = query.text if self.wordwise else bare
         vectors = self.embedder.encode(list(dict.fromkeys([whole, bare])), query=True)
         meaning = self._load(conn)
         if meaning is None:
@@ -287,6 +287,8 @@ class Vectors:
         if self.kind == "model":
             found["sentence"] = best_sentences(conn, ids, asked.bare, line)
         plain = {"cosine": line.tolist(), "together": together.tolist()}
+        if self.wordwise:
+            plain["whole"] = meaning.lines(around, asked.whole).tolist()
         return plain | {name: _spread(column.astype(np.float64)) for name, column in found.items()}
 
 

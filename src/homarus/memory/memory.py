@@ -182,6 +182,9 @@ class Memory:
         """Return what the notes say as facts: retained ones, and what plain lines claim about somebody."""
         return self._read(gather)
 
+    def daily_lines(self, first: int, last: int) -> list[read.NoteLine]:
+        return self._read(lambda conn: read.daily_lines(conn, first, last))
+
     def entity_pages(self) -> dict[str, str]:
         return self._read(read.entity_pages)
 

@@ -11,7 +11,13 @@ from homarus.core.messages import Inbound
 from homarus.core.routes import Route, normalize_account_id
 from homarus.delivery.place import Place
 from homarus.delivery.retry import RetrySettings
-from homarus.delivery.settings import DeliverySettings, StreamingSettings, block_settings
+from homarus.delivery.settings import (
+    DeliverySettings,
+    StreamingSettings,
+    block_settings,
+    preview_blocks,
+    preview_mode,
+)
 from homarus.runtime.speech import Manner, SpeechSettings
 from homarus.sessions.row import SessionEntry
 
@@ -52,6 +58,41 @@ class MessagesSettings(Struct, frozen=True, rename="camel"):
     group_chat: GroupReplies = GroupReplies()
 
 
+class SendMatch(Struct, frozen=True, rename="camel"):
+    """Which sessions a rule is about; what is not named fits all."""
+
+    channel: str = ""
+    chat_type: str = ""
+    key_prefix: str = ""
+    raw_key_prefix: str = ""
+
+    def fits(self, route: Route, chat_type: str) -> bool:
+        key = str(route.session_key)
+        bare = key.split(":", 2)[-1]
+        named = self.channel in ("", route.channel) and self.chat_type in ("", chat_type)
+        return named and bare.startswith(self.key_prefix) and key.startswith(self.raw_key_prefix)
+
+
+class SendRule(Struct, frozen=True, rename="camel"):
+    action: Literal["allow", "deny"] = "deny"
+    match: SendMatch = SendMatch()
+
+
+class SendPolicy(Struct, frozen=True, rename="camel"):
+    """`session.sendPolicy`: where answers are sent at all. A rule that denies wins; a block that cannot be read sends nothing."""
+
+    default: Literal["allow", "deny"] = "allow"
+    rules: tuple[SendRule, ...] = ()
+
+    @classmethod
+    def disabled(cls) -> SendPolicy:
+        return cls(default="deny")
+
+    def allows(self, route: Route, chat_type: str) -> bool:
+        found = {rule.action for rule in self.rules if rule.match.fits(route, chat_type)}
+        return "deny" not in found and ("allow" in found or self.default == "allow")
+
+
 def chat_settings(config: Config, channel: str, account: str) -> ChatSettings:
     """Return what holds for an account: its own keys over those of its channel."""
     table = config.get("channels")
@@ -68,20 +109,27 @@ def manner_for(config: Config, route: Route, inbound: Inbound, entry: SessionEnt
     """Return how a turn that answers a message speaks."""
     agent, chat = config.agent(route.agent_id), chat_settings(config, route.channel, route.account)
     messages, speech = config.block("messages", MessagesSettings), agent.block("", SpeechSettings)
+    delivery = agent.block("", DeliverySettings)
     levels = dict((inbound.facts or {}).get("levels") or {})
     by_tool = inbound.chat_type != "direct" and messages.group_chat.visible_replies == "message_tool"
+    policy = config.block("session.sendPolicy", SendPolicy)
+    sends = entry.send_policy == "allow" if entry.send_policy else policy.allows(route, inbound.chat_type)
     prefix = messages.response_prefix if chat.response_prefix is None else chat.response_prefix
     if prefix == "auto":
         prefix = f"[{agent.get('identity.name') or agent.get('name') or agent.id}]"
+    blocks = block_settings(delivery, chat.streaming, route.channel, place)
+    preview = preview_mode(delivery, chat.streaming, route.channel, place)
     return Manner(
         place=place,
-        blocks=block_settings(agent.block("", DeliverySettings), chat.streaming, route.channel, place),
+        blocks=preview_blocks(chat.streaming, place) if preview == "block" else blocks,
+        preview=preview,
+        streaming=chat.streaming,
         verbose=str(levels.get("verbose") or entry.verbose_level or speech.verbose_default),
         reasoning=str(levels.get("reasoning") or entry.reasoning_level or speech.reasoning_default),
         usage=entry.response_usage,
         reply_mode="all" if chat.reply_to_mode == "batched" else chat.reply_to_mode,
         prefix=prefix,
-        muted=entry.send_policy == "deny" or by_tool,
+        muted=by_tool or not sends,
     )
 
 

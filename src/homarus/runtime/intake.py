@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,6 +40,36 @@ _STAYS = "staysHere"
 _LETTER = "#letter"  # what another program answers, whose answer is brought from here
 
 
+_URGENT = [["/stop"], ["/approve"], ["/status"], ["/steer"], ["/tell"], ["/btw"]]
+Chat = tuple[str, ...]
+
+
+class Order:
+    """One after another, in the order in which they asked for their place."""
+
+    def __init__(self) -> None:
+        self._last: asyncio.Future[None] | None = None
+
+    @property
+    def taken(self) -> bool:
+        return self._last is not None and not self._last.done()
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """Take the place behind everybody who is there now."""
+        before, own = self._last, asyncio.get_running_loop().create_future()
+        self._last = own
+        return self._at(before, own)
+
+    @asynccontextmanager
+    async def _at(self, before: asyncio.Future[None] | None, own: asyncio.Future[None]) -> AsyncIterator[None]:
+        try:
+            if before is not None:
+                await asyncio.wait({before})
+            yield
+        finally:
+            own.set_result(None)
+
+
 class Desk(Protocol):
     """What the intake needs of the rest: who is let in, what is said back, and what came with a message."""
 
@@ -65,8 +95,8 @@ class Intake:
         self._client, self._home, self._desk = client, client.home, desk
         self._journal = Inbox(journal)
         self._debounce = InboundDebounce(self._home.config.block("messages.inbound", InboundSettings))
-        self._merged: dict[str, list[str]] = {}  # by the key of a held message: the keys of all that became part of it
-        self._orders: dict[SessionKey, asyncio.Lock] = {}
+        self._merged: dict[Chat, list[str]] = {}  # the keys of what became part of a held message, by its chat
+        self._orders: dict[Chat, Order] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -86,7 +116,8 @@ class Intake:
 
     async def _admitted(self, inbound: Inbound) -> None:
         if self._goes_straight(inbound):
-            await self._handed_in(inbound)
+            async with self._order(inbound).place():
+                await self._handed_in(inbound)
             return
         if len(self._journal.pending) >= MAX_WAITING:
             raise HomarusError("too many messages wait to be taken in", cure="see 'homarus channels status'")
@@ -117,13 +148,14 @@ class Intake:
 
     def _goes_straight(self, inbound: Inbound) -> bool:
         settings = self._home.config.block("messages.inbound", InboundSettings)
-        if inbound.media or is_order(inbound.text) or settings.delay_ms(inbound.channel) > 0 or len(self._debounce):
+        waits = inbound.media or is_order(inbound.text) or settings.delay_ms(inbound.channel) > 0
+        if waits or len(self._debounce) or self._order(inbound).taken:
             return False
         try:
-            routes, _ = routes_for(inbound, self._home.config)
+            routes_for(inbound, self._home.config)
         except ConfigError:
             return False
-        return not any(self._order(route.session_key).locked() for route in routes)
+        return True
 
     def _offer(self, inbound: Inbound) -> None:
         """Let a message wait for the rest of what its sender types, and go on with what is ready."""
@@ -152,48 +184,50 @@ class Intake:
         self._wake()
 
     def _begin(self, inbound: Inbound, keys: tuple[str, ...]) -> None:
-        self._do(self._later(inbound, keys))
+        order = Order() if is_urgent(inbound.text) else self._order(inbound)
+        self._do(self._later(inbound, keys, order.place()))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _later(self, inbound: Inbound, keys: tuple[str, ...]) -> None:
+    async def _later(self, inbound: Inbound, keys: tuple[str, ...], place: AbstractAsyncContextManager[None]) -> None:
         """Hand over what waited. A command is given at most once: one that ends the program would else end it for ever."""
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                if is_order(inbound.text):
-                    self._journal.settle(*keys)
-                inbound = await self._desk.with_media(inbound) if inbound.media else inbound
-                await self._handed_in(inbound)
+        async with place:
+            pause = FIRST_PAUSE
+            while not await self._tried(inbound, keys):
+                await self._home.clock.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _tried(self, inbound: Inbound, keys: tuple[str, ...]) -> bool:
+        """Hand a message over; False where it has to be tried again."""
+        try:
+            if is_order(inbound.text):
                 self._journal.settle(*keys)
-            except HomarusError as problem:  # a full disk, a binding that cannot be read: it stays until somebody acts
-                _log.error("a message from %s waits: %s", inbound.channel, problem)
-            except Exception:  # noqa: BLE001 - one message must not keep others from being heard
-                _log.exception("a message from %s waits", inbound.channel)
-            if not any(item.key in keys for item in self._journal.pending):
-                return
-            await self._home.clock.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            inbound = await self._desk.with_media(inbound) if inbound.media else inbound
+            await self._handed_in(inbound)
+            self._journal.settle(*keys)
+        except HomarusError as problem:  # a full disk, a binding that cannot be read: it stays until somebody acts
+            _log.error("a message from %s waits: %s", inbound.channel, problem)
+        except Exception:  # noqa: BLE001 - one message must not keep others from being heard
+            _log.exception("a message from %s waits", inbound.channel)
+        return not any(item.key in keys for item in self._journal.pending)
 
     # Sessions.
 
-    def _order(self, key: SessionKey) -> asyncio.Lock:
+    def _order(self, inbound: Inbound) -> Order:
+        """Return the order of what is said in a chat: a message after a command waits until that is done."""
         if len(self._orders) > MAX_WAITING:
-            self._orders = {key: lock for key, lock in self._orders.items() if lock.locked()}
-        return self._orders.setdefault(key, asyncio.Lock())
+            self._orders = {chat: order for chat, order in self._orders.items() if order.taken}
+        chat = (inbound.channel, inbound.account, inbound.peer or inbound.sender, inbound.thread)
+        return self._orders.setdefault(chat, Order())
 
     async def _handed_in(self, inbound: Inbound) -> None:
         """Give a message to every session that answers its chat; most chats have one."""
         routes, in_turn = routes_for(inbound, self._home.config)
         for route in routes:
-            if is_stop(inbound.text) or is_urgent(inbound.text):
-                await self._session(route, inbound)
-                continue
-            async with self._order(route.session_key):
-                await self._session(route, inbound)
+            await self._session(route, inbound)
             lane = self._client.runtime.open_lane(route.session_key)
             if in_turn and lane is not None and len(routes) > 1:
                 await lane.idle()
@@ -239,8 +273,8 @@ class Intake:
         self._journal.settle(item.key + _LETTER)
 
 
-def _chat(inbound: Inbound) -> str:
-    return "\n".join((inbound.channel, inbound.account, inbound.peer, inbound.thread, inbound.sender))
+def _chat(inbound: Inbound) -> Chat:
+    return inbound.channel, inbound.account, inbound.peer, inbound.thread, inbound.sender
 
 
 def answer(inbound: Inbound, ident: str, text: str, **more: Any) -> Outbound:
@@ -255,8 +289,8 @@ def is_order(text: str) -> bool:
 
 
 def is_urgent(text: str) -> bool:
-    """Say whether a command is about what runs now, so that it waits for nothing."""
-    return text.split(maxsplit=1)[:1] in (["/stop"], ["/approve"], ["/status"], ["/steer"], ["/tell"], ["/btw"])
+    """Say whether a message is about what runs now, so that it waits for nothing."""
+    return is_stop(text) or text.split(maxsplit=1)[:1] in _URGENT
 
 
 def as_read(inbound: Inbound) -> Inbound:

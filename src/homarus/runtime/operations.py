@@ -47,12 +47,13 @@ class Line(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """What sessions took, by session, day, model and agent; and how often who spoke and which tool was used."""
+    """What sessions took, by session, day, model, agent and what it was for; and how often who spoke and which tool was used."""
 
     sessions: dict[str, Total]
     days: dict[str, Total]
     models: dict[str, Total]
     agents: dict[str, Total]
+    causes: dict[str, Total]
     total: Total
     roles: Counter[str]
     tools: Counter[str]
@@ -175,7 +176,7 @@ class Operations:
     async def costs(self, since: int, until: int | None = None, *, agent: str = "", session: str = "") -> Costs:
         """Add up what the sessions took in a span of time, from the transcripts; of one agent or session if asked."""
         zone = self._home.zone(self._home.config.default_agent.id)
-        kinds: tuple[By, ...] = ("session", "day", "model", "agent")
+        kinds: tuple[By, ...] = ("session", "day", "model", "agent", "cause")
         ledgers = {by: Ledger(by, zone, since=since, until=until) for by in kinds}
         agents = [each.id for each in self._home.config.agents if agent in ("", each.id)]
         infos = [info for each in agents for info in self._home.store(each).list() if session in ("", info.name)]
@@ -204,7 +205,7 @@ class Operations:
 
         await asyncio.to_thread(read)
         found = {by: ledger.totals for by, ledger in ledgers.items()}
-        sums = (found["session"], found["day"], found["model"], found["agent"], ledgers["day"].sum())
+        sums = (found["session"], found["day"], found["model"], found["agent"], found["cause"], ledgers["day"].sum())
         return Costs(*sums, roles, tools, failed.total())
 
     def models(self) -> Sequence[ModelInfo]:

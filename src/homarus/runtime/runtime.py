@@ -113,9 +113,9 @@ class Runtime:
     def automation(self) -> Automation:
         """Return the jobs, heartbeats and events of this home. They run by themselves once it was started."""
         from homarus.automation.scheduler import Automation
-        from homarus.runtime.starter import TurnStarter, reflector
+        from homarus.runtime.starter import TurnStarter, chores
 
-        return Automation(self.home, TurnStarter(self), reflector(self.home))
+        return Automation(self.home, TurnStarter(self), chores(self.home))
 
     # Messages and lanes.
 
@@ -205,7 +205,9 @@ class Runtime:
                 # What a child that is gone was told to do is not done any more; what a person said to it is.
                 inbox.settle(*(item.key for item in inbox.pending if item.inbound.channel == CHANNEL))
             if self.outlet is not None:
-                self.outlet.catch_up(key, [item for item in inbox.pending if live.writer.holds(item.key)], live)
+                begun = [item for item in inbox.pending if live.writer.holds(item.key)]
+                resumes = goes_on and inbox.may_resume(*(item.key for item in begun))
+                self.outlet.catch_up(begun, live, goes_on=resumes)
             lane.recover(live.writer.holds, go_on=goes_on, ours=lambda item: self.outlet or not item.route.place)
             self.children.take_up(key, lane, live)
             self._take_letters(lane, key)
@@ -232,7 +234,7 @@ class Runtime:
                 # A process that is asked again stays, and a memory that was asked once is asked again.
                 self.memory_watchers.watch(key.agent_id)
             self._answered = True
-            speech = self.outlet.speech(key, batch, mailbox) if self.outlet is not None else None
+            speech = self.outlet.speech(key, batch) if self.outlet is not None else None
             stored: list[str] = []
 
             def emit(event: RunEvent) -> None:
@@ -240,13 +242,17 @@ class Runtime:
                     speech.take(event)
                 self.emit(key, event)
 
-            with Watch(str(key), cancel) as watch:
-                given = {"mailbox": mailbox, "cancel": cancel, "settle": lambda *keys: stored.extend(keys)}
-                turn = self._with_events(self.turn_for(key, batch, emit=watched(watch, emit), **given))
-                outcome = await self.turns.run(turn)
-            if speech is not None:
-                speech.end(outcome)  # an answer that is not on its way durably leaves its question open
-            settle(*stored)
+            try:
+                with Watch(str(key), cancel) as watch:
+                    given = {"mailbox": mailbox, "cancel": cancel, "settle": lambda *keys: stored.extend(keys)}
+                    turn = self._with_events(self.turn_for(key, batch, emit=watched(watch, emit), **given))
+                    outcome = await self.turns.run(turn)
+                if speech is not None:
+                    speech.end(outcome)  # an answer that is not on its way durably leaves its question open
+                settle(*stored)
+            finally:
+                if speech is not None:
+                    speech.close()
             self.index_flusher.soon(self.home.store(key.agent_id).index)
             lane = self.lanes.get(key)
             more = bool(mailbox) or (lane is not None and bool(lane.waiting))

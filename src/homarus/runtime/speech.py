@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -36,7 +37,8 @@ from homarus.core.text import single_line
 from homarus.delivery.blocks import Block, BlockStream
 from homarus.delivery.markup import Directives
 from homarus.delivery.place import Place
-from homarus.delivery.settings import BlockSettings
+from homarus.delivery.preview import Preview
+from homarus.delivery.settings import BlockSettings, Mode, StreamingSettings
 from homarus.queue.collect import Batch
 from homarus.runtime.owed import PIECE, Answer, answer_in, rest_of, sent_text, shown_of
 from homarus.runtime.reply import footer
@@ -61,6 +63,9 @@ class Manner(Struct, frozen=True, kw_only=True):
 
     place: Place = Place()
     blocks: BlockSettings = BlockSettings()
+    # Whether the answer is seen while it is written, and how.
+    preview: Mode = "off"
+    streaming: StreamingSettings = StreamingSettings()
     verbose: str = "off"
     reasoning: str = "off"
     usage: str | None = None
@@ -74,12 +79,20 @@ class Manner(Struct, frozen=True, kw_only=True):
 class Mail(Protocol):
     """What a speech needs of whoever sends."""
 
-    def post(self, message: Outbound, *, pause: float = 0.0) -> bool:
-        """Make a message durable and bring it on its way; False where it was known."""
+    def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
+        """Make a message durable and bring it on its way; False where it was known. A preview becomes the message."""
         ...
 
-    def attach(self, agent_id: str, path: str, trust: Trust) -> Path:
-        """Return a copy of a file that the agent may send on somebody's word. Raises HomarusError."""
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
+        """Return what shows a message while it is written; None where that cannot be."""
+        ...
+
+    def discard(self, preview: Preview) -> None:
+        """Take a preview away of which no message came."""
+        ...
+
+    def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
+        """Return a copy of a file that the agent may send to these readers. Raises HomarusError."""
         ...
 
     def stirs(self, route: Route, kind: str) -> None:
@@ -94,7 +107,9 @@ class Speech:
         newest = batch.newest
         assert newest is not None, "a turn that nobody asked for has no chat"
         self._mail, self._manner, self._session, self._keys = mail, manner, session, batch.keys
-        self._route, self._asked, self._trust = newest.route, newest.inbound.id, batch.trust
+        self._route, self._asked = newest.route, newest.inbound.id
+        # Who gets the files: in a chat of several people nobody counts for more than a guest.
+        self._readers = batch.trust if newest.inbound.chat_type == "direct" else Trust.GROUP
         begun = any(session.knows(key) for key in self._keys)
         self._found = (answer_in(session.branch, self._keys) if begun else None) or Answer("")
         self._anchor, self._sent = self._found.anchor, list(self._found.sent)
@@ -104,8 +119,11 @@ class Speech:
         self._posted = 0
         self._stirred = ""
         self._blocks: BlockStream | None = None
+        self._preview: Preview | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failed: list[Outbound] = []
+        # Called when the turn is over, however it ended.
+        self.over: Callable[[], None] = lambda: None
 
     def catch_up(self) -> Answer:
         """Post what the log holds of the answer, as far as it is not known; return the answer as the log has it."""
@@ -124,6 +142,8 @@ class Speech:
         return "\n\n".join(self._pieces)
 
     def take(self, event: RunEvent) -> None:
+        if self._preview is not None:
+            self._preview.take(event)
         match event:
             case UserAccepted() if not self._anchor:
                 entries = (entry for entry in reversed(self._session.branch) if isinstance(entry, MessageEntry))
@@ -134,11 +154,13 @@ class Speech:
                 # What was shown of an answer that broke off is compared with the whole of the next one.
                 fresh = self._manner.blocks.enabled and not self._manner.muted and not self._pieces
                 self._blocks = BlockStream(self._manner.blocks, self._manner.place, self._early) if fresh else None
+                self._begin_preview()
             case TextDelta():
                 self._stir("message")
                 if self._blocks is not None:
                     self._blocks.take(event)
                     self._tick_later()
+                    self._follow(self._blocks.waiting)
             case MessageEnded():
                 self._message(event.message)
             case ToolStarted():
@@ -165,6 +187,14 @@ class Speech:
         for message in again:
             self._mail.post(message)
 
+    def close(self) -> None:
+        self._blocks = None
+        if self._preview is not None:
+            self._mail.discard(self._preview)
+            self._preview = None
+        self._tick_later()
+        self.over()
+
     def interrupted(self) -> None:
         """Say that a turn was cut off for good."""
         self._post("end", INTERRUPTED)
@@ -188,7 +218,7 @@ class Speech:
         for number, path in enumerate(visible.directives.media):
             try:
                 if not path.startswith(("http://", "https://")):
-                    files[number] = str(self._mail.attach(self._route.agent_id, path, self._trust))
+                    files[number] = str(self._mail.attach(self._route.agent_id, path, self._readers))
                 elif path not in "".join(self._pieces):
                     text += f"\n\n{path}"
             except HomarusError as problem:
@@ -205,6 +235,19 @@ class Speech:
         prefix = f"{self._manner.prefix} " if self._manner.prefix and not self._posted else ""
         self._posted += 1
         self._post(name, prefix + text, directives, pause=pause)
+
+    def _begin_preview(self) -> None:
+        if self._manner.preview == "off" or self._preview is not None or self._manner.muted:
+            return
+        message = self._outbound(f"preview.{self._number}.{len(self._pieces)}", "", Directives())
+        self._preview = self._mail.preview(message, self._manner.preview, self._manner.streaming)
+
+    def _follow(self, waiting: str) -> None:
+        """Show what belongs to no block yet: a preview that became a block is followed by another."""
+        if self._manner.preview == "block" and waiting.strip():
+            self._begin_preview()
+            if self._preview is not None:
+                self._preview.update(waiting)
 
     def _early(self, block: Block) -> None:
         """Post a piece of a message that is not in the log yet: then the log must know of the piece."""
@@ -258,8 +301,20 @@ class Speech:
     ) -> None:
         if self._manner.muted:
             return
-        route, asked = self._route, directives or Directives()
-        message = Outbound(
+        message = self._outbound(name, text, directives or Directives(), file)
+        # A preview becomes the answer; a note beside it leaves it alone.
+        preview, said = None, name.startswith(f"{self._number}.")
+        if said and not file:
+            preview, self._preview = self._preview, None
+        try:
+            self._mail.post(message, pause=pause, preview=preview)
+        except StorageError as problem:  # a full disk: the turn goes on, and it is tried once more at its end
+            _log.error("words for %s are not durable yet: %s", message.channel, problem)
+            self._failed.append(message)
+
+    def _outbound(self, name: str, text: str, asked: Directives, file: str = "") -> Outbound:
+        route = self._route
+        return Outbound(
             id=self._name(name),
             channel=route.channel,
             to=route.to,
@@ -270,11 +325,6 @@ class Speech:
             media=(file,) if file else (),
             as_voice=asked.as_voice and bool(file),
         )
-        try:
-            self._mail.post(message, pause=pause)
-        except StorageError as problem:  # a full disk: the turn goes on, and it is tried once more at its end
-            _log.error("words for %s are not durable yet: %s", route.channel, problem)
-            self._failed.append(message)
 
     def _reply_to(self, asked: Directives) -> str:
         if asked.reply_to:

@@ -16,30 +16,32 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from homarus.agent.open_session import OpenSession
-from homarus.channels.channel import Change, Channel, Manifest
+from homarus.channels.channel import Change, Manifest
 from homarus.channels.discovery import manifests
 from homarus.channels.gatekeeper import Gatekeeper
+from homarus.channels.guards import Seen, digest
 from homarus.channels.manager import ChannelManager, Opener, Status
 from homarus.channels.pairing import PairingStore
 from homarus.channels.settings import default_account
-from homarus.core.errors import ConfigError, DeliveryError, HomarusError
+from homarus.config.view import Config
+from homarus.core.errors import ConfigError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.events import ApprovalAsked, RunEvent
-from homarus.core.mailbox import Mailbox
 from homarus.core.messages import Inbound, Outbound, Text, Trust, User
-from homarus.core.routes import AT_HOME, Route, SessionKey, main_session, normalize_account_id
-from homarus.core.text import single_line
+from homarus.core.routes import AT_HOME, Route, SessionKey, normalize_account_id
+from homarus.core.text import human_bytes, single_line
 from homarus.delivery.outbox import Outbox, Settled
-from homarus.delivery.place import Place
+from homarus.delivery.preview import Preview
 from homarus.delivery.retry import RetrySettings
 from homarus.delivery.sender import Sender
+from homarus.delivery.settings import Mode, StreamingSettings
 from homarus.queue.collect import Batch, Queued
 from homarus.runtime.chat_settings import ack_reaction, chat_settings, manner_for
 from homarus.runtime.chat_signs import Signs
+from homarus.runtime.incoming import Incoming
 from homarus.runtime.intake import Intake
 from homarus.runtime.outgoing import Outgoing
 from homarus.runtime.owed import TOLD
 from homarus.runtime.speech import Speech
-from homarus.sessions.row import SessionEntry
 
 if TYPE_CHECKING:
     from homarus.runtime.local import LocalClient
@@ -49,6 +51,7 @@ SHOWN = (
     "[The program was started anew in the middle of your answer. The chat has seen this much of it already; go on after it "
     "and do not repeat it.]\n"
 )
+SEND_SECONDS = 30.0  # how long somebody waits for a message to be sent that they ordered
 ASK = "🔐 **May I?**\n{title}\n\n{why}\n\nAnswer with the buttons, or `/approve {id} once`, `always` or `deny`."
 
 
@@ -87,19 +90,24 @@ class Switchboard:
             home.config, home.env, own / "channels", self._take, self._changed, clock, known=self.known, **given
         )
         self.outgoing = Outgoing(own / "outgoing", home)
+        self.incoming = Incoming(home, self.manager)
         self.outbox = Outbox(own / "outbox.jsonl", clock, warn=_log.warning)
         self.sender = Sender(
             self.outbox,
             self.manager.place,
-            self._channel,
+            self.manager.connected,
             clock,
             retry_of=self._retry,
-            file_of=self.outgoing.checked,
+            file_of=self._file,
             told=self._settled,
             warn=_log.warning,
         )
-        self.signs = Signs(home.config, clock, self._channel, self.manager.place)
+        # The digests of what was shown, by chat and message: of others' messages nothing is edited or taken away.
+        self._wrote = Seen(own / "channels" / "sent.jsonl")
+        self.manager.came_up = self.sender.wake
+        self.signs = Signs(home.config, clock, self.manager.connected, self.manager.place)
         self.counts = Counts({}, {})
+        self.send_seconds = SEND_SECONDS
         self._speeches: dict[SessionKey, tuple[Speech, Batch]] = {}
         self._leave: list[Callable[[], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -110,12 +118,12 @@ class Switchboard:
         """Stand in for answers from now on, before any session is taken up."""
         runtime = self._client.runtime
         runtime.outlet = self
-        runtime.post = self
         self._leave.append(runtime.listeners.watch(self._asked))
 
     async def start(self) -> None:
         """Bring on its way what an earlier process left, and start the accounts; none of them is waited for."""
         self.outgoing.sweep()
+        await self.incoming.sweep()
         self.manager.commands = {row.name: row.help for row in self._client.router.commands.values()}
         self.sender.start()
         await self.manager.start()
@@ -140,6 +148,7 @@ class Switchboard:
             task.cancel()
         await self.sender.stop()
         self.outbox.close()
+        self._wrote.close()
         self.gatekeeper.close()
 
     # In.
@@ -156,7 +165,7 @@ class Switchboard:
         return (info.entry.group_activation or "") if info else ""
 
     async def with_media(self, inbound: Inbound) -> Inbound:
-        return inbound
+        return await self.incoming.with_files(inbound)
 
     def began(self, inbound: Inbound, route: Route) -> None:
         """Show that a message was read, and that somebody writes."""
@@ -167,7 +176,7 @@ class Switchboard:
 
     async def _changed(self, change: Change) -> None:
         """A reaction is an event of its session; whatever else happens to old messages changes nothing."""
-        ours = self.outbox.wrote(change.channel, change.account, change.peer, change.message_id)
+        ours = self.wrote(change.channel, change.account, change.peer, change.message_id)
         identity = self.manager.identity(change.channel, change.account)
         text = self.gatekeeper.notice(change, ours=ours, identity=identity)
         if not text:
@@ -190,7 +199,7 @@ class Switchboard:
 
     # Out: what turns say.
 
-    def speech(self, key: SessionKey, batch: Batch, mailbox: Mailbox[Queued]) -> Speech | None:
+    def speech(self, key: SessionKey, batch: Batch) -> Speech | None:
         """Return what brings the words of a turn to its chat; None for a turn that no chat asked for."""
         newest = batch.newest
         if newest is None or newest.route.place is None or newest.route.channel not in self.known:
@@ -204,7 +213,7 @@ class Switchboard:
                     live.writer.append_message(told)
         self._speeches[key] = speech, batch
         leave = self._attend(key, newest, batch.trust)
-        speech.when_over(partial(self._over, key, newest, leave))
+        speech.over = partial(self._over, key, newest, leave)
         return speech
 
     def _speech(self, batch: Batch, live: OpenSession) -> Speech:
@@ -219,7 +228,7 @@ class Switchboard:
         self._speeches.pop(key, None)
         self.signs.over(item.route, item.inbound.id)
 
-    def catch_up(self, key: SessionKey, items: Sequence[Queued], live: OpenSession, *, goes_on: bool) -> None:
+    def catch_up(self, items: Sequence[Queued], live: OpenSession, *, goes_on: bool) -> None:
         """Post what an earlier process had answered and not posted; say so where nobody can go on."""
         chats: dict[tuple[str, str, str, str], list[Queued]] = {}
         for item in items:
@@ -230,23 +239,52 @@ class Switchboard:
             if not speech.catch_up().ended and not goes_on:
                 speech.interrupted()
 
-    def post(self, message: Outbound, *, pause: float = 0.0) -> bool:
-        return self.sender.submit(message, pause=pause)
+    def post(self, message: Outbound, *, pause: float = 0.0, preview: Preview | None = None) -> bool:
+        return self.sender.submit(message, pause=pause, preview=preview)
 
-    def attach(self, agent_id: str, path: str, trust: Trust) -> Path:
-        return self.outgoing.attach(agent_id, path, trust)
+    def preview(self, message: Outbound, mode: Mode, settings: StreamingSettings) -> Preview | None:
+        return self.sender.preview(message, mode, settings)
+
+    def discard(self, preview: Preview) -> None:
+        self.sender.discard(preview)
+
+    def attach(self, agent_id: str, path: str, readers: Trust) -> Path:
+        return self.outgoing.attach(agent_id, path, readers)
+
+    def _file(self, message: Outbound, media: str) -> str:
+        path = self.outgoing.checked(message, media)
+        most, size = self.manager.place(message.channel, message.account).media_bytes, Path(path).stat().st_size
+        if size > most:
+            why = f"{message.channel} takes files of at most {human_bytes(most)}, and this one has {human_bytes(size)}"
+            raise DeliveryError(DeliveryFailure.REFUSED, why)
+        return path
 
     def stirs(self, route: Route, kind: str) -> None:
         self.signs.stirs(route, kind)
 
+    @property
+    def config(self) -> Config:
+        return self._home.config
+
+    def wrote(self, channel: str, account: str, to: str, message_id: str) -> bool:
+        """Say whether a message in a chat is one of ours."""
+        return self._wrote.knows(digest(Inbound(message_id, channel, "", account=account, peer=to)))
+
+    def answers(self, key: SessionKey) -> str:
+        """Return the platform's id of the message that the running turn of a session answers."""
+        _, batch = self._speeches.get(key, (None, None))
+        return batch.newest.inbound.id if batch is not None and batch.newest is not None else ""
+
     async def _settled(self, settled: Settled) -> None:
         message = settled.outbound
+        for receipt in settled.receipts:
+            sent = Inbound(receipt, message.channel, "", account=message.account, peer=message.to)
+            self._wrote.add(digest(sent), lasting=True)
         name = (message.channel, settled.outcome)
         self.counts.settled[name] = self.counts.settled.get(name, 0) + 1
         if settled.outcome in {"failed", "partial", "unknown"}:
             where = f"{message.channel}:{single_line(message.to, 80)}"
             _log.warning("a message to %s ended as %s: %s", where, settled.outcome, settled.reason)
-        self.outgoing.done(message)
 
     # Out: what others say.
 
@@ -269,6 +307,9 @@ class Switchboard:
             raise ConfigError("nobody is named", cure="say to whom")
         return Target(channel, account, to.strip(), thread)
 
+    def has(self, channel: str) -> bool:
+        return any(status.channel == channel for status in self.manager.status())
+
     def reaches(self, channel: str, account: str, to: str) -> str:
         try:
             self.target(channel, to, account)
@@ -286,12 +327,6 @@ class Switchboard:
         except HomarusError as problem:
             return str(problem)
         return ""
-
-    def _channel(self, channel: str, account: str) -> Channel | None:
-        try:
-            return self.manager.channel(channel, account)
-        except DeliveryError:
-            return None
 
     def _retry(self, channel: str, account: str) -> tuple[RetrySettings, int]:
         manifest = self.known.get(channel)

@@ -8,14 +8,19 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from homarus.core.messages import Assistant, Usage
+from homarus.core.errors import ConfigError
+from homarus.core.messages import Assistant, Usage, User
+from homarus.core.routes import SessionKey, SessionKind
 from homarus.sessions.codec import Json, from_message, to_ms, to_usage
 from homarus.sessions.entry import Custom, Entry, MessageEntry
 
-By = Literal["day", "model", "session", "agent", "purpose"]
+By = Literal["day", "model", "session", "agent", "purpose", "cause"]
 ANSWER = "answer"
 # A note on a call whose answer is no part of the conversation: a summary, the saving of memory.
 NOTE = "homarus.usage"
+_BY_ITSELF = frozenset(
+    {SessionKind.SUBAGENT, SessionKind.CRON, SessionKind.HOOK, SessionKind.BOOT, SessionKind.HEARTBEAT}
+)
 
 
 class Call(Struct, frozen=True):
@@ -26,6 +31,8 @@ class Call(Struct, frozen=True):
     model: str
     usage: Usage
     purpose: str = ANSWER
+    # What the answer was an answer to, where nobody typed it: a heartbeat, a job.
+    occasion: str = ""
 
 
 class Total(Struct, frozen=True):
@@ -71,7 +78,11 @@ def usage_note(purpose: str, answer: Assistant) -> Json:
 
 def calls(entries: Iterable[Entry]) -> Iterator[Call]:
     """Yield the answers in a transcript that say what they took, on every branch: all of them were paid for."""
+    occasion = ""
     for entry in entries:
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, User):
+            occasion = str((entry.message.provenance or {}).get("kind") or "")
+            continue
         if isinstance(entry, MessageEntry) and entry.role == "assistant":
             body, purpose = entry.body, ANSWER
         elif isinstance(entry, Custom) and entry.custom_type == NOTE:
@@ -83,7 +94,21 @@ def calls(entries: Iterable[Entry]) -> Iterator[Call]:
         usage = to_usage(body.get("usage"))
         if usage.total or usage.cost.total:
             model = "/".join(str(body[name]) for name in ("provider", "model") if body.get(name))
-            yield Call(entry.id, to_ms(body.get("timestamp")) or entry.time, model or "unknown", usage, purpose)
+            time = to_ms(body.get("timestamp")) or entry.time
+            yield Call(entry.id, time, model or "unknown", usage, purpose, occasion)
+
+
+def cause(call: Call, session: str) -> str:
+    """Return why a call was made: answers, what they needed besides, or the automation that asked for it."""
+    if call.purpose != ANSWER:
+        return call.purpose
+    if call.occasion in {"heartbeat", "cron", "hook"}:
+        return call.occasion
+    try:
+        kind = SessionKey.parse(session).kind
+    except ConfigError:
+        return ANSWER
+    return str(kind.value) if kind in _BY_ITSELF else ANSWER
 
 
 class Ledger:
@@ -106,7 +131,7 @@ class Ledger:
                 continue
             self._seen.add(mark)
             names = {"day": self.day(call.time), "model": call.model, "session": session, "agent": agent}
-            name = names.get(self.by, call.purpose)
+            name = cause(call, session) if self.by == "cause" else names.get(self.by, call.purpose)
             self.totals[name] = self.totals.get(name, Total(name)).plus(call.usage)
             if call.purpose != ANSWER:
                 known = self.aside.get(call.purpose, Total(call.purpose))

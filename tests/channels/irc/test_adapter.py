@@ -7,8 +7,9 @@ import pytest
 from tests.channels.irc.server import Server
 from tests.channels.recorder import Recorder, Running, until
 
-from homarus.channels.irc.adapter import Irc, address, is_named
+from homarus.channels.irc.adapter import Irc, address
 from homarus.channels.irc.connection import Connection, IrcSettings, Pace
+from homarus.channels.support import is_named
 from homarus.core.clock import ManualClock, SystemClock
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Outbound

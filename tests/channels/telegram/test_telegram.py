@@ -12,13 +12,14 @@ import pytest
 
 pytest.importorskip("aiogram", reason="needs aiogram: pip install 'homarus[telegram]'")
 
+from tests.channels.platform_host import RecordingHost, outbound, running, until, words
+from tests.channels.telegram.bot_api import ALICE, DM, FORUM, GROUP, ME, TOKEN, BotApi, Refuse, serving
+
 from homarus.channels.support import Pauses
 from homarus.channels.telegram.adapter import Telegram
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure
 from homarus.core.messages import Media
 from homarus.delivery.place import Button, Piece
-from tests.channels.platform_host import RecordingHost, outbound, running, until, words
-from tests.channels.telegram.bot_api import ALICE, DM, FORUM, GROUP, ME, TOKEN, BotApi, Refuse, serving
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from homarus.channels.channel import Change, Channel, Host, Identity
 from homarus.channels.irc import wire
 from homarus.channels.irc.connection import Connection, IrcSettings
 from homarus.channels.irc.wire import Line
-from homarus.channels.support import keep_connected, refused, secret, settings_of
+from homarus.channels.support import is_named, keep_connected, refused, secret, settings_of
 from homarus.core.clock import Clock, SystemClock, epoch_ms
 from homarus.core.errors import ChannelError, DeliveryError, DeliveryFailure, HomarusError
 from homarus.core.messages import Inbound, Media, Outbound, Quote
@@ -290,15 +290,3 @@ def address(to: str) -> str:
     if not _TARGET.fullmatch(target):
         raise refused(f"'{single_line(to, 60)}' is no nick and no channel of IRC", "write #channel or a nick")
     return target
-
-
-def is_named(text: str, nick: str) -> bool:
-    """Say whether a text holds a nick as a word of its own; both are folded."""
-    letters = "[]\\`_^{|}-"
-    at = text.find(nick)
-    while at >= 0:
-        around = text[at - 1 : at] + text[at + len(nick) : at + len(nick) + 1]
-        if not any(letter.isalnum() or letter in letters for letter in around):
-            return True
-        at = text.find(nick, at + 1)
-    return False

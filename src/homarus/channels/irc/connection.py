@@ -26,7 +26,7 @@ REFUSALS = frozenset(
 HURRIED = frozenset((263, 439))
 
 
-class Sasl(Block):
+class Sasl(Block, frozen=True):
     enabled: bool = True
     mechanism: str = "PLAIN"
     username: str = ""
@@ -34,7 +34,7 @@ class Sasl(Block):
     password_file: str = ""
 
 
-class NickServ(Block):
+class NickServ(Block, frozen=True):
     enabled: bool = True
     service: str = "NickServ"
     password: str = ""
@@ -43,7 +43,7 @@ class NickServ(Block):
     register_email: str = ""
 
 
-class IrcSettings(Block):
+class IrcSettings(Block, frozen=True):
     """`channels.irc`, as far as this adapter reads it."""
 
     host: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from homarus.delivery.format.cut import cut
-from homarus.delivery.format.dialects import DIALECTS, utf16, write
+from homarus.delivery.format.dialects import DIALECTS, Bodies, utf16, write
 from homarus.delivery.format.rich import Block, parse
 from homarus.delivery.place import Piece, Place
 
@@ -23,17 +23,18 @@ def render(markdown: str, place: Place) -> list[Piece]:
     Markup counts. Where not even one letter fits with its markup, the markup goes.
     """
     dialect, plain = DIALECTS.get(place.dialect, DIALECTS["plain"]), DIALECTS["plain"]
-    size = _SIZES[place.unit]
+    size, limit = _SIZES[place.unit], max(1, place.limit)
+    known, known_plain = Bodies(dialect), Bodies(plain)
 
-    def fits(blocks: Sequence[Block]) -> bool:
-        return all(
-            size(text) <= place.limit and (not place.lines or text.count("\n") < place.lines)
-            for text in (write(blocks, dialect)[0], *([] if dialect == plain else [write(blocks, plain)[0]]))
-        )
+    def load(blocks: Sequence[Block]) -> float:
+        """Return how full a message is. The words alone must fit too, for a platform that refuses the markup."""
+        texts = [write(blocks, known)[0], *([] if dialect is plain else [write(blocks, known_plain)[0]])]
+        lines = [(text.count("\n") + 1) / place.lines for text in texts] if place.lines else []
+        return max(*(size(text) / limit for text in texts), *lines, 0.0)
 
     blocks = parse(markdown, tables=place.tables, spoilers=dialect.spoiler is not None)
     pieces = []
-    for message in cut(blocks, fits, fill=place.chunk_mode == "length"):
-        text, styles = write(message, dialect)
-        pieces.append(Piece(text, write(message, plain)[0], styles))
+    for message in cut(blocks, load, limit, fill=place.chunk_mode == "length"):
+        text, styles = write(message, known)
+        pieces.append(Piece(text, write(message, known_plain)[0], styles))
     return pieces

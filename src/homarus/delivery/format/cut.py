@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from msgspec.structs import replace
 
 from homarus.core.patterns import late
-from homarus.delivery.format.rich import Block
+from homarus.delivery.format.rich import Block, Span
 
-Fits = Callable[[Sequence[Block]], bool]
+# How full a message with these blocks is: 1.0 is all that a place allows.
+Load = Callable[[Sequence[Block]], float]
 
 _SENTENCE = late(r"[.!?…][\"'”’)\]]*(?=\s)|[。！？]")
 _LINE = late(r"\n")
@@ -18,55 +21,58 @@ _BLANK = late(r"\s")
 _WHOLE = frozenset({"link", "url", "code"})
 
 
-def cut(blocks: Sequence[Block], fits: Fits, *, fill: bool = True) -> list[list[Block]]:
-    """Return the blocks of each message, in order. With `fill` a long block begins in the message before it."""
+def cut(blocks: Sequence[Block], load: Load, limit: int, *, fill: bool = True) -> list[list[Block]]:
+    """Return the blocks of each message, in order. With `fill` a long block begins in the message before it.
+
+    No message holds more than `limit` characters, whatever its platform counts.
+    """
     messages: list[list[Block]] = []
     rest = list(blocks)
     while rest:
-        message, rest = _first(rest, fits, fill)
+        message, rest = _first(rest, load, limit, fill)
         if any(block.text.strip() or block.opens for block in message):
             messages.append([replace(message[0], gap=0), *message[1:]])
     return messages
 
 
-def _first(blocks: list[Block], fits: Fits, fill: bool) -> tuple[list[Block], list[Block]]:
+def _first(blocks: list[Block], load: Load, limit: int, fill: bool) -> tuple[list[Block], list[Block]]:
     """Return what the next message holds and what is left."""
-    count = _most(len(blocks), lambda size: fits(blocks[:size]))
+    ends = list(accumulate(len(block.text) for block in blocks[: limit + 1]))
+    count = _most(min(bisect_right(ends, limit), limit), lambda size: load(blocks[:size]))
     if count == len(blocks):
         return blocks, []
-    following = blocks[count]
+    head, following = blocks[:count], blocks[count]
     # A paragraph that fits into a message of its own stays whole; so does one that would only begin in a nearly full one.
-    if count and (not fill or fits([following]) or _more_than_half(blocks[:count], following, fits)):
+    room, whole = 0, bool(count) and (not fill or (len(following.text) <= limit and load([following]) <= 1))
+    if not whole:
+        room = _most(min(len(following.text), limit), lambda size: load([*head, following.part(0, size)]))
+    if whole or (count and room <= ends[count - 1]):
         # A heading goes with what it stands over.
         keep = count - 1 if count > 1 and blocks[count - 1].kind == "heading" else count
         return blocks[:keep], blocks[keep:]
-    room = _most(len(following.text), lambda size: fits([*blocks[:count], following.part(0, size)]))
     at = _place(following, room) if room else 0
     if not at and count:
-        return blocks[:count], blocks[count:]
+        return head, blocks[count:]
+    # A link that no message can hold is said in letters; so is what fits only without its markup.
+    if not at and (_dressed(following) if not room else _link_at_start(following) is not None):
+        return _first([_in_letters(following), *blocks[1:]], load, limit, fill)
     if not room:
-        return _first([_in_letters(following), *blocks[1:]], fits, fill) if _dressed(following) else _forced(blocks)
+        return _forced(blocks)
     first, second = _split(following, at or _letter(following.text, room))
-    return [*blocks[:count], first], [second, *blocks[count + 1 :]]
+    return [*head, first], [second, *blocks[count + 1 :]]
 
 
-def _more_than_half(blocks: Sequence[Block], following: Block, fits: Fits) -> bool:
-    used = sum(len(block.text) for block in blocks)
-    return not fits([*blocks, following.part(0, min(len(following.text), max(used, 1)))])
-
-
-def _most(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest size that fits: quickly found when it is all, or small against the whole."""
-    if fits(limit):
-        return limit
-    low, step = 0, 1
-    while low + step < limit and fits(low + step):
-        low += step
-        step *= 2
-    high = min(low + step, limit)
+def _most(limit: int, load: Callable[[int], float]) -> int:
+    """Return the largest size that fits. A load that is known tells about how far away that is."""
+    low, high, guess = 0, limit + 1, limit
     while high - low > 1:
+        found = load(guess)
+        low, high = (guess, high) if found <= 1 else (low, guess)
+        wished = int(guess / found) if found else high
+        # One end moves far, the other by a half at least: whatever the loads are, it ends soon.
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        guess = min(max(wished, low + 1), middle) if found > 1 else min(max(wished, middle), high - 1)
+        guess = min(max(guess, low + 1), high - 1)
     return low
 
 
@@ -115,9 +121,13 @@ def _dressed(block: Block) -> bool:
     return block.kind != "text" or bool(block.spans or block.boxes)
 
 
+def _link_at_start(block: Block) -> Span | None:
+    return next((span for span in block.spans if span.start == 0 and span.style == "link"), None)
+
+
 def _in_letters(block: Block) -> Block:
     """Return a block without the markup that no message can hold. The words count, and where a link leads."""
-    link = next((span for span in block.spans if span.start == 0 and span.style == "link"), None)
+    link = _link_at_start(block)
     if link is None:
         return replace(block, kind="text", spans=(), boxes=(), opens=frozenset(), info="")
     said = f" ({link.url})"

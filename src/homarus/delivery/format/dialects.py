@@ -55,7 +55,8 @@ def _slack(text: str) -> str:
 
 
 def _slack_link(label: str, url: str) -> str:
-    return f"<{_slack(url).replace('|', '%7C')}|{label}>"
+    address = _slack(url).replace("|", "%7C")
+    return f"<{address}|{label.replace(chr(10), ' ')}>"
 
 
 def _discord(text: str) -> str:
@@ -63,6 +64,7 @@ def _discord(text: str) -> str:
 
 
 def _discord_link(label: str, url: str) -> str:
+    label = label.replace("\n", " ").replace("[", "\\[").replace("]", "\\]")
     return f"[{label}]({url.replace('(', '%28').replace(')', '%29')})"
 
 
@@ -82,7 +84,7 @@ class Dialect(Struct, frozen=True):
     headings: int = 0  # levels that the platform knows as `#`
     link: Link = _said
     escape: Callable[[str], str] = _same
-    # Marks count only at the edges of words, and end with the line.
+    # Marks count only at the edges of words.
     strict: bool = False
     html: bool = False
     ranges: bool = False
@@ -126,7 +128,7 @@ DIALECTS: dict[str, Dialect] = {
     "xmpp": replace(_STARS, fence_language="```{}\n"),
     "irc": Dialect(),
     "irc-codes": Dialect(
-        bold=("\x02", "\x02"), italic=("\x1d", "\x1d"), strike=("\x1e", "\x1e"), code=("\x11", "\x11"), tags=True
+        bold=("\x02", "\x02"), italic=("\x1d", "\x1d"), strike=("\x1e", "\x1e"), code=("\x11", "\x11")
     ),
     "signal": Dialect(
         bold=("\ufdd0", _END),
@@ -162,19 +164,35 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-def write(blocks: Sequence[Block], dialect: Dialect) -> tuple[str, tuple[Style, ...]]:
+class Bodies:
+    """What blocks look like by themselves in a dialect. A block is written once, however often its message is measured."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._known: dict[int, tuple[Block, str]] = {}
+
+    def of(self, block: Block) -> str:
+        known = self._known.get(id(block))
+        if known is None or known[0] is not block:
+            body = _html_block(block, self.dialect) if self.dialect.html else _body(block, self.dialect)
+            known = self._known[id(block)] = (block, body)
+        return known[1]
+
+
+def write(blocks: Sequence[Block], bodies: Bodies) -> tuple[str, tuple[Style, ...]]:
     """Return the blocks as one message in a dialect, with ranges where it has no marks."""
-    if dialect.html:
-        return _as_html(blocks, dialect), ()
-    text = _as_lines(blocks, dialect)
-    return _ranges(text) if dialect.ranges else (text, ())
+    if bodies.dialect.html:
+        return _as_html(blocks, bodies), ()
+    text = _as_lines(blocks, bodies)
+    return _ranges(text) if bodies.dialect.ranges else (text, ())
 
 
 # --- lines of text ---
 
 
-def _as_lines(blocks: Sequence[Block], dialect: Dialect) -> str:
+def _as_lines(blocks: Sequence[Block], bodies: Bodies) -> str:
     out: list[str] = []
+    dialect = bodies.dialect
     quoted = False
     for number, block in enumerate(blocks):
         depth = _quotes(block)
@@ -187,20 +205,19 @@ def _as_lines(blocks: Sequence[Block], dialect: Dialect) -> str:
         if depth and not quoted and dialect.quote:
             out.append(dialect.quote[0])
         quoted = bool(depth)
-        out += _lines(block, dialect)
+        out += _lines(block, bodies) if block.boxes else (bodies.of(block),)
     if quoted and dialect.quote:
         out.append(dialect.quote[1])
     return "".join(out)
 
 
 def _quotes(block: Block) -> int:
-    return sum(box.kind == "quote" for box in block.boxes)
+    return sum(box.kind == "quote" for box in block.boxes) if block.boxes else 0
 
 
-def _lines(block: Block, dialect: Dialect) -> Iterable[str]:
-    lines = _body(block, dialect).split("\n")
-    for number, line in enumerate(lines):
-        prefix = "".join(_prefix(box, block, dialect, first=number == 0) for box in block.boxes)
+def _lines(block: Block, bodies: Bodies) -> Iterable[str]:
+    for number, line in enumerate(bodies.of(block).split("\n")):
+        prefix = "".join(_prefix(box, block, bodies.dialect, first=number == 0) for box in block.boxes)
         yield ("\n" if number else "") + (prefix + line if line else prefix.rstrip())
 
 
@@ -287,26 +304,25 @@ def _styled(run: _Run, span: Span, dialect: Dialect) -> str:
         return dialect.link(_weave(run, dialect), span.url)
     marks: Marks | None = getattr(dialect, span.style)
     if span.style == "code":
-        if marks is None or dialect.tags:
-            inner = dialect.escape(raw)
-            return f"{marks[0]}{inner}{marks[1]}" if marks else inner
-        if "`" not in raw:
-            return f"`{_literal(raw, dialect)}`"
+        if marks is None:
+            return dialect.escape(raw)
+        if marks[0] != "`" or "`" not in raw:
+            return f"{marks[0]}{_literal(raw, dialect)}{marks[1]}"
         return f"`` {raw} ``" if dialect.escape is _discord and "``" not in raw else dialect.escape(raw)
     inner = _weave(run, dialect)
     return f"{marks[0]}{inner}{marks[1]}" if marks else inner
 
 
 def _whole_words(text: str, spans: Sequence[Span], dialect: Dialect) -> list[Span]:
-    """Return spans whose marks a platform will read as marks: without blanks at their edges and, where it is strict,
-    line by line and never inside a word."""
+    """Return spans whose marks a platform will read as marks: line by line, without blanks at their edges and, where it is
+    strict, never inside a word."""
     found: list[Span] = []
     for span in spans:
         if span.style in {"link", "url", "code"}:
             found.append(span)
             continue
         start = span.start
-        for line in text[span.start : span.end].split("\n") if dialect.strict else [text[span.start : span.end]]:
+        for line in text[span.start : span.end].split("\n"):
             begin = start + len(line) - len(line.lstrip())
             end = start + len(line.rstrip())
             start += len(line) + 1
@@ -341,7 +357,7 @@ def utf16(text: str) -> int:
 # --- HTML ---
 
 
-def _as_html(blocks: Sequence[Block], dialect: Dialect) -> str:
+def _as_html(blocks: Sequence[Block], bodies: Bodies) -> str:
     out: list[str] = []
     opened: list[Box] = []
     for block in blocks:
@@ -353,7 +369,7 @@ def _as_html(blocks: Sequence[Block], dialect: Dialect) -> str:
         for box in block.boxes[shared:]:
             out.append(_tag(box, block))
             opened.append(box)
-        out.append(_html_block(block, dialect))
+        out.append(bodies.of(block))
     out += [_tag(box, blocks[-1], close=True) for box in reversed(opened)]
     return "".join(out)
 

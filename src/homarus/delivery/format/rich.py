@@ -6,6 +6,7 @@ knows a platform; `cut` divides blocks, and the dialects write them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -62,7 +63,7 @@ class Box(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """A run of text. Spans nest and never cross; `opens` are the boxes whose first block this is."""
+    """A run of text. Spans stand in the order in which they begin, nest and never cross; `opens` are the boxes whose first block this is."""
 
     kind: Literal["text", "heading", "code", "rule"]
     text: str
@@ -78,11 +79,15 @@ class Block(Struct, frozen=True):
         """Return a part of it. What goes on from an earlier part opens no box."""
         spans = [
             replace(span, start=max(span.start, start) - start, end=min(span.end, end) - start)
-            for span in self.spans
-            if span.start < end and span.end > start
+            for span in self.spans[: bisect_left(self.spans, end, key=_start)]
+            if span.end > start
         ]
         opens = self.opens if start == 0 else frozenset[int]()
         return replace(self, text=self.text[start:end], spans=tuple(spans), opens=opens)
+
+
+def _start(span: Span) -> int:
+    return span.start
 
 
 def parse(markdown: str, *, tables: str = "bullets", spoilers: bool = False) -> list[Block]:

@@ -37,7 +37,7 @@ _MODULES = (
         "config",
         "approvals",
     ),
-    *("devices", "nodes", "cron", "home"),
+    *("devices", "nodes", "cron", "home", "channels", "page", "page_home", "page_memory"),
 )
 
 

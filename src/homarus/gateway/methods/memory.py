@@ -11,6 +11,7 @@ from homarus.core.errors import HomarusError
 from homarus.gateway.methods import Call, Method, Params, passed
 from homarus.gateway.protocol import Refused
 from homarus.gateway.scopes import READ
+from homarus.memory.memory import NoDay
 from homarus.memory.results import as_json
 
 MAX_RESULTS, MAX_QUERY = 50, 2_000
@@ -21,6 +22,8 @@ class SearchParams(Params, frozen=True, kw_only=True):
     agent_id: str = ""
     max_results: int | None = None
     min_score: float | None = None
+    # What was known on a day: later notes are left out.
+    as_of: str = ""
     PASSED = passed("sessionKey sources corpus")
 
 
@@ -40,8 +43,16 @@ async def search(call: Call, params: SearchParams) -> dict[str, Any]:
         raise Refused(f"query must be 1 to {MAX_QUERY} characters")
     agent = _agent(call, params.agent_id)
     most = None if params.max_results is None else max(1, min(params.max_results, MAX_RESULTS))
-    answer = await asyncio.to_thread(call.client.home.memory(agent).search, params.query, most, params.min_score)
-    facts = {"mode": answer.mode, "degraded": answer.degraded, "stale": answer.stale, "verdict": answer.verdict}
+    memory = call.client.home.memory(agent)
+    try:
+        if params.as_of:
+            answer = await asyncio.to_thread(memory.recall, params.query, most or 20, 4_000, as_of=params.as_of)
+        else:
+            answer = await asyncio.to_thread(memory.search, params.query, most, params.min_score)
+    except NoDay as problem:
+        raise Refused(str(problem)) from None
+    said = {"degraded": answer.degraded, "stale": answer.stale, "verdict": answer.verdict}
+    facts: dict[str, Any] = {"mode": answer.mode, **said, "searchMs": round(answer.searched_ms, 1)}
     hits = [
         as_json(hit) | {"path": hit.path, "startLine": hit.start_line, "endLine": hit.end_line, "snippet": hit.text}
         for hit in answer.hits

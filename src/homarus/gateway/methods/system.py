@@ -9,6 +9,7 @@ import sys
 from datetime import datetime
 from typing import Any
 
+from homarus.channels.manager import Status
 from homarus.core.routes import SessionKey
 from homarus.core.text import single_line
 from homarus.gateway.logs import LEDGER, log_path, read_ledger
@@ -28,10 +29,6 @@ class HealthParams(Params, frozen=True):
 
 class StatusParams(Params, frozen=True):
     include_channel_summary: bool = True
-
-
-class ChannelParams(Params, frozen=True):
-    PASSED = passed("probe timeoutMs channel")
 
 
 class TailParams(Params, frozen=True):
@@ -78,7 +75,7 @@ async def status(call: Call, _params: StatusParams) -> dict[str, Any]:
         "uptimeMs": gateway.uptime_ms,
         "processMemory": {"rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _SCALE},
         "heartbeat": {"defaultAgentId": config.default_agent.id, "agents": beats},
-        "channelSummary": [],
+        "channelSummary": [_summary(each) for each in gateway.switchboard.status()],
         "queuedSystemEvents": [],
         "sessions": {
             "paths": paths,
@@ -88,6 +85,13 @@ async def status(call: Call, _params: StatusParams) -> dict[str, Any]:
             "byAgent": by_agent,
         },
     }
+
+
+def _summary(status: Status) -> str:
+    state = (
+        "connected" if status.connected else "running" if status.running else "off" if not status.enabled else "down"
+    )
+    return f"{status.channel}/{status.account_id}: {state}" + (f" ({status.last_error})" if status.last_error else "")
 
 
 def _recent(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
@@ -117,12 +121,6 @@ async def tail(call: Call, params: TailParams) -> dict[str, Any]:
     kept = lines[-max(1, min(params.limit, 5000)) :]
     facts = {"truncated": skipped > 0 or len(kept) < len(lines), "reset": reset, "skippedBytes": skipped}
     return {"file": str(path), "cursor": start + skipped + len(data), "size": size, "lines": kept, **facts}
-
-
-async def channels(call: Call, _params: ChannelParams) -> dict[str, Any]:
-    lists: dict[str, Any] = {"channelOrder": [], "channelMeta": [], "statusIssues": []}
-    tables: dict[str, Any] = {"channelLabels": {}, "channels": {}, "channelAccounts": {}, "channelDefaultAccountId": {}}
-    return {"ts": call.gateway.now_ms, **lists, **tables}
 
 
 async def tasks(call: Call, _params: TaskParams) -> dict[str, Any]:
@@ -248,7 +246,6 @@ METHODS = {
     "system-presence": Method(READ, presence),
     "system.info": Method(READ, info),
     "logs.tail": Method(READ, tail, TailParams),
-    "channels.status": Method(READ, channels, ChannelParams),
     "tasks.list": Method(READ, tasks, TaskParams),
     "tasks.get": Method(READ, task, TaskIdParams),
     "tasks.cancel": Method(WRITE, cancel_task, CancelParams),

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from homarus.core.patterns import late
 from homarus.core.text import single_line
 from homarus.models.notebook.language import Reading, alike, read
-from homarus.models.notebook.match import WEIGHTS, aliases, matches, rivals
+from homarus.models.notebook.match import aliases, matches, nearness, rivals, weights
 from homarus.models.notebook.words import say
 
 CITATION = late(r"([\w./~@-]+\.\w{1,8})#L(\d+)(?:-L?(\d+))?")
@@ -199,14 +199,10 @@ def ranked(question: str, found: Sequence[Line], kind: str) -> list[tuple[float,
     asked = read(question)
     told = [read(line.text) for line in found]
     known = aliases([line.text for line in found])
-    weights = WEIGHTS[kind]
-    best = max((line.cosine or 0.0 for line in found), default=0.0)
-    scored = [
-        (weights.confidence(match, line.cosine or 0.0, best), line)
-        for match, line in zip(
-            matches(asked, [(line.text, one) for line, one in zip(found, told, strict=True)], known), found, strict=True
-        )
-    ]
+    match = matches(asked, [(line.text, one) for line, one in zip(found, told, strict=True)], known)
+    near = nearness([line.cosine or 0.0 for line in found])
+    score = weights(kind).confidence
+    scored = [(score(one, close), line) for one, close, line in zip(match, near, found, strict=True)]
     return sorted(sorted(scored, key=lambda item: item[1].order, reverse=True), key=lambda item: -round(item[0], 3))
 
 
@@ -221,7 +217,7 @@ def more_names(question: str, found: Sequence[Line]) -> str:
 
 def chosen(question: str, found: Sequence[Line], kind: str) -> list[Line]:
     """Return the line that answers a question surely enough, and another that does so nearly as well."""
-    order = [(score, line) for score, line in ranked(question, found, kind) if score >= WEIGHTS[kind].least]
+    order = [(score, line) for score, line in ranked(question, found, kind) if score >= weights(kind).least]
     near = [line for score, line in order if score >= order[0][0] - CLOSE]
     return list({line.text: line for line in reversed(near)}.values())[::-1][:MAX_QUOTES]
 

@@ -7,8 +7,11 @@ what is there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib import resources
 from math import log2
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
@@ -16,7 +19,7 @@ from homarus.core.patterns import late
 from homarus.models.notebook.language import Reading, Word, alike, inside, read, stem, valued
 
 Aliases = dict[str, frozenset[int]]
-_OWNER = late(r"\b(?:([A-ZÄÖÜ][\w-]+|\w+s)['’]s?|(?:von|of) ([A-ZÄÖÜ][\w-]+))(?=\s|$)")
+_OWNER = late(r"\b(?:([A-ZÄÖÜ][\w-]+|\w+s)['’]s?|(?:von|vom|of|von der|of the) ([A-ZÄÖÜ][\w-]+))(?=\s|$)")
 _CALLED = late(
     r"(?:(?P<owner>[^\W\d_]+['’]s?|von \w+)\s+)?(?P<role>[^\W\d_][\w-]+)(?:\s*[,:=]|\s+(?:is|are|ist|heißt|called|named|namens|is called|is named)\b)*\s+(?:Dr\.? |Mr\.? |Mrs\.? |Ms\.? |Herr |Frau )*"
     r"(?P<name>[A-ZÄÖÜ][^\W\d_]+)"
@@ -36,30 +39,40 @@ class Match(Struct, frozen=True):
     value: float = 0.0  # it has the kind of value that was asked for
     no_value: float = 0.0
     other: float = 0.0  # it speaks of what is somebody else's
+    no_focus: float = 0.0  # it lacks the very thing that the question names as wanted
+
+
+class Near(Struct, frozen=True):
+    """How near a line is to the question among those found, by their vectors; nothing where there are none."""
+
+    cosine: float = 0.0
+    gap: float = 0.0  # how far it is behind the nearest line, below zero
+    lead: float = 0.0  # how far the nearest line is before the second
 
 
 class Weights(Struct, frozen=True):
-    """What each part of a match adds to the logarithm of the odds that the line answers, and the least that is said aloud."""
+    """What each part adds to the logarithm of the odds that a line answers, and the least that is said aloud."""
 
     match: Match
-    cosine: float
-    gap: float
+    near: Near
     base: float
     least: float
 
-    def confidence(self, match: Match, cosine: float, best: float) -> float:
-        said: float = sum(weight * value for weight, value in zip(astuple(self.match), astuple(match), strict=True))
-        return self.base + said + self.cosine * cosine + self.gap * (best - cosine)
+    def confidence(self, match: Match, near: Near) -> float:
+        said = sum(weight * value for weight, value in zip(astuple(self.match), astuple(match), strict=True))
+        return float(self.base + said + sum(w * v for w, v in zip(astuple(self.near), astuple(near), strict=True)))
 
 
-# Set by hand, guided by fits on the sets of tests/models/notebook. Most may be a third off; without a value of the kind that
-# was asked for (-4) a quarter counts. `least` is where one in twenty questions about things never told would get an answer.
-_MATCH = Match(1.8, 2.2, -3.5, -4.0, -2.5, -0.8, -0.2, 0.3, -5.5, -0.9)
-WEIGHTS = {
-    "words": Weights(_MATCH, 0.0, 0.0, -3.4, -1.2),
-    "static": Weights(_MATCH, 2.4, -2.0, -4.4, -1.6),
-    "model": Weights(_MATCH, 2.4, -2.0, -4.4, -1.4),
-}
+@cache
+def weights(kind: str) -> Weights:
+    """Return the weights for lines that were ranked by words, by static vectors or by a model (`bench/fit_notebook.py` made them)."""
+    file = resources.files(__package__).joinpath("weights.json").read_bytes()
+    return msgspec.json.decode(file, type=dict[str, Weights])[kind]
+
+
+def nearness(cosines: Sequence[float]) -> list[Near]:
+    best, second, *_ = [*sorted(cosines, reverse=True), 0.0, 0.0]
+    return [Near(one, one - best, one - second if one == best else 0.0) for one in cosines]
 
 
 def aliases(texts: Sequence[str]) -> Aliases:
@@ -96,13 +109,16 @@ def _covers(word: Word, line: Reading, known: Aliases) -> float:
 
 
 def _match(asked: Reading, row: list[float], rare: list[float], text: str, line: Reading) -> Match:
-    found = share = total = no_name = no_hard = no_idea = no_word = 0.0
+    found = share = total = no_name = no_hard = no_idea = no_word = no_focus = 0.0
     topics = [near for word, near in zip(asked.words, row, strict=True) if not (word.light or word.verb or word.trait)]
+    least = 0.6 if all(word.light for word in asked.words) else 0.2  # "what is my name?" holds nothing weightier
     for word, near, weight in zip(asked.words, row, rare, strict=True):
-        heavy = 0.2 if word.light else 0.6 if word.verb else 1.0
+        heavy = least if word.light else 0.6 if word.verb else 1.0
         total += heavy
         share += heavy * near
         found += heavy * near * weight
+        if near < 0.5 and not word.light and asked.focus in (word.stem, *word.inside):
+            no_focus = 1.0
         if near < (0.7 if "@name" in asked.wanted else 0.5) and not word.light:
             if word.name or word.kin:
                 no_name += 1
@@ -124,6 +140,7 @@ def _match(asked: Reading, row: list[float], rare: list[float], text: str, line:
         value=float(bool(asked.wanted) and hit),
         no_value=float(bool(asked.wanted) and not hit),
         other=float(_others(asked, text)),
+        no_focus=no_focus,
     )
 
 
@@ -131,7 +148,8 @@ def _has(asked: Reading, line: Reading) -> bool:
     """Say whether a line has a value of the kind that is asked for. Who and where are answered by a name that the question lacks."""
     said = {word.stem for word in asked.words}
     kin = {idea for word in asked.words for idea in word.kin}
-    if "@name" in asked.wanted and (line.small or line.names - said):
+    names = frozenset(word.stem for word in line.words if not word.ideas) if line.small else line.names
+    if "@name" in asked.wanted and names - said:
         return True
     if asked.wanted == ("@name",) and any(word.kin - kin for word in line.words):
         return True
@@ -139,9 +157,13 @@ def _has(asked: Reading, line: Reading) -> bool:
 
 
 def _others(asked: Reading, text: str) -> bool:
-    """Say whether what the question is about is, in the line, somebody's whom the question does not name."""
+    """Say whether what the question is about is, in the line, somebody's whom the question does not name, or only the owner."""
     named = {word.stem[:4] for word in asked.words}
+    subjects = [word for word in asked.words if not word.light]
     for owner in _OWNER.finditer(text):
+        owned = read(owner[1] or owner[2]).words
+        if asked.wanted == ("@name",) and len(subjects) == 1 and owned and alike(subjects[0], owned[0]) >= 0.7:
+            return True  # the caretaker's cat is not the caretaker
         after = (
             read(" ".join(text[owner.end() :].split()[:2])).words
             if owner[1]

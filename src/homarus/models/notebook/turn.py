@@ -21,7 +21,7 @@ from homarus.core.tools import ToolSpec
 from homarus.models.notebook import evidence, words
 from homarus.models.notebook.grammar import LAST_ONE, Intent, Kind, read_message
 from homarus.models.notebook.language import read, related
-from homarus.models.notebook.match import WEIGHTS
+from homarus.models.notebook.match import weights
 from homarus.models.notebook.summary import summarize, wants_summary
 from homarus.models.notebook.words import say
 
@@ -293,7 +293,7 @@ def _chosen(text: str, found: Sequence[evidence.Line], kind: str) -> list[eviden
         for line in found
         if single_line(text).rstrip(".").lower() == evidence.bare_task(line.text).rstrip(".").lower()
     ]
-    order = [(score, line) for score, line in evidence.ranked(text, found, kind) if score >= WEIGHTS[kind].least]
+    order = [(score, line) for score, line in evidence.ranked(text, found, kind) if score >= weights(kind).least]
     return same[:1] or [line for score, line in order if score >= order[0][0] - evidence.CLOSE][:4]
 
 
