@@ -87,7 +87,7 @@ class Talker:
             answer = await self._ask(raw, "agent", order, last=True)
             self._done["turns" if answer["ok"] else "refused"] += 1
             if new:
-                await self._ask(raw, "sessions.delete", {"key": key})
+                assert (await self._ask(raw, "sessions.delete", {"key": key}))["ok"]
         elif kind < 0.8:
             order = {"message": "[[wait:5]] take your time", "sessionKey": key, "idempotencyKey": f"{dice.random()}"}
             await self._ask(raw, "chat.send", order)
@@ -98,10 +98,10 @@ class Talker:
             await self._ask(raw, "chat.history", {"sessionKey": key})
             self._done["looked"] += 1
         elif kind < 0.96:
-            await self._ask(raw, "sessions.reset", {"key": key})
+            assert (await self._ask(raw, "sessions.reset", {"key": key}))["ok"]
             self._done["started over"] += 1
         else:
-            await self._ask(raw, "sessions.delete", {"key": key})
+            assert (await self._ask(raw, "sessions.delete", {"key": key}))["ok"]
             self._done["deleted"] += 1
 
 
@@ -146,7 +146,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print every sample as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="homarus-soak-") as work, serving() as model:
-        served = Served(Ctx(Path(work), dict(os.environ)), "soak", model)
+        served = Served(Ctx(Path(work), dict(os.environ)), "soak", model, ("operator.admin",))
         with served.running():
             samples, done = asyncio.run(soak(served, options.minutes))
     found = {**verdict(samples), "minutes": options.minutes, "done": dict(done)}
