@@ -15,6 +15,7 @@ from homarus.cli import complete
 from homarus.cli.app import App
 from homarus.cli.group import Group
 from homarus.cli.options import with_json
+from homarus.cli.output import speak
 from homarus.config.known import NO_EFFECT
 from homarus.config.load import AgentConfig, Config, load_config
 from homarus.config.write import Operation, change
@@ -265,6 +266,7 @@ def _edit_record(home: Path, values: dict[str, str]) -> Path:
 def _ask(app: App, question: str, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise click.UsageError("nobody can be asked here; add --yes")
+    speak(for_good=True)
     if not click.confirm(f"{question}?", default=False):
         raise click.Abort
 
